@@ -1,4 +1,4 @@
-//! What is written and read again: contents, documents with the fields of the engine, and transaction records.
+//! Encoding and decoding: contents, documents with reserved fields, and records.
 
 use std::fmt::Debug;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use txn_core::{Image, Op, State};
 use txn_protocol::document::Stored;
 use txn_protocol::record::{Participant, Record};
 
-/// An id for each number.
+/// Returns an id for each number.
 fn id<Id: FromStr<Err: Debug>>(number: usize) -> Id {
     format!("{number:08x}-1dd2-11b2-8001-0123456789ab").parse().expect("an id")
 }
@@ -36,7 +36,7 @@ fn images(criterion: &mut Criterion) {
     benchmarks.finish();
 }
 
-/// Documents that are locked, with the commits that a document keeps at rest, and where it is hot.
+/// Locked documents, with the recent commits of a quiet and of a hot document.
 fn documents(criterion: &mut Criterion) {
     let mut benchmarks = criterion.benchmark_group("document");
     for commits in [1, 64] {
@@ -59,7 +59,7 @@ fn documents(criterion: &mut Criterion) {
     benchmarks.finish();
 }
 
-/// Records by the number of documents that they name.
+/// Records, by the number of documents that they name.
 fn records(criterion: &mut Criterion) {
     let mut benchmarks = criterion.benchmark_group("record");
     for documents in [2, 20, 100] {

@@ -1,5 +1,7 @@
-//! The engine where a request costs nothing: transfers by one client and by 64 on a store in memory, with requests of their own, with
-//! shared requests, and composed into groups.
+//! The engine on a store in memory, where a request costs nothing.
+//!
+//! Transfers by one client and by 64 clients: with own requests, with shared requests, and merged
+//! into groups.
 
 use std::sync::Arc;
 
@@ -16,7 +18,8 @@ fn transfers(criterion: &mut Criterion) {
     for (name, shared, groups) in
         [("own requests", false, false), ("shared requests", true, false), ("groups", true, true)]
     {
-        let config = Config::default().with_groups(Some(groups)).with_shared_requests(Some(shared));
+        let config =
+            Config::default().with_group_commit(Some(groups)).with_request_batching(Some(shared));
         let opened = Bank::on(Arc::new(MemoryStore::new()), "memory", config);
         let bank = runtime.block_on(opened).expect("a domain");
         let all = ids(1_000);
@@ -35,7 +38,7 @@ fn transfers(criterion: &mut Criterion) {
         {
             benchmarks.bench_function(BenchmarkId::new(name, load), |b| {
                 b.to_async(&runtime).iter(|| async {
-                    // Two for each client.
+                    // Two accounts for each client.
                     let at = |client: usize| client * 2 % accounts;
                     let transfers =
                         (0..64).map(|client| bank.transact(&all[at(client)..][..2], &options));

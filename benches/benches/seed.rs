@@ -1,7 +1,10 @@
-//! The two-phase commit that this project began with, beside the bank, at one client and at many. In turn, as medians.
+//! The project's original two-phase commit, compared with the bank.
 //!
-//! `cargo bench -p txn-benches --bench seed -- [clients…]`; `TXN_BENCH_ROUNDS` and `TXN_BENCH_SECONDS` set how many rounds there are
-//! and how long each is. On OpenSearch the peer uses stored scripts, on Elasticsearch conditional merges.
+//! One client and many clients, in turn, as medians.
+//!
+//! `cargo bench -p txn-benches --bench seed -- [clients…]`. `TXN_BENCH_ROUNDS` and
+//! `TXN_BENCH_SECONDS` set the number of rounds and their duration. On OpenSearch the peer uses
+//! stored scripts, on Elasticsearch conditional merges.
 
 use std::time::Duration;
 
@@ -10,7 +13,7 @@ use txn_benches::seed::Way;
 use txn_benches::{Failure, from_environment};
 use txn_core::Config;
 
-/// Accounts that there are, by the name of the load.
+/// The number of accounts, by the name of the load.
 const LOADS: [(&str, usize); 2] = [("spread", 1_000), ("hot", 10)];
 
 #[tokio::main]

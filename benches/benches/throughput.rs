@@ -1,7 +1,11 @@
-//! Many clients at once, by load: the ways of moving money in turn, with what each costs.
+//! Many concurrent clients, by load and by way to move money.
 //!
-//! `cargo bench -p txn-benches --bench throughput -- [spread|hot|counter|two|four…] [clients…] [plain|groups…]`; `TXN_BENCH_ROUNDS`
-//! and `TXN_BENCH_SECONDS` set how many rounds there are and how long each is. One way alone is what a profiler wants to see.
+//! All ways run in turn, each with its costs.
+//!
+//! `cargo bench -p txn-benches --bench throughput -- [loads…] [clients…] [plain|groups…]`, with
+//! the loads `spread`, `hot`, `counter`, `two` and `four`. `TXN_BENCH_ROUNDS` and
+//! `TXN_BENCH_SECONDS` set the number of rounds and their duration. A single way is best for a
+//! profiler.
 
 use std::time::Duration;
 
@@ -10,7 +14,9 @@ use txn_benches::measure::{Cell, Pace, measure};
 use txn_benches::world::{Way, World};
 use txn_benches::{Failure, from_environment};
 
-/// Loads by name: accounts, documents of one transfer, processes; and the ways to carry them out, ratios being to the first.
+/// Loads by name: accounts, documents of one transfer, processes, and ways.
+///
+/// Ratios refer to the first way.
 const LOADS: [(&str, usize, usize, usize, &[Way]); 5] = [
     ("spread", 10_000, 2, 1, &[Way::Plain, Way::Batched, Way::Own, Way::Shared, Way::Groups]),
     ("hot", 10, 3, 1, &[Way::Retried, Way::Shared, Way::Groups]),

@@ -1,5 +1,6 @@
-//! Transfers of 2, 5 and 20 documents by one client on a real node, as transactions and as plain
-//! `_mget` + `_bulk`.
+//! Transfers by one client on a real node.
+//!
+//! Transfers have 2, 5 and 20 documents, as transactions and as plain `_mget` + `_bulk`.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use txn_benches::world::{Way, World};

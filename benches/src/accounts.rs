@@ -19,12 +19,12 @@ use crate::{Failure, drop_all};
 /// One account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
-    /// In minor units.
+    /// The balance in minor units.
     pub balance: i64,
-    /// How often it was changed.
+    /// The number of changes.
     #[serde(default)]
     pub changes: i64,
-    /// What else it holds.
+    /// Further content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rest: Option<Value>,
 }
@@ -36,19 +36,19 @@ impl Default for Account {
 }
 
 impl Account {
-    /// With so much more.
+    /// Returns the account with a changed balance.
     #[must_use]
     pub fn moved(self, amount: i64) -> Self {
         Self { balance: self.balance + amount, changes: self.changes + 1, ..self }
     }
 }
 
-/// What stands in some accounts together.
+/// The sums over some accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Books {
-    /// Their balances.
+    /// The sum of the balances.
     pub money: i64,
-    /// Their changes.
+    /// The sum of the changes.
     pub changes: i64,
 }
 
@@ -60,19 +60,21 @@ impl Books {
     }
 }
 
-/// What the place of a document in a transfer adds to its balance.
+/// Returns a document's change of balance, by position in the transfer.
 #[must_use]
 pub fn delta(place: usize) -> i64 {
     if place.is_multiple_of(2) { 1 } else { -1 }
 }
 
-/// What a transfer between so many accounts adds to all of them together.
+/// Returns the change of the total balance by one transfer.
+///
+/// `documents` is the number of accounts of the transfer.
 #[must_use]
 pub fn added(documents: usize) -> i64 {
     (0..documents).map(delta).sum()
 }
 
-/// The ids of the first `n` accounts.
+/// Returns the ids of the first `n` accounts.
 #[must_use]
 pub fn ids(n: usize) -> Vec<String> {
     (0..n).map(|n| format!("account-{n:04}")).collect()
@@ -83,26 +85,28 @@ pub fn ids(n: usize) -> Vec<String> {
 pub struct Bank {
     /// The engine's domain.
     pub domain: Domain,
-    /// Its accounts.
+    /// The collection of accounts.
     pub accounts: Collection<Typed<Account>>,
     counting: Arc<CountingStore>,
     witness: Arc<Witness>,
 }
 
 impl Bank {
-    /// Opens the domain of this name on a server, on connections and clocks of its own, as every process does.
+    /// Opens a domain on a server, with own connections and clocks.
+    ///
+    /// Each process opens the domain in this way.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn open(setup: &Setup, name: &str, config: Config) -> Result<Self, Failure> {
         let store = EsStore::connect(setup.transactions.clone()).await?;
         Self::with(Arc::new(store), name, config, setup.content).await
     }
 
-    /// The same on any store, with nothing but balances.
+    /// Opens a domain on any store, with only balances.
     ///
     /// # Errors
-    /// As the store says.
+    /// As the store.
     pub async fn on(store: Arc<dyn Store>, name: &str, config: Config) -> Result<Self, Failure> {
         Self::with(store, name, config, Content::default()).await
     }
@@ -116,7 +120,7 @@ impl Bank {
         let counting = Arc::new(CountingStore::new(store));
         let witness = Arc::new(Witness::new(counting.clone()));
         let config = config.with_janitor_interval(None).with_observer(Some(witness.clone()));
-        let domain = Domain::create(counting.clone(), name, config).await?;
+        let domain = Domain::open_or_create(counting.clone(), name, config).await?;
         let mappings = content.mappings();
         let accounts = domain.create_collection(&index(name), Some(&mappings)).await?;
         Ok(Self { domain, accounts, counting, witness })
@@ -125,7 +129,7 @@ impl Bank {
     /// Writes accounts without reading them.
     ///
     /// # Errors
-    /// As the engine says.
+    /// As the engine.
     pub async fn put(&self, ids: &[String]) -> Result<(), Error> {
         let tx = self.domain.begin(&Options::default())?;
         for id in ids {
@@ -134,10 +138,12 @@ impl Bank {
         tx.commit().await.map(|_| ())
     }
 
-    /// Moves one unit in a circle through the accounts, in one transaction that is never run again, and reads nothing from memory.
+    /// Moves one unit in a circle through the accounts, in one attempt.
+    ///
+    /// The attempt is never repeated, and reads nothing from memory.
     ///
     /// # Errors
-    /// As the engine says.
+    /// As the engine.
     pub async fn transfer(&self, ids: &[String], options: &Options) -> Result<(), Error> {
         let tx = self.domain.begin(options)?;
         let read = tx.get_many(&self.accounts, ids.iter().map(String::as_str)).await?;
@@ -148,10 +154,12 @@ impl Bank {
         tx.commit().await.map(|_| ())
     }
 
-    /// The same in a closure, again as often as others are in the way. Returns how many attempts it took.
+    /// Moves one unit in a closure, and returns the number of attempts.
+    ///
+    /// The engine repeats the closure after conflicts.
     ///
     /// # Errors
-    /// As the engine says.
+    /// As the engine.
     pub async fn transact(&self, ids: &[String], options: &Options) -> Result<u32, Error> {
         let committed = self
             .domain
@@ -167,10 +175,10 @@ impl Bank {
         Ok(committed.receipt.attempts)
     }
 
-    /// Reads accounts in a read-only transaction. Returns how many attempts it took.
+    /// Reads accounts in a read-only transaction, and returns the number of attempts.
     ///
     /// # Errors
-    /// As the engine says.
+    /// As the engine.
     pub async fn look(&self, ids: &[String]) -> Result<u32, Error> {
         let options = Options::default().with_read_only(true);
         let committed = self
@@ -182,10 +190,10 @@ impl Bank {
         Ok(committed.receipt.attempts)
     }
 
-    /// What stands in accounts together.
+    /// Returns the sums over accounts.
     ///
     /// # Errors
-    /// As the engine says.
+    /// As the engine.
     pub async fn books(&self, ids: &[String]) -> Result<Books, Error> {
         let mut books = Books::default();
         for ids in ids.chunks(500) {
@@ -196,10 +204,10 @@ impl Bank {
         Ok(books)
     }
 
-    /// Waits until everything that was committed is applied.
+    /// Waits until every commit is applied.
     ///
     /// # Errors
-    /// As the engine says.
+    /// As the engine.
     pub async fn settle(&self) -> Result<(), Failure> {
         for _ in 0..200 {
             if self.domain.inspect().await?.is_clean() {
@@ -210,47 +218,49 @@ impl Bank {
         Err("transactions are left over".into())
     }
 
-    /// What was asked of the store so far.
+    /// Returns the counts of requests to the store so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counting.counts()
     }
 
-    /// How many commits there were, of transactions or of groups, and how many documents they wrote.
+    /// Returns the number of commits, and of the documents that they wrote.
+    ///
+    /// A group counts as one commit.
     #[must_use]
     pub fn commits(&self) -> (u64, u64) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (read(&self.witness.commits), read(&self.witness.written))
     }
 
-    /// What had been asked of the store when the last commit was acknowledged.
+    /// Returns the counts of requests at the acknowledgement of the last commit.
     #[must_use]
     pub fn counts_at_commit(&self) -> Option<Counts> {
         self.witness.at_commit.lock().ok().and_then(|mut counts| counts.take())
     }
 
-    /// Ends, and leaves to others what is there.
+    /// Shuts the domain down, and keeps its data for other processes.
     pub async fn leave(&self) {
         self.domain.shutdown(Duration::from_secs(10)).await;
     }
 
-    /// Ends, and drops the domain.
+    /// Shuts the domain down, and drops it.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn close(&self) -> Result<(), Failure> {
         self.leave().await;
         drop_all(&*self.counting, self.domain.name()).await
     }
 }
 
-/// The index of the accounts of a domain.
+/// Returns the index of the accounts of a domain.
 #[must_use]
 pub fn index(domain: &str) -> String {
     format!("{domain}-accounts")
 }
 
-/// Notes the counts at the commit point, before the apply goes on, and counts commits.
+/// Records the counts at the acknowledgement, before the apply, and counts commits.
 #[derive(Debug)]
 struct Witness {
     counting: Arc<CountingStore>,

@@ -1,28 +1,28 @@
-//! What accounts hold beside their balance: nothing, or so much that its size counts.
+//! The content of accounts in addition to their balance.
 
 use serde_json::{Map, Value, json};
 
-/// What an account holds.
+/// The content of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
     /// A balance.
     #[default]
     Balance,
-    /// 200 bytes, of which nothing is indexed but the balance.
+    /// 200 bytes, of which only the balance is indexed.
     Small,
-    /// 20 kB, of which nothing is indexed but the balance.
+    /// 20 kB, of which only the balance is indexed.
     Large,
-    /// 20 kB of text that can be searched.
+    /// 20 kB of searchable text.
     Text,
-    /// 50 fields that are indexed, keywords and numbers.
+    /// 50 indexed fields, keywords and numbers.
     Fields,
 }
 
 impl Content {
-    /// All of them, but the balance alone.
+    /// All contents except the plain balance.
     pub const SIZES: [Self; 4] = [Self::Small, Self::Large, Self::Text, Self::Fields];
 
-    /// In words.
+    /// Returns the name for reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl Content {
         }
     }
 
-    /// The mappings of its index.
+    /// Returns the mappings of the index.
     #[must_use]
     pub fn mappings(self) -> String {
         let long = json!({"type": "long"});
@@ -54,7 +54,7 @@ impl Content {
         json!({"properties": {"balance": long, "changes": long, "rest": rest}}).to_string()
     }
 
-    /// What one account holds beside its balance.
+    /// Returns the content of one account without its balance.
     #[must_use]
     pub fn rest(self) -> Option<Value> {
         match self {
@@ -77,7 +77,7 @@ fn fields(of: impl Fn(usize) -> Value) -> Value {
     fields.into()
 }
 
-/// So many characters of words, of which there are some thousands.
+/// Returns this many characters of words, from a vocabulary of some thousands.
 fn words(length: usize) -> String {
     let mut text = String::with_capacity(length + 8);
     while text.len() < length {
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_as_large_as_it_says() {
+    fn contents_have_their_stated_size() {
         let bytes = |content: Content| content.rest().map(|rest| rest.to_string().len());
         assert_eq!(bytes(Content::Balance), None);
         assert!(bytes(Content::Small).is_some_and(|bytes| (150..200).contains(&bytes)));

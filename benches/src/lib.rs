@@ -1,4 +1,4 @@
-//! Benchmarks beside plain, unsafe writes: the same documents, the same server, the same run.
+//! Benchmarks against plain, unsafe writes: same documents, same server, same run.
 
 pub mod accounts;
 pub mod content;
@@ -16,14 +16,16 @@ pub mod world;
 
 use txn_core::store::Store;
 
-/// Anything that stops a benchmark.
+/// An error that stops a benchmark.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The HTTP client of whoever is compared with. It asks for no compression, as transactions do not, whatever features others build
-/// it with: the servers would pay for that.
+/// Returns the HTTP client of the plain and peer clients.
+///
+/// The client asks for no compression, like transactions, with any features of the build.
+/// Compression would cost the servers time.
 ///
 /// # Errors
-/// No client can be made.
+/// No client can be created.
 pub(crate) fn http() -> Result<reqwest::Client, Failure> {
     Ok(http_builder().build()?)
 }
@@ -33,17 +35,17 @@ pub(crate) fn http_builder() -> reqwest::ClientBuilder {
     builder.timeout(std::time::Duration::from_secs(30))
 }
 
-/// A name that no other run uses.
+/// Returns a name that no other run uses.
 #[must_use]
 pub fn unique(prefix: &str) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     format!("{prefix}-{:x}", now.unwrap_or_default().as_micros())
 }
 
-/// Drops every collection of a domain, and those that begin with its name.
+/// Drops every collection of a domain, and those with its prefix.
 ///
 /// # Errors
-/// As the store says.
+/// As the store.
 pub async fn drop_all(store: &dyn Store, domain: &str) -> Result<(), Failure> {
     let own = domain.replace('-', ".");
     for prefix in [format!("txn-{own}-"), format!("{own}-"), format!("{domain}-")] {
@@ -54,7 +56,7 @@ pub async fn drop_all(store: &dyn Store, domain: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A number from the environment, or else `default`.
+/// Returns a number from the environment, or else `default`.
 #[must_use]
 pub fn from_environment(name: &str, default: f64) -> f64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)

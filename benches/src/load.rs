@@ -1,37 +1,37 @@
-//! What clients do: how many of them, on which documents, how often they only read.
+//! The loads: clients, documents, and the share of reads.
 
 use std::sync::Arc;
 
 use serde::Serialize;
 
-/// What clients do.
+/// A load of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Load {
-    /// Documents that there are.
+    /// The number of documents.
     pub accounts: usize,
-    /// Documents of one transfer.
+    /// The number of documents in one transfer.
     pub documents: usize,
-    /// How many clients run at once, each one transfer after the other.
+    /// The number of concurrent clients, each with one transfer at a time.
     pub clients: usize,
-    /// How many processes they are of.
+    /// The number of processes.
     pub processes: usize,
-    /// Which documents are wanted how often.
+    /// The popularity of documents.
     pub skew: Skew,
-    /// The share of operations that only read.
+    /// The share of read-only operations.
     pub reads: f64,
 }
 
-/// Which documents are wanted how often.
+/// The popularity of documents.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub enum Skew {
-    /// All alike.
+    /// All documents are equally popular.
     Uniform,
-    /// The k-th as often as `1 / k^s`.
+    /// The popularity of the k-th document is `1 / k^s`.
     Zipf(f64),
 }
 
 impl Load {
-    /// Transfers by clients of one process, of documents that are wanted alike.
+    /// Creates a load of one process, with equally popular documents.
     #[must_use]
     pub fn new(clients: usize, documents: usize, accounts: usize) -> Self {
         Self { accounts, documents, clients, processes: 1, skew: Skew::Uniform, reads: 0.0 }
@@ -42,12 +42,12 @@ impl Load {
 #[derive(Clone, Debug)]
 pub struct Picker {
     load: Load,
-    /// Of the k-th document and all before it together; empty if all are alike.
+    /// The sums of the weights up to the k-th document; empty if all are equal.
     cumulated: Arc<[f64]>,
 }
 
 impl Picker {
-    /// For this load, which must have as many accounts as one transfer has documents.
+    /// Creates a picker. The load must have at least `documents` accounts.
     #[must_use]
     pub fn new(load: Load) -> Self {
         let cumulated = match load.skew {
@@ -57,7 +57,7 @@ impl Picker {
         Self { load, cumulated }
     }
 
-    /// The documents of one transfer: different ones, in any order.
+    /// Returns the documents of one transfer: different ones, in any order.
     pub fn pick(&self, random: &mut fastrand::Rng) -> Vec<usize> {
         let wanted = self.load.documents.min(self.load.accounts);
         let mut picked = Vec::with_capacity(wanted);
@@ -79,7 +79,7 @@ impl Picker {
     }
 }
 
-/// How likely the k-th of `n` or one before it is.
+/// Returns the probability of the first k of `n`, for each k.
 fn zipf(n: usize, exponent: f64) -> Vec<f64> {
     let mut sum = 0.0;
     let mut cumulated: Vec<f64> = (1..=n)
@@ -127,7 +127,7 @@ mod tests {
         for _ in 0..10_000 {
             seen[picker.pick(&mut random)[0]] += 1;
         }
-        // About 1 of 7.7 by its weight, where all alike would be 1 of 1,000.
+        // Its weight is about 1 of 7.7. With equal weights the share would be 1 of 1,000.
         assert!((1_000..1_700).contains(&seen[0]), "{}", seen[0]);
         assert_eq!(seen.iter().max(), Some(&seen[0]));
     }

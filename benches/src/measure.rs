@@ -15,71 +15,73 @@ use crate::statistics::{Times, median};
 use crate::usage::Process;
 use crate::world::{Drift, Way, World};
 
-/// A store that was asked nothing for so long has nothing left to do.
+/// After this time without requests, a store counts as idle.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// What is measured: a load, carried out in one way.
+/// A measurement: a load, carried out in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Cell {
-    /// How.
+    /// The way.
     pub way: Way,
-    /// What.
+    /// The load.
     pub load: Load,
 }
 
-/// How long it is measured.
+/// The duration of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Pace {
-    /// How often.
+    /// The number of rounds.
     pub rounds: usize,
-    /// How long each time.
+    /// The duration of each round.
     pub span: Duration,
 }
 
-/// What one round came to, or the median of several.
+/// The result of one round, or the median of several.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Round {
     /// Transfers per second, until the last is acknowledged.
     pub per_second: f64,
     /// Transfers per second, until the last is applied.
     pub applied_per_second: f64,
-    /// Times of one transfer, in milliseconds.
+    /// The times of one transfer, in milliseconds.
     pub times: Times,
-    /// Requests to the server per transfer, and document writes; transactions only.
+    /// Requests to the server per transfer; transactions only.
     pub requests: f64,
     /// Document writes per transfer; transactions only.
     pub writes: f64,
-    /// Transfers of one commit; transactions only.
+    /// Transfers per commit; transactions only.
     pub composed: f64,
     /// Documents that one commit writes; transactions only.
     pub written: f64,
-    /// The most tries that a transfer took.
+    /// The maximum number of tries of a transfer.
     pub tries: u32,
-    /// What the process with the fewest transfers had of the one with the most.
+    /// The ratio between the processes with the fewest and the most transfers.
     pub share: f64,
     /// Processor time of this process per transfer, in microseconds, with the clients.
     pub client_cpu: Option<f64>,
     /// Processor time of the server per transfer, in microseconds.
     pub server_cpu: Option<f64>,
-    /// How many were refused, by the kind of the error.
+    /// The number of refusals, by the kind of the error.
     pub refused: BTreeMap<String, usize>,
 }
 
-/// A cell with what it came to.
+/// A cell with its result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
-    /// What was measured.
+    /// The cell.
     pub cell: Cell,
     /// The median of its rounds.
     pub round: Round,
-    /// What its accounts lack afterwards. Cells that are measured together and have accounts in common share it.
+    /// The drift of its accounts. Cells of the same measurement and way share it.
     pub drift: Drift,
 }
 
-/// Measures cells in turn, so that what else happens on the machine happens to all of them, and counts the money in the end.
+/// Measures cells in turn, and counts the money at the end.
+///
+/// In turn, because a disturbance of the machine then affects all cells alike.
 ///
 /// # Errors
-/// As the server says.
+/// As the server.
 pub async fn measure(
     world: &Arc<World>,
     cells: &[Cell],
@@ -91,7 +93,7 @@ pub async fn measure(
     let mut seen: Vec<Vec<Round>> = vec![Vec::new(); cells.len()];
     for number in 0..=pace.rounds {
         for (cell, seen) in cells.iter().zip(&mut seen) {
-            // The first round only warms up.
+            // The first round is a warm-up.
             let span = if number == 0 { pace.span / 2 } else { pace.span };
             let round = run(world, *cell, span, number as u64).await?;
             if number > 0 {
@@ -114,7 +116,7 @@ pub async fn measure(
 }
 
 impl Round {
-    /// The median of several.
+    /// Returns the median of several rounds.
     pub(crate) fn median(rounds: &[Self]) -> Self {
         let of = |value: fn(&Self) -> f64| median(rounds.iter().map(value));
         let known = |value: fn(&Self) -> Option<f64>| {
@@ -143,7 +145,7 @@ impl Round {
     }
 }
 
-/// What one client did.
+/// The work of one client.
 #[derive(Debug, Default)]
 struct Done {
     times: Vec<Duration>,
@@ -153,7 +155,7 @@ struct Done {
     unknown: Vec<AttemptId>,
 }
 
-/// What was asked of the stores and taken of the processors so far.
+/// The requests to the stores, and the processor times, so far.
 struct Meter {
     counts: Vec<Counts>,
     commits: (u64, u64),

@@ -1,5 +1,7 @@
-//! The two-phase commit that this project began with, beside the bank: the same transfers between two accounts, each kept as a
-//! document, in turn.
+//! The project's original two-phase commit, compared with the bank.
+//!
+//! Both carry out the same transfers between two accounts, in turn. Each transfer is stored as a
+//! document.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,10 +16,10 @@ use crate::seed::{Ended, Peer, Transfer, Way};
 use crate::statistics::{Times, median};
 use crate::{Failure, drop_all, unique};
 
-/// No transfer is refused: so much nobody spends.
+/// Large enough that no transfer is refused.
 const BALANCE: i64 = 1 << 40;
 
-/// Both of them on one server.
+/// Both systems on one server.
 #[derive(Debug)]
 pub struct Pair {
     peer: Peer,
@@ -27,20 +29,22 @@ pub struct Pair {
     accounts: Vec<String>,
 }
 
-/// What rounds of one of them came to.
+/// The result of the rounds of one system.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Rate {
-    /// Transfers per second, until every one is finished.
+    /// Transfers per second, until every transfer is finished.
     pub per_second: f64,
-    /// Times of one transfer: of the peer until it is finished, of the bank until it is acknowledged.
+    /// The times of one transfer.
+    ///
+    /// The peer's time ends when the transfer is finished, and the bank's when it is acknowledged.
     pub times: Times,
 }
 
 impl Pair {
-    /// With accounts of their own.
+    /// Opens both systems, with accounts of their own.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn open(
         url: &str,
         way: Way,
@@ -62,10 +66,10 @@ impl Pair {
         Ok(Arc::new(Self { peer, bank, store, name, accounts }))
     }
 
-    /// Rounds of the peer and of the bank in turn, as medians.
+    /// Measures rounds of both systems in turn, as medians.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn measure(
         self: &Arc<Self>,
         clients: usize,
@@ -80,10 +84,10 @@ impl Pair {
         Ok([Rate::median(&peer), Rate::median(&bank)])
     }
 
-    /// The money of both is what it was; then they are dropped.
+    /// Checks the total money of both systems, and drops them.
     ///
     /// # Errors
-    /// It is not, or as the server says.
+    /// If the money has changed, or as the server.
     pub async fn close(&self) -> Result<(), Failure> {
         let whole = BALANCE * i64::try_from(self.accounts.len())?;
         let mut sum = 0;
@@ -139,7 +143,7 @@ impl Pair {
         let work = work.into_iter().map(|one| async { tokio::spawn(one).await? });
         let times: Vec<Duration> = try_join_all(work).await?.into_iter().flatten().collect();
         if !by_peer {
-            // Until everything is applied: what the peer calls finished.
+            // Wait until everything is applied, which corresponds to the peer's finished state.
             self.bank.domain().barrier(Duration::from_secs(60)).await?.into_result()?;
         }
         let per_second = times.len() as f64 / began.elapsed().as_secs_f64();

@@ -1,5 +1,6 @@
-//! Plain, unsafe clients: the same documents by `_mget` and `_bulk`, alone, on the versions that were read, and with requests
-//! that all clients share.
+//! Plain, unsafe clients: the same documents by `_mget` and `_bulk`.
+//!
+//! The clients write without conditions, on the versions that they read, or with shared requests.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,10 +16,10 @@ use crate::accounts::{Account, Books, delta};
 use crate::content::Content;
 use crate::setup::Setup;
 
-/// Requests of a kind that are under way at once, of clients that share them. As many as transactions have.
+/// The number of concurrent shared requests of a kind, the same as for transactions.
 const SLOTS: usize = 4;
 
-/// Operations of one shared request.
+/// The number of operations in one shared request.
 const OPERATIONS: usize = 500;
 
 /// Plain requests to the accounts of an index.
@@ -30,7 +31,7 @@ pub struct Plain {
     content: Content,
 }
 
-/// What stands in a document, and since when.
+/// The content and the version of a document.
 #[derive(Debug)]
 struct Found {
     id: String,
@@ -39,7 +40,7 @@ struct Found {
 }
 
 impl Plain {
-    /// To the accounts of this index.
+    /// Creates a client for the accounts of this index.
     #[must_use]
     pub fn new(setup: &Setup, index: &str) -> Self {
         let Setup { url, plain, content, .. } = setup;
@@ -47,22 +48,22 @@ impl Plain {
         Self { client, url, index, content: *content }
     }
 
-    /// Where the server is.
+    /// Returns the address of the server.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The client that asks.
+    /// Returns the HTTP client.
     #[must_use]
     pub fn client(&self) -> &reqwest::Client {
         &self.client
     }
 
-    /// Makes accounts.
+    /// Creates accounts.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn open(&self, ids: &[String]) -> Result<(), Failure> {
         for part in ids.chunks(if self.content == Content::Balance { 2_000 } else { 200 }) {
             let mut body = String::new();
@@ -75,20 +76,23 @@ impl Plain {
         Ok(())
     }
 
-    /// Moves one unit in a circle through the accounts: nothing is atomic, nothing is isolated.
+    /// Moves one unit in a circle, without atomicity or isolation.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn transfer(&self, ids: &[String]) -> Result<(), Failure> {
         let found = self.read(ids).await?;
         self.write(moved(found, false)?).await
     }
 
-    /// The same on the versions that were read, as careful clients do: whoever meets a conflict writes nothing more and starts
-    /// again. What was written before the conflict stays, so that money may be lost. Returns how many tries it took.
+    /// Moves one unit on the versions that were read.
+    ///
+    /// Careful clients do the same. After a conflict the client writes nothing more and starts
+    /// again. The writes before the conflict stay, so money may be lost. Returns the number of
+    /// tries.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn retried_transfer(&self, ids: &[String]) -> Result<u32, Failure> {
         let mut tries = 0;
         loop {
@@ -103,15 +107,15 @@ impl Plain {
     /// Reads accounts.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn look(&self, ids: &[String]) -> Result<(), Failure> {
         self.read(ids).await.map(drop)
     }
 
-    /// What stands in accounts together.
+    /// Returns the sums over accounts.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn books(&self, ids: &[String]) -> Result<Books, Failure> {
         let mut books = Books::default();
         for part in ids.chunks(2_000) {
@@ -120,10 +124,12 @@ impl Plain {
         Ok(books)
     }
 
-    /// The bulk that locks these accounts, as transactions lock documents: whole, with what stands there, or by a partial update.
+    /// Returns the bulk request that locks these accounts, as transactions lock documents.
+    ///
+    /// With `whole` the request writes whole documents, otherwise partial updates.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn locks(&self, ids: &[String], whole: bool, lock: usize) -> Result<String, Failure> {
         let mut body = String::new();
         for found in self.read(ids).await? {
@@ -146,10 +152,10 @@ impl Plain {
         Ok(body)
     }
 
-    /// Sends a bulk of which no item may fail.
+    /// Sends a bulk request in which no item may fail.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn write(&self, body: String) -> Result<(), Failure> {
         self.bulk(body).await?.accepted()
     }
@@ -172,8 +178,9 @@ impl Plain {
     }
 }
 
-/// Plain clients whose requests are joined: the most that shared requests can reach. A request goes out as soon as a slot is
-/// free, with whatever is queued then.
+/// Plain clients with joined requests: the upper bound for shared requests.
+///
+/// A request with all queued operations goes out when a slot is free.
 #[derive(Clone, Debug)]
 pub struct Batched {
     reads: mpsc::UnboundedSender<Waiting<Vec<String>, Vec<Found>>>,
@@ -189,7 +196,7 @@ struct Waiting<Q, A> {
 }
 
 impl Batched {
-    /// On the runtime that runs now, until the last handle is dropped.
+    /// Starts on the current runtime, until the last handle is dropped.
     #[must_use]
     pub fn new(plain: &Plain) -> Self {
         let (reads, queue) = mpsc::unbounded_channel();
@@ -206,7 +213,7 @@ impl Batched {
     /// As [`Plain::transfer`].
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn transfer(&self, ids: &[String]) -> Result<(), Failure> {
         let found = ask(&self.reads, ids.to_vec(), ids.len()).await?;
         ask(&self.writes, moved(found, false)?, ids.len()).await
@@ -225,7 +232,9 @@ async fn ask<Q, A>(
 
 type Queue<Q, A> = Arc<Mutex<mpsc::UnboundedReceiver<Waiting<Q, A>>>>;
 
-/// What is queued, at least one, at most what a request takes; nothing when nobody can ask any more.
+/// Returns the queued operations, at least one, at most those of one request.
+///
+/// Empty after the last handle was dropped.
 async fn batch<Q, A>(queue: &Queue<Q, A>) -> Vec<Waiting<Q, A>> {
     let mut queue = queue.lock().await;
     let mut batch: Vec<_> = queue.recv().await.into_iter().collect();
@@ -239,7 +248,7 @@ async fn batch<Q, A>(queue: &Queue<Q, A>) -> Vec<Waiting<Q, A>> {
     batch
 }
 
-/// Whoever waits for a request that failed is told by its channel, which closes.
+/// Serves reads. After a failed request the channels of its callers close.
 async fn serve_reads(plain: Plain, queue: Queue<Vec<String>, Vec<Found>>) {
     loop {
         let batch = batch(&queue).await;
@@ -270,7 +279,9 @@ async fn serve_writes(plain: Plain, queue: Queue<String, ()>) {
     }
 }
 
-/// The bulk that moves one unit in a circle, on the versions that were read or on whatever stands there.
+/// Returns the bulk request that moves one unit in a circle.
+///
+/// `on_versions`: only if the documents still have the versions that were read.
 fn moved(found: Vec<Found>, on_versions: bool) -> Result<String, Failure> {
     let mut body = String::new();
     for (place, found) in found.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! How a server is reached, and what the accounts on it hold.
+//! The access of transactions and of plain clients to a server.
 
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use txn_es::EsConfig;
@@ -7,7 +7,7 @@ use txn_testkit::env::Secured;
 use crate::Failure;
 use crate::content::Content;
 
-/// How a server is reached by transactions and by plain clients, and what the accounts on it hold.
+/// The access to a server, and the content of its accounts.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub(crate) url: String,
@@ -16,28 +16,28 @@ pub struct Setup {
     pub(crate) content: Content,
 }
 
-/// How plain clients speak HTTP.
+/// How plain clients use HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Http {
-    /// On connections that are kept, with nothing compressed, as transactions do.
+    /// With kept connections and without compression, as transactions do.
     #[default]
     Kept,
-    /// With a connection for each request. Transactions keep theirs.
+    /// With a connection for each request. Transactions keep their connections.
     NewConnections,
-    /// On connections that are kept, with compressed answers; transactions, too.
+    /// With kept connections and compressed answers, for transactions, too.
     Compressed,
 }
 
 impl Setup {
-    /// As everybody begins.
+    /// Creates the default setup for an address.
     ///
     /// # Errors
-    /// It is no address, or no client can be made.
+    /// If the address is invalid, or no client can be created.
     pub fn new(url: &str) -> Result<Self, Failure> {
         Self::with_http(url, Http::default())
     }
 
-    /// With HTTP spoken like that.
+    /// Creates a setup with this use of HTTP.
     ///
     /// # Errors
     /// As [`Setup::new`].
@@ -47,10 +47,10 @@ impl Setup {
         Ok(Self { url: bare(url), transactions, plain, content: Content::default() })
     }
 
-    /// By TLS, with a user and a password.
+    /// Creates a setup with TLS, a user and a password.
     ///
     /// # Errors
-    /// As [`Setup::new`]; the certificate cannot be read.
+    /// As [`Setup::new`]; if the certificate cannot be read.
     pub fn secured(secured: &Secured, http: Http) -> Result<Self, Failure> {
         let authority = std::fs::read(&secured.ca_certificate)?;
         let (user, password) = (&secured.username, secured.password.expose());
@@ -67,7 +67,7 @@ impl Setup {
         Ok(Self { url, transactions, plain, content: Content::default() })
     }
 
-    /// With accounts that hold this.
+    /// Sets the content of accounts.
     #[must_use]
     pub fn with_content(mut self, content: Content) -> Self {
         self.content = content;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// The value in the middle; of an even number of values the upper one. 0 of none.
+/// Returns the median: the upper one of two, 0 without values.
 #[must_use]
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
@@ -12,7 +12,9 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     percentile(&values, 0.5)
 }
 
-/// The value below which this share of sorted values lies. 0 of none.
+/// Returns the value below which this share of values is.
+///
+/// 0 without values.
 #[must_use]
 pub fn percentile(sorted: &[f64], share: f64) -> f64 {
     let place = (sorted.len() as f64 * share) as usize;
@@ -22,20 +24,20 @@ pub fn percentile(sorted: &[f64], share: f64) -> f64 {
 /// Durations in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Times {
-    /// Their mean.
+    /// The mean.
     pub mean: f64,
-    /// Half of them are shorter.
+    /// The median.
     pub p50: f64,
-    /// 95 of 100 are shorter.
+    /// The 95th percentile.
     pub p95: f64,
-    /// 99 of 100 are shorter.
+    /// The 99th percentile.
     pub p99: f64,
-    /// The longest.
+    /// The maximum.
     pub longest: f64,
 }
 
 impl Times {
-    /// Of these durations.
+    /// Returns the statistics of these durations.
     #[must_use]
     pub fn of(times: &[Duration]) -> Self {
         let mut times: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
@@ -45,7 +47,7 @@ impl Times {
         Self { mean, p50: at(0.5), p95: at(0.95), p99: at(0.99), longest: at(1.0) }
     }
 
-    /// The median of each over several rounds, and the longest of all.
+    /// Returns the median of each value over rounds, and the maximum.
     #[must_use]
     pub fn median(rounds: &[Self]) -> Self {
         let of = |value: fn(&Self) -> f64| median(rounds.iter().map(value));

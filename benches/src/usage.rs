@@ -1,4 +1,4 @@
-//! Processor time and memory of processes and threads, as Linux tells them.
+//! Processor time and memory of processes and threads, from Linux.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::Failure;
 
-/// Ticks of a second in `/proc/…/stat`: 100 wherever Linux runs today.
+/// Ticks per second in `/proc/…/stat`: 100 on every current Linux.
 const TICKS: u64 = 100;
 
 /// A process on this machine.
@@ -14,16 +14,16 @@ const TICKS: u64 = 100;
 pub struct Process(String);
 
 impl Process {
-    /// This one.
+    /// Returns this process.
     #[must_use]
     pub fn this() -> Self {
         Self("self".to_owned())
     }
 
-    /// The server at this address, if it runs on this machine.
+    /// Returns the server at this address, if it runs on this machine.
     ///
     /// # Errors
-    /// The server does not answer.
+    /// If the server does not answer.
     pub async fn of_server(client: &reqwest::Client, url: &str) -> Result<Option<Self>, Failure> {
         let local = ["//127.0.0.1", "//localhost", "//[::1]"];
         if !local.iter().any(|host| url.contains(host)) {
@@ -37,14 +37,14 @@ impl Process {
         Ok(process.filter(|process| process.processor_time().is_some()))
     }
 
-    /// The processor time that it took so far, its own and the system's for it.
+    /// Returns the processor time so far, in user and system mode.
     #[must_use]
     pub fn processor_time(&self) -> Option<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0)).ok()?;
         ticks(&stat).map(|ticks| Duration::from_millis(ticks * 1_000 / TICKS))
     }
 
-    /// The memory that it has, in MiB.
+    /// Returns the memory of the process, in MiB.
     #[must_use]
     pub fn memory(&self) -> Option<f64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0)).ok()?;
@@ -52,17 +52,19 @@ impl Process {
     }
 }
 
-/// The processor time that this thread took so far.
+/// Returns the processor time of this thread so far.
 ///
 /// # Errors
-/// The system does not tell.
+/// If the system does not report the time.
 pub fn thread_time() -> Result<Duration, Failure> {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     let nanoseconds = told.split_whitespace().next().ok_or("schedstat is empty")?;
     Ok(Duration::from_nanos(nanoseconds.parse()?))
 }
 
-/// The ticks of user and system together. The name of the program, which comes before, may hold anything.
+/// Returns the ticks of user and system together.
+///
+/// The name of the program, which comes first, may hold any characters.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11).map(str::parse::<u64>);
@@ -81,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processor_time_is_found_behind_any_name() {
+    fn processor_time_is_found_after_any_name() {
         let stat = "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0";
         assert_eq!(ticks(stat), Some(200));
         assert_eq!(ticks("12 (a) S 1 2"), None);

@@ -1,5 +1,7 @@
-//! The same accounts for every way of moving money: plain clients, transactions with and without what makes them fast, several
-//! processes. Each way has accounts of its own, whose books are compared after each load.
+//! The accounts and processes for every way of moving money.
+//!
+//! Plain clients, transactions with and without optimizations, and several processes. Each way has
+//! its own accounts, which are audited after each load.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,10 +16,10 @@ use crate::setup::Setup;
 use crate::usage::Process;
 use crate::{Failure, unique};
 
-/// Most processes of a load.
+/// The maximum number of processes of a load.
 pub const PROCESSES: usize = 4;
 
-/// How money is moved.
+/// The way to move money.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
@@ -25,28 +27,28 @@ pub enum Way {
     Plain,
     /// The same, with requests that all clients share.
     Batched,
-    /// Plain clients that write on the versions that they read and start again on a conflict.
+    /// Plain clients that write on the read versions, and repeat after conflicts.
     Retried,
-    /// Transactions with requests of their own, which lock as they read: two-phase locking by the book.
+    /// Transactions with own requests and locking reads: textbook two-phase locking.
     Locking,
-    /// Transactions with requests of their own.
+    /// Transactions with own requests.
     Own,
     /// Transactions that share requests.
     Shared,
-    /// Transactions that are composed into groups: the default.
+    /// Transactions that are merged into groups: the default.
     Groups,
-    /// Groups in several processes, which have nothing in common but the server.
+    /// Groups in several processes, which share only the server.
     Several,
 }
 
 impl Way {
-    /// Whether nothing is atomic.
+    /// Whether transfers are not atomic.
     #[must_use]
     pub fn is_plain(self) -> bool {
         matches!(self, Self::Plain | Self::Batched | Self::Retried)
     }
 
-    /// In words.
+    /// Returns the name for reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -75,14 +77,14 @@ impl Way {
     }
 }
 
-/// Why a transfer did not happen, or may not have.
+/// The reason why a transfer did not happen, or may not have.
 #[derive(Clone, Debug)]
 pub struct Refused {
-    /// The kind of the error, in a word.
+    /// The kind of the error, as a word.
     pub kind: String,
-    /// Whether the kind says that the same may succeed later.
+    /// Whether the kind says that a retry may succeed.
     pub passes: bool,
-    /// To ask for its outcome, if that is unknown.
+    /// The id to ask for an unknown outcome.
     pub unknown: Option<AttemptId>,
 }
 
@@ -90,7 +92,7 @@ impl From<Error> for Refused {
     fn from(error: Error) -> Self {
         Self {
             kind: format!("{:?}", error.kind()),
-            passes: error.kind().passes(),
+            passes: error.kind().is_transient_or_unknown(),
             unknown: error.tid().filter(|_| is_unknown(&error)),
         }
     }
@@ -108,22 +110,22 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// What is there and should not be, or should be there and is not.
+/// The difference between the accounts and the acknowledged transfers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Drift {
-    /// Changes of documents that were acknowledged.
+    /// The number of acknowledged changes of documents.
     pub changes: i64,
-    /// Of them are lost; below zero are changes that nobody was told of.
+    /// Lost changes; negative for changes that were not acknowledged.
     pub lost: i64,
-    /// What there is too little of money; below zero what there is too much.
+    /// Missing money; negative for surplus money.
     pub money: i64,
 }
 
 impl Drift {
-    /// Whether the books balance.
+    /// Checks that the accounts balance.
     ///
     /// # Errors
-    /// They do not: something is lost, or there twice.
+    /// If a change is lost or doubled.
     pub fn none_after(&self, what: &str) -> Result<(), Failure> {
         match (self.lost, self.money) {
             (0, 0) => Ok(()),
@@ -136,42 +138,42 @@ impl Drift {
 #[derive(Debug, Default)]
 struct Ledger {
     opened: usize,
-    /// By what was acknowledged.
+    /// The sums according to acknowledged transfers.
     expected: Books,
-    /// What was told already.
+    /// The sums that were already reported.
     told: Books,
 }
 
-/// Everything that moves money, on one server.
+/// All ways to move money, on one server.
 #[derive(Debug)]
 pub struct World {
     plain: Plain,
     batched: Batched,
     own: Bank,
     shared: Bank,
-    /// The first of them is alone, unless a load has several.
+    /// The processes; only the first is used, unless a load has several.
     groups: Vec<Bank>,
     ledgers: Mutex<BTreeMap<Way, Ledger>>,
     server: Option<Process>,
 }
 
 impl World {
-    /// A new domain on this server.
+    /// Opens a new domain on this server.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn open(url: &str) -> Result<Arc<Self>, Failure> {
         Self::of(&Setup::new(url)?).await
     }
 
-    /// A new domain on a server that is reached in this way.
+    /// Opens a new domain on a server with this setup.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn of(setup: &Setup) -> Result<Arc<Self>, Failure> {
         let name = unique("bench");
         let with = |shared, groups| {
-            Config::default().with_shared_requests(Some(shared)).with_groups(Some(groups))
+            Config::default().with_request_batching(Some(shared)).with_group_commit(Some(groups))
         };
         let mut groups = Vec::new();
         for _ in 0..PROCESSES {
@@ -186,25 +188,25 @@ impl World {
         Ok(Arc::new(Self { plain, batched, own, shared, groups, ledgers, server }))
     }
 
-    /// The plain clients.
+    /// Returns the plain clients.
     #[must_use]
     pub fn plain(&self) -> &Plain {
         &self.plain
     }
 
-    /// The default process.
+    /// Returns the default process.
     #[must_use]
     pub fn bank(&self) -> &Bank {
         &self.groups[0]
     }
 
-    /// The server's process, if it is on this machine.
+    /// Returns the server's process, if it is on this machine.
     #[must_use]
     pub fn server(&self) -> Option<&Process> {
         self.server.as_ref()
     }
 
-    /// The processes of a way.
+    /// Returns the processes of a way.
     #[must_use]
     pub fn banks(&self, way: Way, processes: usize) -> &[Bank] {
         match way {
@@ -216,16 +218,16 @@ impl World {
         }
     }
 
-    /// The id of an account of this way.
+    /// Returns the id of an account of this way.
     #[must_use]
     pub fn id(way: Way, account: usize) -> String {
         format!("{}-account-{account:05}", way.prefix())
     }
 
-    /// Makes the first accounts of a way, unless they are there.
+    /// Creates the first accounts of a way, unless they exist.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn prepare(&self, way: Way, accounts: usize) -> Result<(), Failure> {
         let opened = self.with_ledger(way, |ledger| ledger.opened);
         if opened >= accounts {
@@ -243,7 +245,7 @@ impl World {
     /// Moves money once, by a client of this process.
     ///
     /// # Errors
-    /// Why it was refused.
+    /// The reason of a refusal.
     pub async fn transfer(
         &self,
         way: Way,
@@ -268,10 +270,10 @@ impl World {
         }
     }
 
-    /// Only reads.
+    /// Reads accounts.
     ///
     /// # Errors
-    /// Why it was refused.
+    /// The reason of a refusal.
     pub async fn look(&self, way: Way, ids: &[String]) -> Result<u32, Refused> {
         let told =
             |failure: Failure| Refused { kind: failure.to_string(), passes: false, unknown: None };
@@ -281,7 +283,7 @@ impl World {
         }
     }
 
-    /// Notes transfers that were acknowledged.
+    /// Records acknowledged transfers.
     pub fn acknowledged(&self, way: Way, documents: usize, transfers: usize) {
         let transfers = transfers as i64;
         self.with_ledger(way, |ledger| {
@@ -290,10 +292,10 @@ impl World {
         });
     }
 
-    /// Finds out what became of transfers whose outcome was unknown, and notes them. Returns how many happened.
+    /// Resolves transfers with an unknown outcome, and returns how many happened.
     ///
     /// # Errors
-    /// As the engine says.
+    /// As the engine.
     pub async fn find_out(
         &self,
         way: Way,
@@ -309,10 +311,12 @@ impl World {
         Ok(happened)
     }
 
-    /// Compares what stands in the accounts of a way with what was acknowledged since the last comparison.
+    /// Compares the accounts of a way with the new transfers.
+    ///
+    /// New are the transfers since the last comparison.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn audit(&self, way: Way) -> Result<Drift, Failure> {
         let opened = self.with_ledger(way, |ledger| ledger.opened);
         let ids: Vec<String> = (0..opened).map(|at| Self::id(way, at)).collect();
@@ -325,10 +329,10 @@ impl World {
         Ok(self.with_ledger(way, |ledger| ledger.drift(found)))
     }
 
-    /// Ends, and drops the domain.
+    /// Shuts all processes down, and drops the domain.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn close(&self) -> Result<(), Failure> {
         let others = self.groups.iter().skip(1).chain([&self.own, &self.shared]);
         for bank in others {
@@ -344,7 +348,7 @@ impl World {
 }
 
 impl Ledger {
-    /// What differs, and was not told before. From now on it is expected.
+    /// Returns new differences, and accepts them from now on.
     fn drift(&mut self, found: Books) -> Drift {
         let drift = Drift {
             changes: self.expected.changes - self.told.changes,
@@ -361,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drift_is_told_once() {
+    fn drift_is_reported_once() {
         let expected = Books { money: 1_000, changes: 10 };
         let mut ledger = Ledger { opened: 1, expected, told: Books::default() };
         let found = Books { money: 998, changes: 7 };
@@ -370,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_has_accounts_of_its_own() {
+    fn each_way_has_its_own_accounts() {
         let ways = [
             Way::Plain,
             Way::Batched,

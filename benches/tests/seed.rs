@@ -1,5 +1,7 @@
-//! The peer and the bank on real servers: the same transfers, the peer's processes killed at any step and recovered, the same
-//! balances; and what the peer cannot do.
+//! The peer and the bank on real servers, with the same transfers.
+//!
+//! Both have the same balances at the end. The peer's processes are killed at any step and
+//! recovered. One test shows a fault of the peer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +16,14 @@ use txn_testkit::env;
 
 const BALANCE: i64 = 1_000;
 
-/// Requests of a transfer, at most, if nobody is in the way.
+/// The maximum number of requests of a transfer without conflicts.
 const STEPS: u32 = 12;
 
 fn accounts() -> Vec<String> {
     (0..6).map(|at| format!("a{at}")).collect()
 }
 
-/// Four processes' worth of transfers, the same in each run.
+/// Returns the transfers of four processes, the same in each run.
 fn transfers() -> Vec<Vec<Transfer>> {
     let (accounts, mut random) = (accounts(), fastrand::Rng::with_seed(7));
     let mut one = |id: String| {
@@ -56,12 +58,14 @@ async fn balances_of_the_bank(url: &str, name: &str) -> Result<Vec<i64>, Failure
     Ok(found.iter().map(|account| account.balance).collect())
 }
 
-/// Each transfer by a process of its own, which may die at any request. Returns how many did.
+/// Runs each transfer in its own process, which may die at any request.
+///
+/// Returns the number of processes that died.
 async fn killed_and_recovered(url: &str, name: &str, way: Way) -> Result<usize, Failure> {
     let mut random = fastrand::Rng::with_seed(11);
     let mut fuses: Vec<Vec<(u32, bool)>> = Vec::new();
     for transfers in transfers() {
-        // Some live: the fuse is longer than the way.
+        // Some processes survive, because the fuse is longer than the transfer.
         let fuse = |_: &Transfer| (random.u32(0..STEPS + 4), random.bool());
         fuses.push(transfers.iter().map(fuse).collect());
     }
@@ -83,7 +87,7 @@ async fn killed_and_recovered(url: &str, name: &str, way: Way) -> Result<usize, 
     for transfer in &killed {
         match living.state(&transfer.id).await?.as_deref() {
             Some("finished") => {}
-            // Under another id: the old one is taken.
+            // With another id, because the old one is used.
             Some("rolled-back") | None => {
                 let again = Transfer { id: format!("{}-again", transfer.id), ..transfer.clone() };
                 assert_eq!(living.transfer(&again).await?, Ended::Finished);
@@ -116,7 +120,7 @@ async fn same_balances(url: &str, way: Way) -> Result<(), Failure> {
     peer.remove().await
 }
 
-/// A process pauses before the credit for so long that recovery takes it for dead.
+/// Pauses a process before the credit until the recovery takes it for dead.
 async fn a_pause_makes_money(url: &str, way: Way) -> Result<(), Failure> {
     let name = unique("seed-pause");
     let peer = Peer::new(url, &name, way, None)?;
@@ -140,22 +144,22 @@ async fn a_pause_makes_money(url: &str, way: Way) -> Result<(), Failure> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_balances_on_elasticsearch() {
+async fn peer_and_bank_have_equal_balances_on_elasticsearch() {
     same_balances(&env::elasticsearch_url(), Way::Conditions).await.expect("agree");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_balances_on_opensearch() {
+async fn peer_and_bank_have_equal_balances_on_opensearch() {
     same_balances(&env::opensearch_url(), OPENSEARCH).await.expect("agree");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_process_of_the_peer_makes_money_on_elasticsearch() {
+async fn paused_peer_makes_money_on_elasticsearch() {
     a_pause_makes_money(&env::elasticsearch_url(), Way::Conditions).await.expect("is seen");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_process_of_the_peer_makes_money_on_opensearch() {
+async fn paused_peer_makes_money_on_opensearch() {
     a_pause_makes_money(&env::opensearch_url(), OPENSEARCH).await.expect("is seen");
 }
 

@@ -1,5 +1,7 @@
-//! Accounts in one file, from many tasks at once, with the whole story told by events: who waits, who is
-//! wounded, who gets through. In the end no money was made or lost.
+//! Accounts in one file, used by many concurrent tasks.
+//!
+//! Events show which transactions wait, are wounded, and commit. At the end the total amount of
+//! money is unchanged.
 //!
 //! ```sh
 //! cargo run -p txn-examples --example bank
@@ -26,7 +28,7 @@ type Accounts = Collection<Typed<Account>>;
 const NAMES: [&str; 4] = ["alice", "bob", "carol", "dave"];
 const OPENING: i64 = 1_000;
 
-/// Counts events. An observer is called on the engine's own tasks: it must return at once.
+/// Counts events. The engine calls the observer on its own tasks, so it must return at once.
 #[derive(Debug, Default)]
 struct Tally {
     committed: AtomicU64,
@@ -48,7 +50,7 @@ impl Observer for Tally {
     }
 }
 
-/// Moves money along a chain of accounts, all of it or nothing. `Ok(false)`: there was not enough.
+/// Moves money along a chain of accounts, atomically. `Ok(false)`: not enough money.
 async fn transfer(
     domain: &Domain,
     accounts: &Accounts,
@@ -91,7 +93,8 @@ async fn main() -> Result<(), Box<dyn StdError + Send + Sync>> {
     let path = directory.path().join("bank.redb");
     let tally = Arc::new(Tally::default());
     let config = Config::default().with_observer(Some(tally.clone()));
-    let domain = Domain::create(Arc::new(RedbStore::open(&path)?), "bank", config.clone()).await?;
+    let domain =
+        Domain::open_or_create(Arc::new(RedbStore::open(&path)?), "bank", config.clone()).await?;
     let accounts: Accounts = domain.create_collection("accounts", None).await?;
     domain
         .transact(async |tx| {
@@ -133,7 +136,7 @@ async fn main() -> Result<(), Box<dyn StdError + Send + Sync>> {
         count(&tally.retried),
     );
 
-    // What was acknowledged is in the file: another process would find it there.
+    // The file holds every acknowledged commit, so another process would find it.
     domain.shutdown(Duration::from_secs(10)).await;
     drop(domain);
     let domain = Domain::open(Arc::new(RedbStore::open(&path)?), "bank", config).await?;

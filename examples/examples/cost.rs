@@ -1,4 +1,4 @@
-//! What transactions cost: requests (round trips) and document writes, counted at the store.
+//! The cost of transactions: round trips and document writes, counted.
 //!
 //! ```sh
 //! cargo run -p txn-examples --example cost
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use txn_core::event::{Event, Observer};
 use txn_core::store::MemoryStore;
-use txn_core::{Acknowledge, Config, Domain, Error, Options, Raw, Transaction, TransactionFn};
+use txn_core::{Config, Domain, Error, Options, Raw, Transaction, TransactionFn, WaitFor};
 use txn_sim::{CountingStore, Counts};
 
-/// Notes what the store was asked until a commit was acknowledged: the apply goes on behind it.
+/// Records the requests up to the acknowledgement of a commit. The apply continues after it.
 #[derive(Debug)]
 struct AtCommit {
     store: Arc<CountingStore>,
@@ -41,13 +41,13 @@ struct Bench {
 }
 
 impl Bench {
-    /// Runs one transaction and counts its requests up to the acknowledgement, and those behind it.
+    /// Runs one transaction; counts its requests up to the acknowledgement, and after it.
     async fn cost<F>(&self, what: &str, options: &Options, closure: F) -> Result<Cost, Error>
     where
         F: for<'t> TransactionFn<'t, (), Error>,
     {
         let begin = self.store.counts();
-        let options = options.clone().with_acknowledge(Acknowledge::Applied);
+        let options = options.clone().with_wait_for(WaitFor::Apply);
         let done = self.domain.run(&options, closure).await?;
         let all = self.store.counts();
         let acknowledged = self.at_commit.take().unwrap_or(all);
@@ -81,9 +81,9 @@ async fn main() -> Result<(), Error> {
     let at_commit = Arc::new(AtCommit { store: store.clone(), counts: Mutex::default() });
     let config =
         Config::default().with_janitor_interval(None).with_observer(Some(at_commit.clone()));
-    // What takes long costs more: it says that it is alive, and looks again before it writes.
+    // A long transaction costs more: its heartbeat writes, and it reads again before it writes.
     let config = config.with_lease(std::time::Duration::from_secs(5));
-    let domain = Domain::create(store.clone(), "cost", config).await?;
+    let domain = Domain::open_or_create(store.clone(), "cost", config).await?;
     let documents = domain.create_collection::<Raw>("documents", None).await?;
     let bench = Bench { store, at_commit, domain };
     let image = Raw::new(r#"{"n":1}"#);

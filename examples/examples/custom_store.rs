@@ -1,5 +1,6 @@
-//! A store of one's own: a wrapper that prints every request on its way to another store. It passes the
-//! conformance suite, and it shows what a transaction does.
+//! A custom store: a wrapper that prints every request to another store.
+//!
+//! The wrapper passes the conformance suite, and shows the requests of a transaction.
 //!
 //! ```sh
 //! cargo run -p txn-examples --example custom_store
@@ -11,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use txn_core::store::{Key, Layer, MemoryStore, Outcome, Read, Store, Write, WriteOp};
-use txn_core::{Acknowledge, Config, Domain, Error, Options, Raw};
+use txn_core::{Config, Domain, Error, Options, Raw, WaitFor};
 use txn_store::conformance;
 
-/// Passes every request on, once, and prints it with its answer. Bodies of documents are not printed.
+/// Passes every request on, once, and prints it with its answer, without document bodies.
 #[derive(Debug)]
 struct Traced<S> {
     inner: S,
@@ -58,7 +59,7 @@ fn answer(outcome: &Outcome) -> &'static str {
     }
 }
 
-// A wrapper writes out every method: a method that it forgot to pass on would not compile.
+// A layer overrides only the methods that it changes, and passes the rest on.
 #[async_trait]
 impl<S: Store> Layer for Traced<S> {
     fn inner(&self) -> &dyn Store {
@@ -78,7 +79,8 @@ impl<S: Store> Layer for Traced<S> {
     }
 
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        // Sent once, whatever comes of it: a retried write would turn its own success into a conflict.
+        // Sent once, even after a failure: a retried write would turn its own success into a
+        // conflict.
         let outcomes = self.inner.write_many(writes).await;
         let line = |(write, outcome): (&Write, &Outcome)| {
             format!("{} {}: {}", name(&write.op), write.key, answer(outcome))
@@ -92,16 +94,16 @@ impl<S: Store> Layer for Traced<S> {
 async fn main() -> Result<(), Error> {
     let store = Arc::new(Traced::new(MemoryStore::new()));
 
-    // One call for the whole contract. It panics with the rule that is broken. In a project of one's own
-    // this is a test; less of a race than by default, to be quick here.
+    // One call checks the whole contract, and panics with a broken rule. In your project this is a
+    // test. The race is smaller than the default, to be fast here.
     let options = conformance::Options::new("mine").with_race(4, 5);
     conformance::run(store.clone(), options).await;
     println!("the store passes the conformance suite\n");
 
-    let domain = Domain::create(store.clone(), "traced", Config::default()).await?;
+    let domain = Domain::open_or_create(store.clone(), "traced", Config::default()).await?;
     let documents = domain.create_collection::<Raw>("documents", None).await?;
-    // Returns when the commit is applied, so that the two do not mix.
-    let options = Options::default().with_acknowledge(Acknowledge::Applied);
+    // Returns after the apply, so that the output of two transactions does not mix.
+    let options = Options::default().with_wait_for(WaitFor::Apply);
     let write = async |text: &str| {
         let image = Raw::new(text);
         domain

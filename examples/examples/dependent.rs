@@ -1,5 +1,7 @@
-//! One document is written as it was read, and others follow: an article is renamed, and the carts that hold it learn its new
-//! name. The writer waits for none of them.
+//! Dependent documents: a renamed article, and the carts that hold it.
+//!
+//! The writer writes the article as it was read. The carts get the new name later, and the writer
+//! does not wait for them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use txn_outbox::{Outbox, OutboxConfig, ProcessorConfig, Topics};
 use txn_requests::dependent::{self, DependentWrite, Dependents};
 use txn_requests::{Condition, Merge, Operation, Target};
 
-/// Changes the name that a document has.
+/// Returns the operation that changes the name in a document.
 fn rename(collection: &str, id: &str, name: &str) -> Operation {
     let patch = [("name".to_owned(), json!(name))].into_iter().collect();
     Operation::Merge(Merge { target: Target::new(collection, id), patch })
@@ -19,7 +21,8 @@ fn rename(collection: &str, id: &str, name: &str) -> Operation {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let domain = Domain::create(Arc::new(MemoryStore::new()), "shop", Config::default()).await?;
+    let domain =
+        Domain::open_or_create(Arc::new(MemoryStore::new()), "shop", Config::default()).await?;
     let articles = domain.create_collection::<Typed<Value>>("articles", None).await?;
     let carts = domain.create_collection::<Typed<Value>>("carts", None).await?;
     domain
@@ -31,7 +34,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?;
     let outbox = Outbox::open(&domain, OutboxConfig::default()).await?;
     let dependents = Dependents::new(&domain, &outbox)?;
-    // Any process may run one; other topics have handlers of their own, here or elsewhere.
+    // Any process may run a processor. Other topics have their own handlers, here or in another
+    // process.
     let topics = Topics::new().with(dependent::TOPIC, dependents.clone());
     let processor = outbox.start(ProcessorConfig::default(), topics).await?;
 
@@ -45,7 +49,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     .with_update(rename("carts", "ben", "Apple"));
     let written = dependents.write(&write).await?;
     println!("{} updates follow", written.events.len());
-    // Whoever read before that is told, and nothing follows.
+    // A writer that read the old version gets an error, and no update follows.
     assert!(dependents.write(&write).await.is_err());
 
     for id in ["anna", "ben"] {

@@ -13,10 +13,10 @@ use txn_core::{Config, Domain, Error, Options, Raw};
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     let store = Arc::new(MemoryStore::new());
-    let domain = Domain::create(store, "hello", Config::default()).await?;
+    let domain = Domain::open_or_create(store, "hello", Config::default()).await?;
     let documents = domain.create_collection::<Raw>("documents", None).await?;
 
-    // Two new documents, or none. Nothing is sent before the closure has returned.
+    // Two new documents, or none. No write is sent before the closure returns.
     domain
         .transact(async |tx| {
             tx.insert(
@@ -28,7 +28,8 @@ async fn main() -> Result<(), Error> {
         })
         .await?;
 
-    // A reader takes no locks. It shows committed content only, as it was written: 1.50 stays 1.50.
+    // A reader takes no locks. The reader shows only committed content, as it was written: 1.50
+    // stays 1.50.
     let reader = domain.reader();
     for id in ["a", "b", "c"] {
         match reader.get(&documents, id).await? {
@@ -37,7 +38,7 @@ async fn main() -> Result<(), Error> {
         }
     }
 
-    // What the closure returns as an error undoes all of it.
+    // An error from the closure discards all writes.
     let refused: Result<(), Error> = domain
         .transact(async |tx| {
             tx.delete(&documents, "a")?;
@@ -49,7 +50,7 @@ async fn main() -> Result<(), Error> {
     }
     println!("a is still there: {}", reader.get(&documents, "a").await?.is_some());
 
-    // Without a closure, the caller commits, and meets conflicts by itself.
+    // Without a closure, the caller commits and handles conflicts.
     let tx = domain.begin(&Options::default())?;
     let b = tx.get(&documents, "b").await?;
     tx.delete(&documents, "b")?;
@@ -60,7 +61,7 @@ async fn main() -> Result<(), Error> {
     tx.commit().await?;
     println!("b is called c, by the transaction {tid}");
 
-    // Waits until what was committed is also applied.
+    // Waits until all commits are applied.
     let drained = domain.shutdown(Duration::from_secs(5)).await;
     println!("nothing is left to do: {}", drained && domain.inspect().await?.is_clean());
     Ok(())

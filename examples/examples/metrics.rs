@@ -1,4 +1,4 @@
-//! Figures for Prometheus: counted by an observer, printed as text.
+//! Metrics for Prometheus: counted by an observer, printed as text.
 //!
 //! ```sh
 //! cargo run -p txn-examples --example metrics
@@ -12,12 +12,14 @@ use txn_core::{Config, Domain, Error, Raw, Transaction};
 use txn_metrics::Metrics;
 use txn_redb::RedbStore;
 
-/// Bounds of buckets, in seconds. Without any, the exporter shows quantiles, which cannot be added up over processes.
+/// Bounds of buckets, in seconds.
+///
+/// Without bounds the exporter shows quantiles, which cannot be summed over processes.
 const SECONDS: [f64; 9] = [0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0];
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // First the recorder, one for the process; then whatever counts.
+    // First the recorder, one per process; then the metrics.
     let seconds = Matcher::Suffix("_seconds".to_owned());
     let group = Matcher::Full(txn_metrics::figures::GROUP_TRANSACTIONS.to_owned());
     let recorder = PrometheusBuilder::new()
@@ -31,22 +33,23 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = Arc::new(RedbStore::open(folder.path().join("shop.redb"))?);
     let metrics = Arc::new(Metrics::new("shop"));
     let config = Config::default().with_observer(Some(metrics.clone()));
-    let domain = Domain::create(store, "shop", config).await?;
+    let domain = Domain::open_or_create(store, "shop", config).await?;
     let stock = domain.create_collection::<Raw>("stock", None).await?;
 
     let both = async |tx: &Transaction| {
         tx.insert(&stock, "apple", &Raw::new(r#"{"left": 3}"#))?;
         tx.insert(&stock, "pear", &Raw::new(r#"{"left": 4}"#))
     };
-    // The second time they exist.
+    // The second insert fails, because the documents exist.
     for _ in 0..2 {
         let result: Result<(), Error> = domain.transact(both).await;
-        // What no event tells: what the caller was told.
+        // No event carries the result of the caller.
         metrics.result(&result);
     }
     domain.shutdown(Duration::from_secs(5)).await;
 
-    // What a handler of `GET /metrics` answers. The upkeep is due every few seconds, asked or not.
+    // A handler of `GET /metrics` returns this text. The upkeep is due every few seconds, even
+    // without requests.
     exposition.run_upkeep();
     let text = exposition.render();
     println!("{text}");

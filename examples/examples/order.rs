@@ -1,4 +1,4 @@
-//! The example of the README: an order takes pieces from the stock, both or neither.
+//! The example of the README: an order takes pieces from the stock.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ struct Order {
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    let domain = Domain::create(Arc::new(MemoryStore::new()), "shop", Config::default()).await?;
+    let domain =
+        Domain::open_or_create(Arc::new(MemoryStore::new()), "shop", Config::default()).await?;
     let stock = domain.create_collection::<Typed<Stock>>("stock", None).await?;
     let orders = domain.create_collection::<Typed<Order>>("orders", None).await?;
     domain.transact(async |tx| tx.put(&stock, "apple", &Stock { left: 10 })).await?;

@@ -1,5 +1,6 @@
-//! A small shop with serde types: an order is placed and paid while others read, and everybody sees
-//! all of it or nothing.
+//! A small shop with serde types, with concurrent orders and reads.
+//!
+//! A reader sees a whole order or none.
 //!
 //! ```sh
 //! cargo run -p txn-examples --example typed
@@ -12,7 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use txn_core::store::MemoryStore;
 use txn_core::{
-    Acknowledge, Collection, CompareAndSet, Config, Domain, Error, ErrorKind, Options, Typed,
+    Collection, CompareAndSet, Config, Domain, Error, ErrorKind, Options, Typed, WaitFor,
 };
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,8 +34,10 @@ struct Order {
     state: State,
 }
 
-/// The application's own error. `From<Error>` lets `?` pass the engine's errors on, which the engine needs
-/// to see to run the closure again.
+/// The application's own error.
+///
+/// `From<Error>` lets `?` return the engine's errors, which the engine needs to run the closure
+/// again.
 #[derive(Debug)]
 enum ShopError {
     NotEnough(String),
@@ -67,14 +70,14 @@ struct Shop {
 
 impl Shop {
     async fn open() -> Result<Self, Error> {
-        let config = Config::default().with_application(Some("shop".to_owned()));
-        let domain = Domain::create(Arc::new(MemoryStore::new()), "shop", config).await?;
+        let config = Config::default().with_application_name(Some("shop".to_owned()));
+        let domain = Domain::open_or_create(Arc::new(MemoryStore::new()), "shop", config).await?;
         let stock = domain.create_collection("stock", None).await?;
         let orders = domain.create_collection("orders", None).await?;
         Ok(Self { domain, stock, orders })
     }
 
-    /// Takes every article from the stock and writes the order: one transaction over all of them.
+    /// Takes every article from the stock and writes the order, in one transaction.
     async fn place(&self, id: &str, lines: &[(&str, u32)]) -> Result<(), ShopError> {
         self.domain
             .transact(async |tx| {
@@ -84,11 +87,11 @@ impl Shop {
                     if shelf.is_none_or(|shelf| shelf.left < *pieces) {
                         return Err(ShopError::NotEnough((*article).to_owned()));
                     }
-                    // Fields of the document that `Stock` does not know stay as they are.
+                    // Fields that `Stock` does not know stay.
                     tx.update(&self.stock, *article, |shelf| shelf.left -= pieces).await?;
                 }
                 let lines = lines.iter().map(|(article, n)| ((*article).to_owned(), *n)).collect();
-                // Fails with `ErrorKind::Exists` if there is an order of this name.
+                // Fails with `ErrorKind::Exists` if the order exists.
                 tx.insert(&self.orders, id, &Order { lines, state: State::Placed })?;
                 Ok(())
             })
@@ -122,7 +125,7 @@ async fn main() -> Result<(), ShopError> {
         other => println!("order-1: {other:?}"),
     }
 
-    // Eight customers at once, for the last eight plums and one more: conflicts are the engine's business.
+    // Eleven concurrent customers want the last ten plums. The engine handles the conflicts.
     let customers: Vec<_> = (0..11)
         .map(|n| {
             let shop = shop.clone();
@@ -149,11 +152,11 @@ async fn main() -> Result<(), ShopError> {
     let left: Vec<u32> = seen.value.into_iter().flatten().map(|shelf| shelf.left).collect();
     println!("left, all at one moment: {left:?} (read in {} attempt)", seen.receipt.attempts);
 
-    // Options of one transaction: lock what is read, too; return when plain searches see it.
+    // Options of one transaction: lock reads, too; return when plain searches see the writes.
     let options = Options::default()
         .with_lock_reads(true)
-        .with_acknowledge(Acknowledge::Searchable)
-        .with_deadline(Some(Duration::from_secs(3)))
+        .with_wait_for(WaitFor::Refresh)
+        .with_timeout(Some(Duration::from_secs(3)))
         .with_metadata(Some(r#"{"clerk":"carol"}"#.to_owned()));
     let paid = domain
         .run::<_, Error, _>(&options, async |tx| {
@@ -163,8 +166,8 @@ async fn main() -> Result<(), ShopError> {
         .await?;
     println!("order-1 is paid: {}, applied: {}", paid.value, paid.receipt.applied);
 
-    // One document by itself needs no transaction: a verified read asks the primary, and the write
-    // happens only if nothing happened in between.
+    // A single document needs no transaction. A verified read asks the primary, and the write
+    // happens only if the document has not changed.
     let snapshot = domain.reader().verified().read(stock, "pear").await?;
     let more = Stock { left: snapshot.value.as_ref().map_or(0, |shelf| shelf.left) + 20 };
     for attempt in ["first", "second"] {

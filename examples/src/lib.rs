@@ -1,7 +1,7 @@
-//! Examples of transactions: see the files in `examples/`, each of which runs to its end by itself.
+//! Examples of transactions: each file in `examples/` is a program.
 //!
-//! This library has no code. It makes the code blocks of the repository's documents part of the tests,
-//! so that none of them can go stale.
+//! This library has no code. The library makes the code blocks of the repository's documents part
+//! of the tests, so that no code block becomes outdated.
 
 macro_rules! documents {
     ($($name:ident: $path:literal;)*) => {
@@ -28,7 +28,6 @@ documents! {
     store_contract: "../../docs/store-contract.md";
     isolation: "../../docs/isolation.md";
     operations: "../../docs/operations.md";
-    decisions: "../../docs/decisions.md";
     testing: "../../docs/testing.md";
     core: "../../crates/txn-core/README.md";
     es: "../../crates/txn-es/README.md";
@@ -44,14 +43,14 @@ mod tests {
     const EXAMPLE: &str = include_str!("../examples/order.rs");
 
     #[test]
-    fn the_first_steps_show_the_example_of_the_order_as_it_is() {
+    fn start_page_shows_the_order_example() {
         let (shown, _test) = EXAMPLE.split_once("\n#[test]").expect("the test at its end");
         let (_about, shown) = shown.split_once("\n\n").expect("the comment at its beginning");
         assert!(include_str!("../../docs/start.md").contains(&format!("```rust\n{shown}```\n")));
     }
 
     #[test]
-    fn the_page_for_operators_has_every_figure() {
+    fn operations_page_has_every_metric() {
         let page = include_str!("../../docs/operations.md");
         for figure in txn_metrics::figures::FIGURES {
             let kind = format!("{:?}", figure.kind).to_lowercase();
@@ -67,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_shows_a_part_of_the_example_of_the_order() {
+    fn readme_shows_a_part_of_the_order_example() {
         let readme = include_str!("../../README.md");
         let (_above, shown) = readme.split_once("```rust,ignore\n").expect("code");
         let (shown, _below) = shown.split_once("```\n").expect("its end");

@@ -6,7 +6,7 @@ use crate::cargo::cargo;
 use crate::servers::Borrowed;
 use crate::{Failure, prerequisites};
 
-/// Runs the cases, or all of them if none is named, on one version.
+/// Runs the named cases, or all cases, on one version.
 pub(crate) fn run(target: ServerKind, cases: &[String], rest: &[String]) -> Result<(), Failure> {
     prerequisites::for_servers(&[target])?;
     let mut command = cargo("run -q -p txn-administrators --");

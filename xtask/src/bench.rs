@@ -10,25 +10,25 @@ use crate::cargo::cargo;
 use crate::servers::Borrowed;
 use crate::{Failure, prerequisites};
 
-/// What is measured, and where.
+/// The parts to measure, and the server.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// Less of everything: within five minutes, once it is built.
+    /// Measure less: within five minutes after the build.
     #[arg(long)]
     quick: bool,
-    /// Write the figures to this file, too.
+    /// Also write the results to this file.
     #[arg(long)]
     json: Option<PathBuf>,
     /// The address of a server, instead of one that is started.
     #[arg(long)]
     target: Option<String>,
-    /// Measure these parts only, and write no report.
+    /// Measure only these parts, and write no report.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Run this benchmark of cargo's instead.
+    /// Run this cargo benchmark instead.
     #[arg(long, conflicts_with_all = ["quick", "json", "only"])]
     bench: Option<String>,
-    /// Passed on to that benchmark.
+    /// Arguments for that benchmark.
     #[arg(last = true, requires = "bench")]
     arguments: Vec<String>,
 }
@@ -42,7 +42,7 @@ impl Bench {
         }
     }
 
-    /// Runs it to its end.
+    /// Runs the benchmark to its end.
     pub(crate) fn run(self) -> Result<(), Failure> {
         let mut kinds = vec![ServerKind::Elasticsearch];
         if self.is_with_tls() {

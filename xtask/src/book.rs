@@ -1,4 +1,4 @@
-//! `cargo xtask book`: a book of the documents.
+//! `cargo xtask book`: builds the documents as a book.
 
 use std::io::ErrorKind;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::Failure;
 use crate::cargo::root;
 
-/// Builds the book, if there is an mdBook to build it with.
+/// Builds the book, if mdBook is installed.
 pub(crate) fn build() -> Result<(), Failure> {
     let root = root();
     let mut mdbook = Command::new("mdbook");

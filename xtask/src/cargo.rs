@@ -1,4 +1,4 @@
-//! Calling cargo.
+//! Calls of cargo.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::Failure;
 
-/// A call of cargo in the workspace's root.
+/// Returns a call of cargo in the workspace's root.
 pub(crate) fn cargo(arguments: &str) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root()).args(arguments.split_whitespace());
@@ -16,9 +16,10 @@ pub(crate) fn cargo(arguments: &str) -> Command {
     command
 }
 
-/// Removes what cargo tells xtask about xtask itself. Some build scripts depend on these variables:
-/// with them, `ring` and all packages above it would be built again by each call of cargo from
-/// here, and once more by the next one from a shell.
+/// Removes the variables that cargo sets for xtask itself.
+///
+/// Some build scripts depend on these variables. With them, each call of cargo from xtask would
+/// rebuild `ring` and all packages above it. The next call from a shell would rebuild them again.
 pub(crate) fn forget_xtask(command: &mut Command) {
     for (name, _) in env::vars_os() {
         if is_about_package(&name.to_string_lossy()) {
@@ -31,24 +32,24 @@ fn is_about_package(variable: &str) -> bool {
     ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|prefix| variable.starts_with(prefix))
 }
 
-/// The workspace's root.
+/// Returns the root of the workspace.
 pub(crate) fn root() -> PathBuf {
     let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into());
     Path::new(&package).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
-/// Where cargo builds.
+/// Returns the folder of builds.
 pub(crate) fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |path| root().join(path))
 }
 
-/// The test target that starts and crashes servers of its own.
+/// The test target that starts and crashes its own servers.
 const SERVERS_THEMSELVES: &str = "live";
 
-/// What a test target needs.
+/// The servers that a test target needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// Nothing, or servers of its own.
+    /// No servers, or its own.
     Nothing,
     /// One server of each version (feature `live`).
     Servers,
@@ -64,7 +65,7 @@ pub(crate) struct TestTargets {
 }
 
 impl TestTargets {
-    /// Asks cargo.
+    /// Reads the targets from cargo's metadata.
     pub(crate) fn find() -> Result<Self, Failure> {
         let output = cargo("metadata --no-deps --format-version 1").output()?;
         if !output.status.success() {
@@ -73,12 +74,12 @@ impl TestTargets {
         Ok(Self::of(&serde_json::from_slice(&output.stdout)?))
     }
 
-    /// Those that need one server of each version.
+    /// Returns the targets that need one server of each version.
     pub(crate) fn live(&self) -> &[String] {
         &self.live
     }
 
-    /// What a target needs.
+    /// Returns the needs of a target.
     pub(crate) fn needs(&self, target: &str) -> Needs {
         let is_in = |targets: &[String]| targets.iter().any(|name| name == target);
         if is_in(&self.cluster) {
@@ -110,7 +111,9 @@ impl TestTargets {
     }
 }
 
-/// Runs test targets. Whatever is selected, packages are built with the same features, and so but once.
+/// Runs test targets.
+///
+/// Any selection builds with the same features, so packages are built only once.
 pub(crate) fn cargo_test(targets: &[String]) -> Command {
     let mut command = cargo("test --workspace --all-features");
     for target in targets {
@@ -126,8 +129,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_of_cargo_forget_the_package_of_xtask() {
-        // Cargo sets it for this test.
+    fn cargo_calls_drop_the_variables_of_xtask() {
+        // Cargo sets the variable for this test.
         assert!(env::var_os("CARGO_MANIFEST_DIR").is_some());
         let command = cargo("build");
         let is_removed =
@@ -137,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn test_targets_are_told_apart_by_what_they_need() {
+    fn test_targets_differ_by_their_needs() {
         let metadata = json!({"packages": [
             {"name": "a", "targets": [
                 {"kind": ["lib"], "name": "a"},

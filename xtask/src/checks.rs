@@ -24,18 +24,19 @@ const SINGLE: [ServerKind; 6] = [
     ServerKind::Secured,
 ];
 
-/// Tests whose names hold this are left to `cargo xtask live`.
+/// The part of the names of tests that only `cargo xtask live` runs.
 const LEFT_OUT: &str = "matrix::";
 
-/// How many tests of one program run at once on servers: most of their time they wait for leases to
-/// run out.
+/// The number of concurrent tests of one program on servers.
+///
+/// The tests mostly wait for leases to expire.
 pub(crate) const AT_ONCE: &str = "4";
 
-/// How many test programs run at once, without servers and on servers.
+/// The number of concurrent test programs, without servers and on servers.
 const PROGRAMS: usize = 3;
 const PROGRAMS_ON_SERVERS: usize = 3;
 
-/// Runs every check, stops at the first that fails, and says in the end what was run.
+/// Runs every check until the first failure, and prints a summary.
 pub(crate) fn test(quick: bool) -> Result<(), Failure> {
     let mut times = Times::of_this_machine();
     let steps = match quick {
@@ -45,9 +46,11 @@ pub(crate) fn test(quick: bool) -> Result<(), Failure> {
     steps::run(steps, &mut times)
 }
 
-// The guesses are of the first run on a machine with two cores that does other things, too.
+// The estimates are from the first run on a busy machine with two cores.
 
-/// The first steps, and the last one: cargo-deny is installed meanwhile, where it is missing.
+/// Returns the first steps, and the last one.
+///
+/// If cargo-deny is missing, it is installed in the meantime.
 fn before_the_tests(quick: bool, times: &Times) -> (Vec<Step>, Step) {
     let again = times.last("docs").is_some();
     let mut docs = cargo("doc --workspace --no-deps --all-features");
@@ -98,7 +101,7 @@ fn with_servers(targets: TestTargets, times: &Times) -> Vec<Step> {
     steps
 }
 
-/// The programs of all tests, once they are built.
+/// The programs of all tests, after the build.
 struct Tests {
     targets: Rc<TestTargets>,
     built: Rc<RefCell<Vec<Program>>>,
@@ -113,8 +116,7 @@ impl Tests {
         })
     }
 
-    /// Runs the tests in the documentation, and the programs that need no server or start servers
-    /// themselves.
+    /// Runs the doc tests, and the programs without servers or with their own.
     fn run(&self, name: &str, guess: Duration) -> Step {
         let chosen = self.chosen(Needs::Nothing);
         Step::work(name, guess, move |notes| {
@@ -125,7 +127,7 @@ impl Tests {
         })
     }
 
-    /// Starts servers, and runs the programs that need them; they are up for as long.
+    /// Starts servers for the time of the programs that need them.
     fn on(
         &self,
         what: &str,
@@ -148,7 +150,7 @@ impl Tests {
         [start, tests]
     }
 
-    /// The programs with these needs, once they are built.
+    /// Returns the programs with these needs, after the build.
     fn chosen(&self, needs: Needs) -> impl FnOnce() -> Vec<Program> + 'static {
         let (targets, built) = (self.targets.clone(), self.built.clone());
         move || {

@@ -1,27 +1,28 @@
-//! Files of a crate that use each other in a circle, told from their text.
+//! Finds files of a crate that use each other in a circle.
 //!
-//! A file uses another if it names something of it. A name is followed through re-exports to the file that has it, so a
-//! module that only declares and re-exports others is no part of a circle. What a file uses of the modules below its own is not
-//! counted either: they are its parts, and it puts them together. Tests are left out.
+//! A file uses another file if it names one of its items. The check follows a name through
+//! re-exports to the file with the item. So a module that only declares and re-exports is in no
+//! circle. Uses of the modules below a file do not count: they are parts of that file. Tests are
+//! left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// A module, or something in one, from the root of its crate.
+/// A module, or an item of one, from the root of its crate.
 type Name = Vec<String>;
 
 /// One file.
 #[derive(Default)]
 struct Module {
-    /// Where it is.
+    /// The path of the file.
     file: PathBuf,
-    /// What it names.
+    /// The names that the file uses.
     uses: Vec<Name>,
-    /// What it re-exports, by the name there.
+    /// The original names of re-exports, by their exported names.
     exports: BTreeMap<String, Name>,
 }
 
-/// The circles between the files of one crate, given the folder of its root.
+/// Returns the circles between the files of the crate in `root`.
 pub(crate) fn circles(root: &Path, texts: &[(PathBuf, String)]) -> Vec<String> {
     let modules = modules(root, texts);
     let mut uses: BTreeMap<&Name, BTreeMap<&Name, &str>> = BTreeMap::new();
@@ -56,7 +57,7 @@ pub(crate) fn circles(root: &Path, texts: &[(PathBuf, String)]) -> Vec<String> {
     gaps
 }
 
-/// Everything that is used from there, directly or by others.
+/// Returns all modules that `from` uses, directly or transitively.
 fn reached<'a>(
     uses: &BTreeMap<&'a Name, BTreeMap<&'a Name, &str>>,
     from: &Name,
@@ -73,7 +74,9 @@ fn reached<'a>(
     found
 }
 
-/// The module that has what is named, and its name there. Names of whole modules say nothing yet.
+/// Returns the module that defines a name, and the item's name there.
+///
+/// `None` for the name of a whole module.
 fn home<'a>(
     modules: &'a BTreeMap<Name, Module>,
     name: &'a [String],
@@ -106,7 +109,7 @@ fn modules(root: &Path, texts: &[(PathBuf, String)]) -> BTreeMap<Name, Module> {
     modules
 }
 
-/// The module of a file.
+/// Returns the module of a file.
 fn name(file: &Path) -> Name {
     let file = file.with_extension("");
     let mut name: Name =
@@ -119,7 +122,7 @@ fn name(file: &Path) -> Name {
     name
 }
 
-/// Adds what a text names.
+/// Adds the names that a text uses.
 fn read(module: &mut Module, name: &Name, tokens: &[&str], known: &BTreeSet<&Name>) {
     let mut imported: BTreeMap<&str, Name> = BTreeMap::new();
     let mut at = 0;
@@ -154,7 +157,7 @@ fn read(module: &mut Module, name: &Name, tokens: &[&str], known: &BTreeSet<&Nam
     }
 }
 
-/// A path from the root of the crate, if it is one of this crate.
+/// Returns a path from the root, if it belongs to this crate.
 fn absolute(path: &[&str], module: &Name, known: &BTreeSet<&Name>) -> Option<Name> {
     let own = |path: &[&str]| path.iter().map(ToString::to_string).collect::<Name>();
     let above = path.iter().take_while(|part| **part == "super").count();
@@ -170,7 +173,9 @@ fn absolute(path: &[&str], module: &Name, known: &BTreeSet<&Name>) -> Option<Nam
     Some(base.iter().cloned().chain(own(rest)).collect())
 }
 
-/// The paths that begin here, with the names that they get, and where they end: several where braces branch.
+/// Returns the paths that begin here, with their aliases, and their end.
+///
+/// Braces give several paths.
 fn paths<'a>(tokens: &[&'a str], mut at: usize) -> (Vec<(Vec<&'a str>, &'a str)>, usize) {
     let mut path = Vec::new();
     loop {
@@ -202,7 +207,7 @@ fn paths<'a>(tokens: &[&'a str], mut at: usize) -> (Vec<(Vec<&'a str>, &'a str)>
             break;
         }
         at += 1;
-        // Of a path with generic arguments the beginning counts.
+        // Of a path with generic arguments only the start counts.
         if tokens.get(at) == Some(&"<") {
             break;
         }
@@ -219,9 +224,9 @@ fn is_word(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// The words and signs of a text, without comments, literals and tests.
+/// Returns the words and signs of a text, without comments, literals and tests.
 fn tokens(text: &str) -> Vec<&str> {
-    // Tests of a file stand at its end.
+    // The tests of a file are at its end.
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -257,7 +262,7 @@ fn tokens(text: &str) -> Vec<&str> {
     tokens
 }
 
-/// How long a string literal is.
+/// Returns the length of a string literal.
 fn string(text: &str) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -303,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_declared_said_or_tested_is_no_use() {
+    fn declarations_and_tests_are_no_uses() {
         let a = "//! See crate::b::B.\nstruct A;\n#[cfg(test)]\nmod tests {\n use crate::b::B;\n}";
         let files = [
             ROOT,

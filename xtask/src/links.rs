@@ -1,18 +1,18 @@
-//! The documents: their links lead somewhere, the book has every page, and no page is far from the first.
+//! Checks links, table of contents, and distances of the documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
-/// Where a visitor begins.
+/// The first page.
 const FIRST: &str = "README.md";
 
 /// The table of contents of the book.
 const CONTENTS: &str = "docs/SUMMARY.md";
 
-/// What a link leads to: a path from the root of the repository, and the heading in it.
+/// The target of a link: a path from the root, and a heading.
 type Target = (PathBuf, Option<String>);
 
-/// What is wrong with the links of pages, which are named by their paths from the root of the repository.
+/// Returns the faults of the links of pages, by their paths from the root.
 pub(crate) fn broken(
     pages: &BTreeMap<PathBuf, String>,
     exists: impl Fn(&Path) -> bool,
@@ -33,7 +33,7 @@ pub(crate) fn broken(
     gaps
 }
 
-/// The pages of the book that are not in its table of contents, or more than two clicks from the first page.
+/// Returns pages outside of the table of contents, or more than two clicks away.
 pub(crate) fn lost(pages: &BTreeMap<PathBuf, String>) -> Vec<String> {
     let linked = |from: &Path| -> BTreeSet<PathBuf> {
         let text = pages.get(from).map_or("", String::as_str);
@@ -55,7 +55,7 @@ pub(crate) fn lost(pages: &BTreeMap<PathBuf, String>) -> Vec<String> {
     gaps
 }
 
-/// The lines of a page that are no code.
+/// Returns the lines of a page outside of code blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut code = false;
     text.lines().filter(move |line| {
@@ -65,7 +65,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The links within the repository.
+/// Returns the links within the repository.
 fn links(page: &Path, text: &str) -> Vec<Target> {
     let mut found = Vec::new();
     for line in prose(text) {
@@ -88,7 +88,7 @@ fn links(page: &Path, text: &str) -> Vec<Target> {
     found
 }
 
-/// A path without `.` and `..`.
+/// Returns a path without `.` and `..`.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -103,7 +103,7 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// The names by which links find the headings of a page.
+/// Returns the anchors of a page's headings.
 fn headings(text: &str) -> BTreeSet<String> {
     let headings = prose(text).filter(|line| line.starts_with('#'));
     headings.map(|line| anchor(line.trim_start_matches('#').trim())).collect()
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_lead_nowhere_are_gaps() {
+    fn broken_links_are_gaps() {
         let pages = pages(&[
             (
                 "README.md",
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_nobody_finds_are_gaps() {
+    fn unreachable_pages_are_gaps() {
         let pages = pages(&[
             ("README.md", "[a](docs/a.md)"),
             ("docs/SUMMARY.md", "- [a](a.md)\n- [c](c.md)"),

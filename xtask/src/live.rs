@@ -17,7 +17,7 @@ pub(crate) fn run(target: ServerKind, rest: &[String]) -> Result<(), Failure> {
     if status.success() { Ok(()) } else { Err(format!("{target}: {status}").into()) }
 }
 
-/// What the names of tests on a version hold.
+/// Returns the module in the names of tests on a version.
 fn module(target: ServerKind) -> &'static str {
     match target {
         ServerKind::Elasticsearch => "elasticsearch8::",

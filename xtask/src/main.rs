@@ -1,4 +1,4 @@
-//! `cargo xtask`: the servers that tests need, and every check in one command.
+//! `cargo xtask`: servers for tests, and every check in one command.
 
 mod administrators;
 mod bench;
@@ -25,7 +25,7 @@ use clap::builder::TypedValueParser as _;
 use clap::{Parser, Subcommand};
 use txn_testkit::servers::ServerKind;
 
-/// What went wrong, in words for whoever typed the command.
+/// An error, as text for the caller of the command.
 type Failure = Box<dyn Error>;
 
 /// Servers for tests, and every check in one command.
@@ -43,57 +43,60 @@ enum Task {
     Servers(ServersTask),
     /// Run every check: format, lints, licenses, docs, tests, and the suites on real servers.
     Test {
-        /// Leave out what needs a server.
+        /// Leave out checks that need a server.
         #[arg(long)]
         quick: bool,
     },
-    /// Check what no compiler does: that each rule of the protocol has its reason, its model and its mutation, that no file is
-    /// too long, that crates depend downwards, and that the links of the documents lead somewhere.
+    /// Check rules that no compiler checks.
+    ///
+    /// Each rule of the protocol has its reason, its model and its mutation. No file is too long.
+    /// Crates depend downwards, and the links of the documents resolve.
     Tidy,
-    /// Check that every crate that is published has what a package needs, and pack it without building it.
+    /// Check that every published crate can be packed, and pack it.
     Package,
-    /// Make a book of the documents, in the folder `book`.
+    /// Build the documents as a book, in the folder `book`.
     Book,
-    /// Run the suites on real servers against one version: those that `test` runs there, and the others.
+    /// Run all suites for real servers against one version.
     Live {
-        /// Which version.
+        /// The version.
         #[arg(long, value_parser = versions())]
         target: ServerKind,
-        /// Options of the test programs, behind `--`.
+        /// Options of the test programs, after `--`.
         #[arg(last = true)]
         rest: Vec<String>,
     },
-    /// Run loads with exact books through faults for as long as it is told, and end in a table.
+    /// Run loads with exact ledgers through faults, and print a table.
     Torture {
-        /// How long.
+        /// The duration.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
-        /// Where.
+        /// The target.
         #[arg(long, value_enum)]
         target: torture::Target,
-        /// A kill soak of what stands on the engine instead, on an Elasticsearch or an OpenSearch.
+        /// Kill processes of a system on the engine instead.
         #[arg(long, value_enum, conflicts_with = "faults")]
         system: Option<torture::System>,
-        /// Which faults, in turn; all that the target knows if none is named.
+        /// The faults, in turn; all faults of the target by default.
         #[arg(long, value_delimiter = ',')]
         faults: Vec<String>,
-        /// Further arguments, behind `--`: how large the load is, and how it commits.
+        /// Further arguments, after `--`: the size of the load, and its way to commit.
         #[arg(last = true)]
         rest: Vec<String>,
     },
-    /// Do what administrators do, beside a load of transactions on one version, and judge what is left.
+    /// Do administrators' work during a load of transactions, and check the result.
     Administrators {
-        /// Which version.
+        /// The version.
         #[arg(long, value_parser = versions())]
         target: ServerKind,
-        /// Which cases; all if none is named.
+        /// The cases; all by default.
         #[arg(long, value_delimiter = ',')]
         cases: Vec<String>,
-        /// Further arguments, behind `--`.
+        /// Further arguments, after `--`.
         #[arg(last = true)]
         rest: Vec<String>,
     },
-    /// Measure on an Elasticsearch, print the table of aims with a figure beside each, and write docs/benchmarks.
+    /// Measure on an Elasticsearch, print the table of aims with results, and write
+    /// docs/benchmarks.
     Bench(bench::Bench),
 }
 
@@ -101,13 +104,13 @@ enum Task {
 enum ServersTask {
     /// Start servers, unless they are up, and print the variables that tests read.
     Up {
-        /// Which ones.
+        /// The kinds of servers.
         #[arg(default_values = ["elasticsearch", "opensearch"], value_parser = kinds())]
         kinds: Vec<ServerKind>,
     },
     /// Stop servers and remove their data.
     Down {
-        /// Which ones; all if none is named.
+        /// The kinds of servers; all by default.
         #[arg(value_parser = kinds())]
         kinds: Vec<ServerKind>,
     },
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_and_a_benchmark_are_told_apart() {
+    fn report_and_benchmark_arguments_differ() {
         let parse = |line: &str| Arguments::try_parse_from(line.split(' ')).map(|found| found.task);
         for line in [
             "xtask bench --quick --json figures.json --target http://localhost:9200",

@@ -1,20 +1,20 @@
-//! `cargo xtask package`: whether every crate that is published has what a package needs, and can be packed.
+//! `cargo xtask package`: checks that every published crate can be packed.
 
 use serde_json::Value;
 
 use crate::Failure;
 use crate::cargo::cargo;
 
-/// What a registry shows of a crate.
+/// The fields of a crate that a registry shows.
 const SHOWN: [&str; 5] = ["description", "license", "readme", "repository", "rust_version"];
 
-/// What has to be in each package, beside its sources.
+/// The files of each package, in addition to its sources.
 const FILES: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
 
-/// What stands in the manifest until it is known where the repository will be.
+/// The placeholder in the manifest until the address of the repository is known.
 const NO_REPOSITORY_YET: &str = "OWNER/REPOSITORY";
 
-/// Looks at the manifests and packs everything, without building it.
+/// Checks the manifests, and packs everything without a build.
 pub(crate) fn package() -> Result<(), Failure> {
     let metadata = serde_json::from_slice(&output("metadata --no-deps --format-version 1")?)?;
     let packages = published(&metadata);
@@ -54,13 +54,15 @@ fn has(package: &Value, field: &str, text: &str) -> bool {
     package[field].as_str().is_some_and(|value| value.contains(text))
 }
 
-/// The packages that may be published: `null` is anywhere, a list is where.
+/// Returns the packages that may be published.
+///
+/// `null` allows any registry, and a list names registries.
 fn published(metadata: &Value) -> Vec<&Value> {
     let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
     packages.iter().filter(|package| package["publish"] != serde_json::json!([])).collect()
 }
 
-/// What a manifest lacks, and dependencies that would not be found.
+/// Returns the fields that a manifest lacks, and dependencies that a registry lacks.
 fn missing(package: &Value) -> Vec<String> {
     let name = package["name"].as_str().unwrap_or_default();
     let mut gaps = Vec::new();
@@ -76,7 +78,7 @@ fn missing(package: &Value) -> Vec<String> {
         }
     }
     for dependency in package["dependencies"].as_array().into_iter().flatten() {
-        // Those of tests without a version are left out of the package.
+        // A package leaves out test dependencies without a version.
         let unversioned = dependency["req"] == "*" && dependency["path"].is_string();
         if unversioned && dependency["kind"] != "dev" {
             gaps.push(format!("{name} depends on {} without a version", dependency["name"]));
@@ -85,7 +87,7 @@ fn missing(package: &Value) -> Vec<String> {
     gaps
 }
 
-/// The files that are not in a package.
+/// Returns the required files that a package lacks.
 fn left_out(name: &str, listed: &str) -> Vec<String> {
     let missing = FILES.iter().filter(|file| !listed.lines().any(|line| line == **file));
     missing.map(|file| format!("{name} is packed without {file}")).collect()
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_fields_are_named() {
         for field in SHOWN {
             let mut package = sound();
             package[field] = Value::Null;
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn private_packages_are_not_looked_at() {
+    fn private_packages_are_ignored() {
         let metadata = json!({"packages": [sound(), {"name": "xtask", "publish": []}]});
         assert_eq!(published(&metadata), [&sound()]);
     }

@@ -1,4 +1,4 @@
-//! What must be installed on the machine, and installing it where that is known to be possible.
+//! Checks the required programs of the machine, and installs them if possible.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,17 @@ use txn_testkit::servers::{ServerKind, find_java, find_maven, find_pgbouncer, fi
 use crate::Failure;
 use crate::cargo::{cargo, forget_xtask, root, target};
 
-/// What a build of everything takes, without what is kept to build it again, and servers with their data, in GiB.
+/// The disk space of a full build and of servers, in GiB.
+///
+/// Without incremental compilation.
 const DISK: u64 = 6;
 
-/// What a further run takes, where most of it is built, in GiB.
+/// The disk space of a further run after a full build, in GiB.
 const DISK_AGAIN: u64 = 2;
 
-/// Makes sure that what is built has room, for a linker that finds none says so in a way that nobody understands. `again`: most of
-/// it is built already.
+/// Checks the disk space, because a linker reports a full disk unclearly.
+///
+/// `again`: most of the build exists already.
 pub(crate) fn disk(again: bool) -> Result<(), Failure> {
     let target = target();
     let needed = if again { DISK_AGAIN } else { DISK };
@@ -30,13 +33,13 @@ pub(crate) fn disk(again: bool) -> Result<(), Failure> {
     }
 }
 
-/// What is free, out of what `df -Pk` says of one file system.
+/// Returns the free space of one file system from the output of `df -Pk`.
 fn free_gib(df: &str) -> Option<u64> {
     let kib: u64 = df.lines().nth(1)?.split_whitespace().nth(3)?.parse().ok()?;
     Some(kib >> 20)
 }
 
-/// Makes sure that cargo can format and lint.
+/// Checks that cargo can format and lint.
 pub(crate) fn for_checks() -> Result<(), Failure> {
     for (call, component) in [("fmt --version", "rustfmt"), ("clippy --version", "clippy")] {
         if !succeeds(&mut cargo(call)) {
@@ -48,15 +51,16 @@ pub(crate) fn for_checks() -> Result<(), Failure> {
     Ok(())
 }
 
-/// An installation of cargo-deny under way. It takes minutes, and only the time that nothing else
-/// wants.
+/// A running installation of cargo-deny.
+///
+/// The installation takes minutes, at the lowest priority.
 pub(crate) struct CargoDeny {
     installing: Child,
     log: PathBuf,
 }
 
 impl CargoDeny {
-    /// Begins to install it, unless it is there.
+    /// Starts the installation, unless cargo-deny exists.
     pub(crate) fn begin() -> Result<Option<Self>, Failure> {
         if succeeds(&mut cargo("deny --version")) {
             return Ok(None);
@@ -65,12 +69,12 @@ impl CargoDeny {
         std::fs::create_dir_all(&folder)?;
         let log = folder.join("cargo-deny.log");
         let output = File::create(&log)?;
-        eprintln!("installing cargo-deny meanwhile, this happens once: {}", log.display());
+        eprintln!("installing cargo-deny in the meantime, this happens once: {}", log.display());
         let install = cargo("install cargo-deny --locked --debug");
         let mut command = Command::new("nice");
         forget_xtask(&mut command);
-        // Unoptimized it is built in a third of the time, and is fast enough. Its builds wait for
-        // no others in a folder of its own.
+        // Without optimization the build takes a third of the time, and the program is fast enough.
+        // A folder of its own avoids waiting for the lock of other builds.
         command
             .current_dir(root())
             .args(["-n", "19"])
@@ -82,7 +86,7 @@ impl CargoDeny {
         Ok(Some(Self { installing, log }))
     }
 
-    /// Waits until it is installed.
+    /// Waits for the end of the installation.
     pub(crate) fn end(mut self) -> Result<(), Failure> {
         let status = self.installing.wait()?;
         if status.success() {
@@ -94,7 +98,7 @@ impl CargoDeny {
     }
 }
 
-/// A check that ends early does not leave it running.
+/// Ends the installation if a check fails early.
 impl Drop for CargoDeny {
     fn drop(&mut self) {
         if let Ok(None) = self.installing.try_wait() {
@@ -104,7 +108,7 @@ impl Drop for CargoDeny {
     }
 }
 
-/// Makes sure that these servers can be downloaded and run.
+/// Checks that these servers can be downloaded and run.
 pub(crate) fn for_servers(kinds: &[ServerKind]) -> Result<(), Failure> {
     for kind in kinds {
         let versions = kind.java_versions();
@@ -124,7 +128,7 @@ pub(crate) fn for_servers(kinds: &[ServerKind]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes sure that tests can start a PostgreSQL of their own, and a PgBouncer in front of it.
+/// Checks that tests can start a PostgreSQL, and a PgBouncer in front of it.
 pub(crate) fn postgres() -> Result<(), Failure> {
     if find_postgres().is_err() {
         install_first_of(["postgresql".to_owned()])?;
@@ -137,8 +141,10 @@ pub(crate) fn postgres() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Installs the first of these packages that the distribution has; does nothing where that is not
-/// possible, since whoever needs it then says what is missing.
+/// Installs the first of these packages that the distribution has.
+///
+/// If this is impossible, the function does nothing, because the test then reports the missing
+/// program.
 fn install_first_of(packages: impl IntoIterator<Item = String>) -> Result<(), Failure> {
     if !Path::new("/usr/bin/apt-get").exists() || !is_root() {
         return Ok(());
@@ -178,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_free_is_read_from_df() {
+    fn free_space_is_read_from_df() {
         let df = "Filesystem     1024-blocks      Used Available Capacity Mounted on
 /dev/vda         263935776  89512345   6291456      94% /
 ";

@@ -1,6 +1,6 @@
-//! Test programs: built once, run several at a time, ended after a bound.
+//! Test programs: built once, run concurrently, ended after a bound.
 //!
-//! Most of them wait for leases or servers most of the time.
+//! Most programs wait for leases or servers most of the time.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ const CHECK: Duration = Duration::from_millis(50);
 /// How long a program may run. The slowest takes twelve minutes on a busy machine.
 pub(crate) const BOUND: Duration = Duration::from_secs(25 * 60);
 
-/// The slow programs, the slowest first. They start first where no run has measured them.
+/// The slow programs, the slowest first. The order counts until a run has measured them.
 const SLOW: [&str; 14] = [
     "models/models",
     "simulation/all",
@@ -42,10 +42,10 @@ const SLOW: [&str; 14] = [
     "txn-es/live_servers",
 ];
 
-/// The name of the tests in the documentation.
+/// The name of the doc tests.
 pub(crate) const DOC_TESTS: &str = "tests in the documentation";
 
-/// A program of tests.
+/// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     /// Package and target, such as `txn-lock/live_locks`.
@@ -53,7 +53,7 @@ pub(crate) struct Program {
     /// The name of its target.
     pub(crate) target: String,
     executable: PathBuf,
-    /// Arguments of its own.
+    /// The arguments of the program.
     arguments: Vec<String>,
     /// The folder in which it runs.
     folder: PathBuf,
@@ -62,7 +62,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// A call of cargo that compiles and runs tests.
+    /// Returns a cargo call that compiles and runs tests, as a program.
     pub(crate) fn of_cargo(name: &str, cargo: &Command) -> Self {
         let words = cargo.get_args().map(|word| word.to_string_lossy().into_owned());
         Self {
@@ -75,7 +75,7 @@ impl Program {
         }
     }
 
-    /// A program out of what cargo says that it built; `None` for everything else that cargo says.
+    /// Returns a program from a build message of cargo; `None` for any other message.
     fn of(message: &Value) -> Option<Self> {
         if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
             return None;
@@ -93,7 +93,7 @@ impl Program {
         })
     }
 
-    /// How long it took the last time; on a machine that does not know, the order of [`SLOW`].
+    /// Returns the last duration; on a new machine, a duration in the order of [`SLOW`].
     fn expected(&self, times: &Times) -> Duration {
         let rank = SLOW.iter().rev().position(|name| *name == self.name).map_or(0, |rank| rank + 1);
         let guess = Duration::from_secs(u64::try_from(rank).unwrap_or_default());
@@ -111,7 +111,7 @@ pub(crate) fn build(mut cargo: Command) -> Result<Vec<Program>, Failure> {
     Ok(programs)
 }
 
-/// A program that runs.
+/// A running program.
 struct Running {
     program: Program,
     child: Child,
@@ -120,7 +120,7 @@ struct Running {
 }
 
 impl Running {
-    /// Ends the program. What it printed so far stays in its log.
+    /// Ends the program. Its output so far stays in its log.
     fn end(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -150,9 +150,11 @@ pub(crate) struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs programs, the slowest first. The output of a program is printed when the program has
-    /// ended; the results of its tests are kept. After a failure no further program starts. After a
-    /// program that hangs the others end at once.
+    /// Runs programs, the slowest first.
+    ///
+    /// The runner prints the output of a program after its end, and keeps the results of its tests.
+    /// After a failure no further program starts. After a hung program, the remaining ones end at
+    /// once.
     pub(crate) fn run(
         &self,
         mut programs: Vec<Program>,
@@ -211,7 +213,7 @@ impl Runner<'_> {
         Ok(Running { program, child, began: Instant::now(), log })
     }
 
-    /// Ends a program that has run for longer than the bound, if there is one, and describes it.
+    /// Ends a program that exceeds the bound, if there is one, and describes it.
     fn next_hung(&self, running: &mut Vec<Running>) -> Option<io::Result<String>> {
         let index = running.iter().position(|running| running.began.elapsed() > self.bound)?;
         let mut hung = running.swap_remove(index);
@@ -228,7 +230,7 @@ impl Runner<'_> {
     }
 }
 
-/// The tests that ran for over a minute and did not end, out of what a test program printed.
+/// Returns the unfinished tests that ran for over a minute, from a program's output.
 fn unfinished(text: &str) -> Vec<&str> {
     let tests = text.lines().filter_map(|line| {
         line.strip_prefix("test ")?.split_once(" has been running for over").map(|(name, _)| name)
@@ -237,7 +239,7 @@ fn unfinished(text: &str) -> Vec<&str> {
     tests.filter(|name| !has_ended(name)).collect()
 }
 
-/// A program that has ended, if any has.
+/// Returns a program that has ended, if any has.
 fn next_end(running: &mut Vec<Running>) -> io::Result<Option<(Running, ExitStatus)>> {
     for index in 0..running.len() {
         if let Some(status) = running[index].child.try_wait()? {
@@ -247,7 +249,7 @@ fn next_end(running: &mut Vec<Running>) -> io::Result<Option<(Running, ExitStatu
     Ok(None)
 }
 
-/// Prints what a program printed, and keeps the results of its tests.
+/// Prints the output of a program, and keeps the results of its tests.
 fn show(ended: &Running, took: Duration, results: &mut Vec<String>) -> io::Result<()> {
     let text = fs::read(&ended.log)?;
     let mut out = io::stdout().lock();
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn only_test_programs_are_taken_from_what_cargo_says() {
+    fn only_test_programs_are_taken_from_cargo() {
         let artifact = |test: bool| {
             json!({
                 "reason": "compiler-artifact", "profile": {"test": test},
@@ -340,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn program_that_hangs_ends_the_run_by_its_name() {
+    fn hung_program_ends_the_run_and_is_named() {
         let (hung, _hung) = program("hung", "exec sleep 600");
         let (waits, _waits) = program("waits", "exec sleep 600");
         let runner = Runner { bound: Duration::from_secs(1), ..runner(2) };

@@ -1,4 +1,4 @@
-//! `cargo xtask servers`, and the servers that other tasks start for themselves.
+//! `cargo xtask servers`, and the servers of other tasks.
 
 use std::thread;
 
@@ -6,7 +6,7 @@ use txn_testkit::servers::{self, Running, ServerKind};
 
 use crate::{Failure, prerequisites};
 
-/// Starts servers and prints their variables, one in a line, on stdout.
+/// Starts servers and prints their variables, one per line, on stdout.
 pub(crate) fn up(kinds: &[ServerKind]) -> Result<(), Failure> {
     prerequisites::for_servers(kinds)?;
     for server in start(kinds) {
@@ -17,7 +17,7 @@ pub(crate) fn up(kinds: &[ServerKind]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Starts servers at the same time: a server that starts spends much of the time waiting.
+/// Starts servers concurrently, because a starting server mostly waits.
 fn start(kinds: &[ServerKind]) -> Vec<servers::Result<Running>> {
     thread::scope(|scope| {
         let starts = kinds.iter().map(|&kind| scope.spawn(move || servers::up(kind)));
@@ -30,7 +30,7 @@ fn start(kinds: &[ServerKind]) -> Vec<servers::Result<Running>> {
     })
 }
 
-/// Stops servers; all of them if none is named.
+/// Stops these servers, or all servers.
 pub(crate) fn down(kinds: &[ServerKind]) -> Result<(), Failure> {
     let mut ended = Vec::new();
     if kinds.is_empty() {
@@ -50,7 +50,7 @@ pub(crate) fn down(kinds: &[ServerKind]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lists what is up.
+/// Lists the servers that are up.
 pub(crate) fn status() -> Result<(), Failure> {
     for kind in ServerKind::ALL {
         let Some(server) = servers::find(kind)? else {
@@ -71,7 +71,7 @@ pub(crate) fn status() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Servers for one task. Those that were up before are left up.
+/// Servers for one task. Servers that were up before stay up.
 #[derive(Debug, Default)]
 pub(crate) struct Borrowed {
     started: Vec<ServerKind>,
@@ -79,7 +79,7 @@ pub(crate) struct Borrowed {
 }
 
 impl Borrowed {
-    /// Starts what is not up.
+    /// Starts the servers that are not up.
     pub(crate) fn up(kinds: &[ServerKind]) -> Result<Self, Failure> {
         let mut borrowed = Self::default();
         let mut failed = None;
@@ -97,7 +97,7 @@ impl Borrowed {
         failed.map_or(Ok(borrowed), |error| Err(error.into()))
     }
 
-    /// The variables that tell tests where the servers are.
+    /// Returns the variables with the addresses for tests.
     pub(crate) fn variables(&self) -> &[(&'static str, String)] {
         &self.variables
     }

@@ -1,4 +1,4 @@
-//! Named steps, run one after the other until one fails, with what is to be expected of them.
+//! Named steps that run in sequence until one fails, with expected times.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -10,24 +10,24 @@ use crate::times::Times;
 
 type Action = Box<dyn FnOnce(&mut Notes<'_>) -> Result<(), Failure>>;
 
-/// What a step may add to.
+/// The notes that a step may extend.
 pub(crate) struct Notes<'a> {
-    /// Lines that end the summary.
+    /// Lines at the end of the summary.
     pub(crate) results: &'a mut Vec<String>,
-    /// How long parts of it took.
+    /// The durations of its parts.
     pub(crate) times: &'a mut Times,
 }
 
-/// Something to be done.
+/// A step of a task.
 pub(crate) struct Step {
     name: String,
-    /// How long it takes, where nobody knows better.
+    /// The duration if no run has measured it.
     guess: Duration,
     action: Action,
 }
 
 impl Step {
-    /// Work in this process.
+    /// Creates a step that works in this process.
     pub(crate) fn work(
         name: impl Into<String>,
         guess: Duration,
@@ -36,13 +36,13 @@ impl Step {
         Self { name: name.into(), guess, action: Box::new(action) }
     }
 
-    /// A command; what it prints is shown as it comes.
+    /// Creates a step from a command, with its output on the terminal.
     pub(crate) fn command(name: impl Into<String>, guess: Duration, command: Command) -> Self {
         Self::work(name, guess, move |notes| watch(command, notes.results))
     }
 }
 
-/// Runs steps, and says where it is: before them, before each, and in the end.
+/// Runs steps, and reports progress: before them, before each, and at the end.
 pub(crate) fn run(steps: Vec<Step>, times: &mut Times) -> Result<(), Failure> {
     let mut progress = Progress::of(&steps, times);
     eprintln!("== {}", progress.outlook());
@@ -67,7 +67,7 @@ pub(crate) fn run(steps: Vec<Step>, times: &mut Times) -> Result<(), Failure> {
     ended
 }
 
-/// What was to be expected, and what came of it.
+/// The planned steps, and their results.
 #[derive(Debug)]
 struct Progress {
     planned: Vec<Planned>,
@@ -78,7 +78,7 @@ struct Progress {
 struct Planned {
     name: String,
     expected: Duration,
-    /// Whether that is what it took the last time, not a guess.
+    /// Whether the time is measured, and not an estimate.
     known: bool,
 }
 
@@ -92,13 +92,13 @@ impl Progress {
         Self { planned: planned.collect(), done: Vec::new() }
     }
 
-    /// How many steps there are, and how long they will take.
+    /// Returns the number of steps, and their expected time.
     fn outlook(&self) -> String {
         let known = self.planned.iter().filter(|step| step.known).count();
         let why = match known {
             0 => "a guess: nothing was run here before".to_owned(),
             n if n == self.planned.len() => "as long as they took here last".to_owned(),
-            n => format!("{n} as long as they took here last, the others are a guess"),
+            n => format!("{n} as long as they took here last, the rest are estimates"),
         };
         format!("{} steps, about {}: {why}", self.planned.len(), words(self.to_go()))
     }
@@ -111,7 +111,7 @@ impl Progress {
         format!("{}/{} {}", index + 1, self.planned.len(), self.planned[index].name)
     }
 
-    /// The step that begins now.
+    /// Describes the step that begins.
     fn next(&self, elapsed: Duration) -> String {
         let (step, header) = (&self.planned[self.done.len()], self.header(self.done.len()));
         format!(
@@ -122,14 +122,14 @@ impl Progress {
         )
     }
 
-    /// The step that began last has ended.
+    /// Records the end of the current step, and describes it.
     fn done(&mut self, took: Duration, ok: bool) -> String {
         let header = self.header(self.done.len());
         self.done.push((took, ok));
         format!("{header}: {} in {:.1} s", outcome(ok), took.as_secs_f64())
     }
 
-    /// All steps with their times and what was expected, then cargo's test results as cargo wrote them.
+    /// Returns all steps with their times, then cargo's test results verbatim.
     fn summary(&self, results: &[String]) -> String {
         let mut text = String::from("== summary\n             took  expected  step\n");
         for (index, step) in self.planned.iter().enumerate() {
@@ -153,7 +153,7 @@ fn outcome(ok: bool) -> &'static str {
     if ok { "ok" } else { "FAILED" }
 }
 
-/// A duration for people.
+/// Formats a duration.
 fn words(duration: Duration) -> String {
     match duration.as_secs() {
         seconds @ 0..100 => format!("{seconds} s"),
@@ -162,10 +162,10 @@ fn words(duration: Duration) -> String {
     }
 }
 
-/// How a line begins that says how many tests of a program passed.
+/// The prefix of a line with the number of passed tests.
 pub(crate) const RESULT: &str = "test result: ";
 
-/// Runs a command, and picks the results of tests out of what it prints.
+/// Runs a command, and collects test results from its output.
 pub(crate) fn watch(command: Command, results: &mut Vec<String>) -> Result<(), Failure> {
     each_line(command, |line| {
         println!("{line}");
@@ -175,7 +175,7 @@ pub(crate) fn watch(command: Command, results: &mut Vec<String>) -> Result<(), F
     })
 }
 
-/// Runs a command, and looks at each line that it prints.
+/// Runs a command, and calls `look` with each line of its output.
 pub(crate) fn each_line(mut command: Command, mut look: impl FnMut(&str)) -> Result<(), Failure> {
     let mut child = command
         .stdout(Stdio::piped())
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outlook_says_what_it_rests_on() {
+    fn outlook_states_its_basis() {
         let mut times = Times::default();
         assert_eq!(
             Progress::of(&steps(), &times).outlook(),
@@ -217,7 +217,7 @@ mod tests {
         times.note("tests", SECOND * 60);
         assert_eq!(
             Progress::of(&steps(), &times).outlook(),
-            "3 steps, about 6 min: 1 as long as they took here last, the others are a guess"
+            "3 steps, about 6 min: 1 as long as they took here last, the rest are estimates"
         );
         times.note("format", SECOND);
         times.note("lints", SECOND);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_says_where_it_is() {
+    fn each_step_reports_its_position() {
         let mut progress = Progress::of(&steps(), &Times::default());
         assert_eq!(
             progress.next(Duration::ZERO),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_has_every_step_and_ends_with_the_results_of_tests() {
+    fn summary_has_every_step_and_the_test_results() {
         let mut progress = Progress::of(&steps(), &Times::default());
         progress.done(SECOND * 2, true);
         progress.done(SECOND * 400, false);
@@ -281,7 +281,7 @@ test result: ok. 3 passed
     }
 
     #[test]
-    fn a_failure_names_its_step_and_ends_it_all() {
+    fn failure_names_its_step_and_ends_the_run() {
         let mut times = Times::default();
         let mut steps = steps();
         steps[1] = Step::command("lints", SECOND, shell("exit 3"));

@@ -1,5 +1,6 @@
-//! `cargo xtask tidy`: rules of the house that no compiler checks. Each is a function from plain text to the gaps that it
-//! found.
+//! `cargo xtask tidy`: rules that no compiler checks.
+//!
+//! Each rule is a function from plain text to the violations.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,10 +14,10 @@ use crate::cargo::{cargo, root};
 use crate::circles::circles;
 use crate::links;
 
-/// Most lines of a file of a library.
+/// The maximum number of lines of a library's file.
 const MOST_LINES: usize = 600;
 
-/// The workspace's crates that a crate may depend on, other than in its tests.
+/// The workspace crates that a crate may depend on, except in tests.
 const MAY_DEPEND_ON: [(&str, &[&str]); 10] = [
     ("txn-store", &[]),
     ("txn-protocol", &["txn-store"]),
@@ -30,11 +31,11 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 10] = [
     ("txn-metrics", &["txn-core"]),
 ];
 
-/// The rooms of `txn-core`, and the rooms above them, which they may not name.
+/// The layers of `txn-core`, and the layers above them, which they must not name.
 const ROOMS: [(&str, &[&str]); 3] =
     [("engine", &["attempt", "group", "api"]), ("attempt", &["group", "api"]), ("group", &["api"])];
 
-/// Where rules have to be named.
+/// The texts that have to name the rules.
 struct Places {
     /// The text of `docs/protocol.md`.
     reasons: String,
@@ -44,7 +45,7 @@ struct Places {
     mutations: String,
 }
 
-/// Looks at everything, and names each gap.
+/// Checks all rules, and reports each violation.
 pub(crate) fn tidy() -> Result<(), Failure> {
     let root = root();
     let places = Places {
@@ -73,12 +74,12 @@ pub(crate) fn tidy() -> Result<(), Failure> {
     if gaps.is_empty() { Ok(()) } else { Err(format!("not tidy:\n  {}", gaps.join("\n  ")).into()) }
 }
 
-/// The rules that are not named where they have to be, or are named where they claim not to be.
+/// Returns the rules that a text lacks, or names against their declaration.
 fn unnamed(rules: &[Rule], places: &Places) -> Vec<String> {
     let mut gaps = Vec::new();
     for rule in rules {
         let id = rule.id();
-        // Once where its reason stands, and once in the table of all.
+        // Once with its reason, and once in the table of all rules.
         if places.reasons.matches(&format!("`{id}`")).count() < 2 {
             gaps.push(format!("{id} has no reason or no row in docs/protocol.md"));
         }
@@ -105,25 +106,25 @@ fn unnamed(rules: &[Rule], places: &Places) -> Vec<String> {
     gaps
 }
 
-/// The part of a model that lists its flaws.
+/// Returns the list of flaws of a model.
 fn flaws(text: &str) -> &str {
     text.split_once("flaws: vec![").map_or("", |(_, flaws)| flaws)
 }
 
-/// The table of the mutation run.
+/// Returns the table of the mutation run.
 fn table(text: &str) -> &str {
     let rest = text.split_once("NOTICED_BY: &[(Rule, By)] = &[").map_or("", |(_, rest)| rest);
     rest.split_once("];").map_or(rest, |(table, _)| table)
 }
 
-/// Whether a text has a word, and not only a longer one that begins with it.
+/// Whether a text contains a whole word.
 fn has_word(text: &str, word: &str) -> bool {
     text.split(word)
         .skip(1)
         .any(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
-/// The files that are too long.
+/// Returns the files that are too long.
 fn long(texts: &[(PathBuf, String)]) -> Vec<String> {
     let lines = texts.iter().map(|(path, text)| (path, text.lines().count()));
     lines
@@ -132,18 +133,18 @@ fn long(texts: &[(PathBuf, String)]) -> Vec<String> {
         .collect()
 }
 
-/// The files that name a room above theirs.
+/// Returns the files that name a layer above theirs.
 fn upwards(texts: &[(PathBuf, String)], above: &[&str]) -> Vec<String> {
     let mut gaps = Vec::new();
     for (path, text) in texts {
         for room in above.iter().filter(|room| has_word(text, &format!("crate::{room}"))) {
-            gaps.push(format!("{} names the room {room}, which is above it", path.display()));
+            gaps.push(format!("{} names the layer {room}, which is above it", path.display()));
         }
     }
     gaps
 }
 
-/// The dependencies that go the wrong way.
+/// Returns the dependencies against the order of the crates.
 fn wrong_way(metadata: &Value) -> Vec<String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let packages = list(&metadata["packages"]);
@@ -156,7 +157,7 @@ fn wrong_way(metadata: &Value) -> Vec<String> {
         for dependency in list(&package["dependencies"]) {
             let on = dependency["name"].as_str().unwrap_or_default();
             let is_member = packages.iter().any(|package| package["name"] == on);
-            // What tests use is free.
+            // Tests may use any crate.
             if is_member && dependency["kind"] != "dev" && !allowed.contains(&on) {
                 gaps.push(format!("{name} depends on {on}"));
             }
@@ -175,7 +176,7 @@ fn folders(of: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(paths.into_iter().filter(|path| path.join("Cargo.toml").is_file()).collect())
 }
 
-/// The sources of every crate of the workspace.
+/// Returns the sources of every crate of the workspace.
 fn sources(root: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut packages = vec![root.join("xtask"), root.join("benches")];
     for group in ["crates", "tests"] {
@@ -185,9 +186,9 @@ fn sources(root: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(sources.filter(|sources| sources.is_dir()).collect())
 }
 
-/// The documents, by their paths from the root: those of the repository, and those of each crate.
+/// Returns the documents of the repository and of each crate, by path.
 fn pages(root: &Path) -> Result<BTreeMap<PathBuf, String>, Failure> {
-    let mut folders = vec![root.to_owned(), root.join("docs")];
+    let mut folders = vec![root.to_owned(), root.join("docs"), root.join("docs/decisions")];
     for group in ["crates", "tests"] {
         folders.extend(self::folders(&root.join(group))?);
     }
@@ -204,7 +205,7 @@ fn pages(root: &Path) -> Result<BTreeMap<PathBuf, String>, Failure> {
     Ok(pages)
 }
 
-/// The Rust files below a folder, with their texts.
+/// Returns the Rust files below a folder, with their texts.
 fn texts(below: &Path) -> Result<Vec<(PathBuf, String)>, Failure> {
     let mut found = Vec::new();
     let mut open = vec![below.to_owned()];
@@ -246,7 +247,7 @@ mod tests {
         "NOTICED_BY: &[(Rule, By)] = &[(Rule::TouchAborted, Seed(1))]; Rule::TouchKeepsLock";
 
     #[test]
-    fn what_is_named_everywhere_is_tidy() {
+    fn rule_with_all_names_is_tidy() {
         assert_eq!(unnamed(&RULES, &places(REASONS, MODEL, MUTATIONS)), Vec::<String>::new());
     }
 
@@ -288,10 +289,10 @@ mod tests {
     }
 
     #[test]
-    fn a_room_that_calls_up_is_a_gap() {
+    fn layer_that_uses_a_higher_layer_is_a_gap() {
         let file = |text: &str| ("apply.rs".into(), text.to_owned());
         assert_eq!(upwards(&[file("crate::attempt_error::E")], &["attempt"]), Vec::<String>::new());
-        let gap = ["apply.rs names the room attempt, which is above it"];
+        let gap = ["apply.rs names the layer attempt, which is above it"];
         assert_eq!(upwards(&[file("use crate::attempt::E;")], &["attempt"]), gap);
     }
 

@@ -1,4 +1,4 @@
-//! How long steps took the last time, on this machine.
+//! The last durations of steps on this machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,16 +9,16 @@ use serde_json::Value;
 
 use crate::cargo::target;
 
-/// The seconds of each step that came to its end, by its name.
+/// The seconds of each completed step, by its name.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Times {
-    /// Where they are kept; nowhere in tests.
+    /// The file with the times; `None` in tests.
     file: Option<PathBuf>,
     seconds: BTreeMap<String, f64>,
 }
 
 impl Times {
-    /// What the last run left here. A file that is missing or says something else is none.
+    /// Reads the times of the last run. A missing or unreadable file gives none.
     pub(crate) fn of_this_machine() -> Self {
         let file = target().join("xtask/steps.json");
         let text = fs::read_to_string(&file).unwrap_or_default();
@@ -38,12 +38,12 @@ impl Times {
         format!("{:#}\n", serde_json::json!(self.seconds))
     }
 
-    /// How long it took.
+    /// Returns the last duration.
     pub(crate) fn last(&self, name: &str) -> Option<Duration> {
         self.seconds.get(name).map(|seconds| Duration::from_secs_f64(*seconds))
     }
 
-    /// It took so long. A file that cannot be written only costs the next run its foresight.
+    /// Records a duration. An unwritable file only costs the next run its estimates.
     pub(crate) fn note(&mut self, name: &str, took: Duration) {
         let tenths = (took.as_secs_f64() * 10.0).round() / 10.0;
         self.seconds.insert(name.to_owned(), tenths);
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn times_round_trip() {
         let mut times = Times::default();
         times.note("lints", Duration::from_millis(12_345));
         times.note("tests", Duration::from_secs(600));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_none() {
+    fn invalid_times_are_ignored() {
         for text in ["", "no json", "[1]", r#"{"lints": "long"}"#, r#"{"lints": -1}"#] {
             assert_eq!(Times::parse(text), Times::default(), "{text}");
         }

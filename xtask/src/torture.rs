@@ -7,10 +7,10 @@ use crate::cargo::cargo;
 use crate::servers::Borrowed;
 use crate::{Failure, prerequisites};
 
-/// What is tortured.
+/// The target of the faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Target {
-    /// Simulated worlds, by seeds that choose their faults.
+    /// Simulated runs, with faults by seed.
     Simulation,
     /// One Elasticsearch 8 behind a proxy.
     Elasticsearch,
@@ -31,7 +31,9 @@ impl Target {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// The server that has to be up; the cluster is started by the load itself, for it kills its nodes.
+    /// Returns the server that has to be up.
+    ///
+    /// The load starts the cluster itself, because the load kills its nodes.
     fn server(self) -> Option<ServerKind> {
         match self {
             Self::Elasticsearch => Some(ServerKind::Elasticsearch),
@@ -44,18 +46,18 @@ impl Target {
     }
 }
 
-/// What stands on the engine.
+/// The system on the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum System {
-    /// Requests, whose processors are killed.
+    /// Requests, with killed processors.
     Requests,
-    /// Locks, whose holders are killed.
+    /// Locks, with killed holders.
     Locks,
-    /// The outbox, whose processors are killed.
+    /// The outbox, with killed processors.
     Outbox,
 }
 
-/// Runs it to its end.
+/// Runs the load to its end.
 pub(crate) fn run(
     target: Target,
     system: Option<System>,

@@ -1,4 +1,6 @@
-//! Measures, prints the table of aims with a figure beside each, and writes the report. `cargo xtask bench` calls it.
+//! Measures, prints the table of aims with results, and writes the report.
+//!
+//! `cargo xtask bench` calls this program.
 
 use std::path::PathBuf;
 
@@ -6,19 +8,19 @@ use clap::Parser;
 use txn_benches::Failure;
 use txn_benches::report::{Report, Scale, Section};
 
-/// Measures transactions beside plain requests, and writes a report.
+/// Measures transactions and plain requests, and writes a report.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// The address of the server.
     #[arg(long, env = "TXN_ELASTICSEARCH_URL")]
     target: String,
-    /// Less of everything: within five minutes.
+    /// Measure less: within five minutes.
     #[arg(long)]
     quick: bool,
-    /// Write the figures to this file, too.
+    /// Also write the results to this file.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Measure these parts only, and print the table without writing the report.
+    /// Measure only these parts, and print the table without writing the report.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Section>,
     /// The folder of the report.

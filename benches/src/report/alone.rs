@@ -1,4 +1,6 @@
-//! One client: latency beside plain requests, and what each path costs in round trips and document writes.
+//! One client: latency compared with plain requests, and costs of paths.
+//!
+//! The cost is the number of round trips and document writes.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +14,10 @@ use crate::accounts::{Account, Bank};
 use crate::statistics::median;
 use crate::world::{Way, World};
 
-/// Between two measurements: the apply of the one before goes on behind its acknowledgement.
+/// The pause between two measurements, because an apply continues after its acknowledgement.
 const BETWEEN: Duration = Duration::from_millis(25);
 
-/// Latencies of one client, plain and as transactions in turn, by the number of documents.
+/// Latencies of one client, plain and as transactions in turn, by number of documents.
 pub(super) async fn latencies(
     world: &World,
     scale: &Scale,
@@ -31,7 +33,7 @@ pub(super) async fn latencies(
             20 => Some(1.6),
             _ => None,
         };
-        // The others only draw a line.
+        // A size without an aim is only a point of the plot.
         let samples = if aim.is_some() { scale.samples } else { scale.samples.div_ceil(4) };
         let size = size(world, (scale.accounts, samples), documents).await?;
         findings.sizes.push(size);
@@ -93,8 +95,9 @@ async fn size(
     Ok(Size { documents, plain, transaction, from_memory, writes })
 }
 
-/// A transfer of documents that are read from the server, and one of what this process wrote last: ms until each was acknowledged, and
-/// the document writes of the first, counted.
+/// Measures a transfer with reads from the server, and one from the process's memory.
+///
+/// Returns the times to the acknowledgement in ms, and the number of document writes of the first.
 async fn both(world: &World, of: &[String]) -> Result<([f64; 2], u64), Failure> {
     let (bank, options) = (world.bank(), Options::default());
     tokio::time::sleep(BETWEEN).await;
@@ -112,8 +115,9 @@ async fn both(world: &World, of: &[String]) -> Result<([f64; 2], u64), Failure> 
     Ok(([fresh, known], written))
 }
 
-/// The medians of plain requests and of transactions, each on the heels of the one before, in blocks
-/// of ten in turn.
+/// Returns the medians of plain requests and of transactions, without pauses.
+///
+/// In turn, in blocks of ten.
 async fn back_to_back(world: &World, samples: usize) -> Result<[f64; 2], Failure> {
     const BLOCK: usize = 10;
     let ids = |way| [World::id(way, 0), World::id(way, 1)];
@@ -141,7 +145,7 @@ fn millis(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
 
-/// What each path costs, counted.
+/// Counts the cost of each path.
 pub(super) async fn paths(world: &World, findings: &mut Findings) -> Result<(), Failure> {
     let bank = world.bank();
     let all = ["a", "b"].map(|name| format!("path-{name}"));
@@ -240,7 +244,7 @@ pub(super) async fn paths(world: &World, findings: &mut Findings) -> Result<(), 
     Ok(())
 }
 
-/// The counted rows of the table.
+/// Adds the counted rows of the table.
 fn rows(paths: &[Path], rows: &mut Vec<Row>) {
     let trips: [(&str, &str, f64); 5] = [
         ("existing documents", "read and write 2 documents", 3.0),
@@ -276,10 +280,10 @@ async fn count(
     let before = bank.counts();
     run().await?;
     let returned = bank.counts();
-    // What commits nothing is acknowledged when it returns.
+    // A transaction without a commit is acknowledged when it returns.
     let acknowledged = bank.counts_at_commit().unwrap_or(returned).since(before);
     let mut last = returned.since(before);
-    // The apply goes on behind the acknowledgement: wait until nothing more is asked of the store.
+    // The apply continues after the acknowledgement: wait until the store gets no more requests.
     loop {
         tokio::time::sleep(Duration::from_millis(200)).await;
         let now = bank.counts().since(before);

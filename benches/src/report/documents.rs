@@ -1,4 +1,6 @@
-//! What documents cost that are larger than an account, and what a lock costs the server, which indexes the whole document again.
+//! The cost of large documents, and of their locks.
+//!
+//! For a lock the server indexes the whole document again.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +15,13 @@ use crate::statistics::median;
 use crate::usage::Process;
 use crate::world::{Way, World};
 
-/// Accounts of each content.
+/// The number of accounts of each content.
 const ACCOUNTS: usize = 1_000;
 
-/// Locks of one request.
+/// The number of locks in one request.
 const LOCKS: usize = 32;
 
-/// Each content in turn.
+/// Measures each content in turn.
 pub(super) async fn documents(
     url: &str,
     scale: &Scale,
@@ -38,7 +40,7 @@ pub(super) async fn documents(
     Ok(())
 }
 
-/// Locks written by whole documents and by partial updates, in turn.
+/// Writes locks by whole documents and by partial updates, in turn.
 async fn locks(world: &World, content: Content, samples: usize) -> Result<LockWrites, Failure> {
     let ids: Vec<String> = (0..LOCKS).map(|at| World::id(Way::Plain, at)).collect();
     let mut spent: [Vec<(Duration, Option<Duration>)>; 2] = Default::default();
@@ -55,7 +57,7 @@ async fn locks(world: &World, content: Content, samples: usize) -> Result<LockWr
     }
     let of = |spent: &[(Duration, Option<Duration>)]| {
         let took = median(spent.iter().map(|(took, _)| took.as_secs_f64() * 1e3));
-        // The system counts in hundredths of a second: only the sum says something.
+        // The system counts in hundredths of a second, so only the sum is meaningful.
         let server: Option<Duration> = spent.iter().map(|(_, server)| *server).sum();
         let each = |all: Duration| all.as_secs_f64() * 1e6 / (spent.len() * LOCKS) as f64;
         (took, server.map(each))

@@ -1,4 +1,4 @@
-//! What the sections of a report found.
+//! The results of the sections of a report.
 
 use serde::Serialize;
 
@@ -7,132 +7,135 @@ use crate::measure::{Measured, Round};
 use crate::pair::Rate;
 use crate::world::Way;
 
-/// Everything that was found so far.
+/// All results so far.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Findings {
-    /// Figures beside their aims.
+    /// Results with their aims.
     pub(super) rows: Vec<Row>,
-    /// Loads, by the section that measured them.
+    /// Loads, by their section.
     pub(super) loads: Vec<(&'static str, Measured)>,
     /// One client, by the documents of a transaction.
     pub(super) sizes: Vec<Size>,
-    /// What each path costs, counted.
+    /// The counted cost of each path.
     pub(super) paths: Vec<Path>,
-    /// Before, in and after an overload.
+    /// Before, during and after an overload.
     pub(super) phases: Vec<Phase>,
     /// The workload of the account transactions.
     pub(super) pools: Vec<Pool>,
-    /// Beside the two-phase commit.
+    /// The comparison with the two-phase commit.
     pub(super) pairs: Vec<Pair>,
-    /// Requests, events and locks beside their peers.
+    /// Requests, events and locks, compared with their peers.
     pub(super) systems: Vec<Beside>,
-    /// What locks cost the server, by what the documents hold.
+    /// The cost of locks on the server, by the content of documents.
     pub(super) locks: Vec<LockWrites>,
     /// Settings of HTTP.
     pub(super) settings: Vec<Setting>,
 }
 
-/// One client and a number of documents: latencies in milliseconds.
+/// The latencies of one client for a number of documents, in milliseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Size {
-    /// Documents of a transaction.
+    /// The number of documents of a transaction.
     pub(super) documents: usize,
     /// Plain `_mget` and `_bulk`.
     pub(super) plain: f64,
     /// A transaction that reads from the server.
     pub(super) transaction: f64,
-    /// A transaction on what its process wrote last.
+    /// A transaction on the last writes of its process.
     pub(super) from_memory: f64,
-    /// Document writes in all, counted.
+    /// The total number of document writes, counted.
     pub(super) writes: u64,
 }
 
-/// A kind of transaction, where nobody is in the way.
+/// A kind of transaction, without conflicts.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Path {
-    /// Which kind.
+    /// The name of the kind.
     pub(super) what: String,
     /// Round trips to the acknowledgement.
     pub(super) to_acknowledge: u64,
-    /// Round trips in all.
+    /// All round trips.
     pub(super) in_all: u64,
-    /// Document writes in all.
+    /// All document writes.
     pub(super) writes: u64,
 }
 
-/// A stretch of an open load: arrivals that do not wait for each other.
+/// A phase of an open load: arrivals do not wait for each other.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Phase {
-    /// Before, in or after the overload.
+    /// Before, during or after the overload.
     pub(super) name: &'static str,
     /// Arrivals per second.
     pub(super) offered: f64,
-    /// Of these arrivals, those that were carried out, per second.
+    /// Arrivals that were carried out, per second.
     pub(super) done: f64,
-    /// The median of their times, in milliseconds, from the arrival on.
+    /// The median time from the arrival on, in milliseconds.
     pub(super) p50: f64,
-    /// 99 of 100 were shorter.
+    /// The 99th percentile.
     pub(super) p99: f64,
-    /// The longest.
+    /// The maximum.
     pub(super) longest: f64,
-    /// From when on all arrivals were carried, in seconds; none if not in the end.
+    /// The time after which all arrivals were carried out, in seconds.
+    ///
+    /// `None` if some arrivals failed until the end.
     pub(super) calm_after: Option<f64>,
-    /// Refusals by the kind of the error.
+    /// Refusals, by the kind of the error.
     pub(super) refused: std::collections::BTreeMap<String, usize>,
-    /// Those among them of which the kind does not say what to do.
+    /// Refusals whose kind names no action.
     pub(super) odd: usize,
-    /// Memory of this process in the end, in MiB.
+    /// Memory of this process at the end, in MiB.
     pub(super) memory: Option<f64>,
 }
 
-/// The workload of the account transactions, from the arrival of a user on, in milliseconds.
+/// The workload of the account transactions; times from a user's arrival on, in milliseconds.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Pool {
-    /// Who carried it out.
+    /// The system.
     pub(super) who: String,
     /// From the first arrival to the last answer, in seconds.
     pub(super) run_time: f64,
-    /// Their mean.
+    /// The mean.
     pub(super) mean: f64,
-    /// 95 of 100 are shorter.
+    /// The 95th percentile.
     pub(super) p95: f64,
-    /// 99 of 100 are shorter.
+    /// The 99th percentile.
     pub(super) p99: f64,
 }
 
 /// The two-phase commit and the bank, in turn.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Pair {
-    /// Accounts that there are.
+    /// The number of accounts.
     pub(super) accounts: usize,
-    /// Clients of each.
+    /// The number of clients of each.
     pub(super) clients: usize,
     /// Transfers per second of the two-phase commit, and the median in milliseconds.
     pub(super) peer: (f64, f64),
-    /// Of the bank.
+    /// The same of the bank.
     pub(super) bank: (f64, f64),
 }
 
-/// A load of one of the systems: of that, or of its peer.
+/// A load of one of the systems, or of its peer.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Beside {
-    /// Which load.
+    /// The name of the load.
     pub(super) load: String,
-    /// Who carried it.
+    /// The system or the peer.
     pub(super) who: &'static str,
-    /// What is counted, and timed.
+    /// The counted and timed operation.
     pub(super) what: &'static str,
-    /// How many of them per second, and how long each took.
+    /// Operations per second, and their times.
     pub(super) rate: Rate,
 }
 
-/// Requests of 32 locks each, by how a lock is written: the median in milliseconds, and processor time of the server for one lock, in
-/// microseconds.
+/// Requests with 32 locks, by the way in which a lock is written.
+///
+/// The median in milliseconds, and processor time of the server per lock in microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct LockWrites {
-    /// What the documents hold.
+    /// The content of the documents.
     pub(super) content: &'static str,
-    /// The whole document, as transactions do it.
+    /// The whole document, as transactions write it.
     pub(super) whole: (f64, Option<f64>),
     /// A partial update.
     pub(super) partial: (f64, Option<f64>),
@@ -141,18 +144,18 @@ pub(super) struct LockWrites {
 /// A load under a setting of HTTP.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Setting {
-    /// Which setting.
+    /// The name of the setting.
     pub(super) name: &'static str,
-    /// Clients at once.
+    /// The number of concurrent clients.
     pub(super) clients: usize,
-    /// Who moves money.
+    /// The way to move money.
     pub(super) way: Way,
-    /// What it came to.
+    /// The result.
     pub(super) round: Round,
 }
 
 impl Findings {
-    /// Keeps loads.
+    /// Keeps the results of loads.
     pub(super) fn keep(&mut self, section: &'static str, measured: &[Measured]) {
         self.loads.extend(measured.iter().map(|one| (section, one.clone())));
     }

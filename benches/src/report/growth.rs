@@ -1,12 +1,13 @@
-//! How the processor time of a coordinator grows, on a store in memory: with the transactions that are open, with the records that
-//! are kept, and with the locks that a dead process left.
+//! The growth of a process's processor time, on a store in memory.
+//!
+//! The time by open transactions, by kept records, and by locks of a dead process.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use txn_core::store::MemoryStore;
-use txn_core::{Acknowledge, Config, Domain, Options, Typed};
+use txn_core::{Config, Domain, Options, Typed, WaitFor};
 
 use super::findings::Findings;
 use super::scale::Scale;
@@ -16,26 +17,26 @@ use crate::accounts::{Account, Bank, ids};
 use crate::statistics::median;
 use crate::usage::thread_time;
 
-/// Transfers of one round, and rounds of each side, in turn.
+/// Transfers of one round, and rounds of each variant, in turn.
 const TRANSFERS: usize = 2_000;
 const ROUNDS: usize = 7;
 
-/// What is flat may have this much more, for what is looked up in more memory.
+/// The allowed ratio of a flat cost: searches in more memory cost some time.
 const FLAT: f64 = 1.25;
 
-/// The locks that are taken off, few and many.
+/// The numbers of recovered locks.
 const LOCKS: [usize; 2] = [1_000, 10_000];
 
-/// A process counts as dead for so long without a heartbeat.
+/// The time without a heartbeat after which a process counts as dead.
 const LEASE: Duration = Duration::from_millis(200);
 
-/// Longer than any of this takes.
+/// Longer than each of the measurements.
 const AN_HOUR: Duration = Duration::from_secs(3_600);
 
-/// All three.
+/// Measures all three kinds of growth.
 pub(super) async fn growth(scale: &Scale, findings: &mut Findings) -> Result<(), Failure> {
     let quick = scale.quick;
-    // On a thread of its own, whose processor time is that of its runtime alone.
+    // On its own thread, whose processor time is only that of its runtime.
     let rows = tokio::task::spawn_blocking(move || rows(quick)).await??;
     findings.rows.extend(rows);
     Ok(())
@@ -78,10 +79,10 @@ fn here() -> Result<Runtime, Failure> {
 }
 
 fn patient() -> Config {
-    Config::default().with_transaction_limit(AN_HOUR).with_deadline(AN_HOUR)
+    Config::default().with_attempt_timeout(AN_HOUR).with_timeout(AN_HOUR)
 }
 
-/// A bank with this many accounts.
+/// Returns a bank with this many accounts.
 async fn bank(accounts: usize) -> Result<Bank, Failure> {
     let bank = Bank::on(Arc::new(MemoryStore::new()), "growth", patient()).await?;
     for part in ids(accounts).chunks(500) {
@@ -90,7 +91,7 @@ async fn bank(accounts: usize) -> Result<Bank, Failure> {
     Ok(bank)
 }
 
-/// A transfer beside so many open transactions, each of which has read an account.
+/// Measures a transfer with this many open transactions, each with one account read.
 async fn with_open(few: usize, many: usize) -> Result<[f64; 2], Failure> {
     let banks = [bank(1_000).await?, bank(1_000).await?];
     let all = ids(1_000);
@@ -105,7 +106,7 @@ async fn with_open(few: usize, many: usize) -> Result<[f64; 2], Failure> {
     in_turn(&banks).await
 }
 
-/// A transfer on a store that has so many records.
+/// Measures a transfer on a store with this many records.
 async fn with_records(few: usize, many: usize) -> Result<[f64; 2], Failure> {
     let banks = [bank(100).await?, bank(100).await?];
     for (bank, count) in banks.iter().zip([few, many]) {
@@ -114,7 +115,7 @@ async fn with_records(few: usize, many: usize) -> Result<[f64; 2], Failure> {
     in_turn(&banks).await
 }
 
-/// The median time of a transfer of each, in µs.
+/// Returns the median time of a transfer of each bank, in µs.
 async fn in_turn(banks: &[Bank; 2]) -> Result<[f64; 2], Failure> {
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
@@ -137,12 +138,14 @@ async fn transfers(bank: &Bank, count: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Of three: what takes a few milliseconds varies.
+/// The median of three runs, because a time of a few milliseconds varies.
 fn median_recovery(locks: usize) -> Result<f64, Failure> {
     Ok(median([recovery(locks)?, recovery(locks)?, recovery(locks)?]))
 }
 
-/// The processor time of taking the locks off that a process left which died with one transaction, in ms.
+/// Returns the processor time to recover the locks of a dead process, in ms.
+///
+/// The process died with one transaction.
 fn recovery(locks: usize) -> Result<f64, Failure> {
     let store = Arc::new(MemoryStore::new());
     let config = patient().with_lease(LEASE).with_max_documents(LOCKS[1]);
@@ -155,7 +158,7 @@ fn recovery(locks: usize) -> Result<f64, Failure> {
     let taken_off = async {
         let before = thread_time()?;
         let config = config.with_janitor_interval(Some(LEASE / 2));
-        let domain = Domain::create(store, "growth", config).await?;
+        let domain = Domain::open_or_create(store, "growth", config).await?;
         domain.raw_collection("growth-accounts").await?;
         loop {
             tokio::time::sleep(3 * LEASE).await;
@@ -169,14 +172,16 @@ fn recovery(locks: usize) -> Result<f64, Failure> {
     runtime.block_on(taken_off)
 }
 
-/// Locks documents by a transaction, and ends as a process does that is killed: with its tasks where they are.
+/// Locks documents by a transaction, and ends like a killed process.
+///
+/// The tasks of the transaction end midway.
 fn die_with(store: Arc<MemoryStore>, config: Config, locks: usize) -> Result<(), Failure> {
     let runtime = here()?;
     let left = runtime.block_on(async {
-        let domain = Domain::create(store, "growth", config).await?;
+        let domain = Domain::open_or_create(store, "growth", config).await?;
         let accounts = domain.create_collection::<Typed<Account>>("growth-accounts", None).await?;
         let all = ids(locks);
-        let applied = Options::default().with_acknowledge(Acknowledge::Applied);
+        let applied = Options::default().with_wait_for(WaitFor::Apply);
         for part in all.chunks(500) {
             let tx = domain.begin(&applied)?;
             for id in part {

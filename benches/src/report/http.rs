@@ -1,4 +1,4 @@
-//! What the settings of HTTP cost: kept connections, compressed answers, TLS.
+//! The cost of HTTP settings: kept connections, compressed answers, TLS.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::measure::{Cell, Pace, Round, measure};
 use crate::setup::{Http, Setup};
 use crate::world::{Way, World};
 
-/// Accounts of each setting.
+/// The number of accounts of each setting.
 const ACCOUNTS: usize = 1_000;
 
-/// Every setting in turn, in each round.
+/// Measures every setting in turn, in each round.
 pub(super) async fn http(url: &str, scale: &Scale, findings: &mut Findings) -> Result<(), Failure> {
     let mut setups = vec![
         ("kept connections", Setup::new(url)?),
@@ -38,7 +38,7 @@ pub(super) async fn http(url: &str, scale: &Scale, findings: &mut Findings) -> R
     for (name, setup) in &setups {
         worlds.push((name, World::of(setup).await?));
     }
-    // The clients first that are many: they warm up a server that has only just started.
+    // The many clients come first, because they warm up a fresh server.
     for clients in [64, 1] {
         let load = Load::new(clients, 2, ACCOUNTS);
         let cells = [Way::Plain, Way::Groups].map(|way| Cell { way, load });
@@ -50,7 +50,7 @@ pub(super) async fn http(url: &str, scale: &Scale, findings: &mut Findings) -> R
                 for one in measured.iter().filter(|one| !one.cell.way.is_plain()) {
                     one.drift.none_after(name)?;
                 }
-                // The first round only warms up.
+                // The first round is a warm-up.
                 if number > 0 {
                     seen.iter_mut().zip(measured).for_each(|(seen, one)| seen.push(one.round));
                 }

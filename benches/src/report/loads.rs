@@ -1,4 +1,4 @@
-//! Many clients: spread over many accounts, on hot ones, on a counter, in several processes.
+//! Many clients: on many accounts, hot ones, a counter, several processes.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::world::{Way, World};
 const SPREAD: usize = 2;
 const WANTED: usize = 3;
 
-/// Hot accounts.
+/// The number of hot accounts.
 const HOT: usize = 10;
 
 /// Numbers of processes, and the clients of each.
@@ -65,7 +65,7 @@ pub(super) async fn spread(
     Ok(())
 }
 
-/// What a client costs beside the server, of the same transactions.
+/// The ratio of processor time between client and server, in the same transactions.
 fn processor(measured: &[Measured]) -> Option<Row> {
     let what = "64 clients, 2 documents: processor time of client / of server";
     let aim = Aim::AtMost(0.2);
@@ -77,7 +77,7 @@ fn processor(measured: &[Measured]) -> Option<Row> {
     Some(Row::found(what, aim, client / server, detail))
 }
 
-/// Document writes of one transaction, to what its groups allow.
+/// Document writes of one transaction, compared with the bound of its groups.
 fn writes(one: &Measured, what: &str, most: f64, formula: &str) -> Row {
     let round = &one.round;
     let (k, documents) = (number(round.composed), number(round.written));
@@ -89,7 +89,7 @@ fn writes(one: &Measured, what: &str, most: f64, formula: &str) -> Row {
     )
 }
 
-/// Ten hot accounts beside ten thousand, and one counter.
+/// Ten hot accounts compared with ten thousand, and one counter.
 pub(super) async fn hot(
     world: &Arc<World>,
     scale: &Scale,
@@ -164,7 +164,7 @@ pub(super) async fn hot(
     Ok(())
 }
 
-/// The fewer accounts, the more clients want the same.
+/// Fewer accounts, and so more conflicts.
 pub(super) async fn contention(
     world: &Arc<World>,
     scale: &Scale,
@@ -178,8 +178,10 @@ pub(super) async fn contention(
     Ok(())
 }
 
-/// Several processes on the same hot accounts. At most one of them holds the accounts at a time, so
-/// the standard is one process with as many clients as each of them has.
+/// Several processes on the same hot accounts.
+///
+/// At most one process holds the accounts at a time. So the standard is one process with as many
+/// clients as each of them.
 pub(super) async fn processes(
     world: &Arc<World>,
     scale: &Scale,
@@ -224,7 +226,7 @@ pub(super) async fn processes(
     Ok(())
 }
 
-/// How often is only read, and which documents are wanted how often.
+/// The share of reads, and the popularity of documents.
 pub(super) async fn mixes(
     world: &Arc<World>,
     scale: &Scale,
@@ -273,7 +275,9 @@ pub(super) async fn sizes(
     Ok(())
 }
 
-/// A row that compares the throughput of two of the loads that were measured in turn.
+/// A row with the ratio of throughput of two loads.
+///
+/// Both loads were measured in turn.
 fn ratio(
     measured: &[Measured],
     what: impl Into<String>,

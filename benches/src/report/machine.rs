@@ -1,4 +1,4 @@
-//! Where and on what a report was made.
+//! The machine and the server of a report.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -7,26 +7,26 @@ use time::OffsetDateTime;
 use crate::Failure;
 use crate::plain::Plain;
 
-/// Where and on what a report was made.
+/// The machine and the server of a report.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Machine {
     /// The day, in UTC.
     pub(super) date: String,
-    /// What the processor is called.
+    /// The name of the processor.
     pub(super) processor: String,
-    /// How many of them this process may use.
+    /// The number of processors that this process may use.
     pub(super) processors: usize,
     /// Memory, in GiB.
     pub(super) memory: Option<f64>,
-    /// The system and its version.
+    /// The operating system and its version.
     pub(super) system: String,
-    /// How busy the machine was before: the load of the last minute.
+    /// The machine's load average of the minute before.
     pub(super) load: Option<f64>,
     /// The server and its version.
     pub(super) server: String,
     /// Whether the server runs stored scripts.
     pub(super) has_scripts: bool,
-    /// The server's Java and the heap that it has.
+    /// The server's Java and its heap.
     pub(super) java: String,
     /// The version of this library.
     pub(super) library: &'static str,
@@ -49,7 +49,7 @@ impl Machine {
         let node = node.cloned().unwrap_or_default();
         let heap = node["jvm"]["mem"]["heap_max_in_bytes"].as_u64().unwrap_or_default() >> 20;
         let text = |value: &Value| value.as_str().unwrap_or("unknown").to_owned();
-        // The package of Elasticsearch that is started here has none.
+        // The package of Elasticsearch that is started here has no scripts.
         let has_scripts = is_opensearch(&node);
         let flavour = if has_scripts { "OpenSearch" } else { "Elasticsearch" };
         let today = OffsetDateTime::now_utc();
@@ -68,7 +68,7 @@ impl Machine {
     }
 }
 
-/// Nodes do not say what they are called; only those of OpenSearch tell of the manager of a cluster.
+/// Nodes do not name their product. Only OpenSearch nodes have the role of a cluster manager.
 fn is_opensearch(node: &Value) -> bool {
     let roles = node["roles"].as_array().into_iter().flatten();
     roles.filter_map(Value::as_str).any(|role| role == "cluster_manager")

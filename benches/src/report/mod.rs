@@ -1,4 +1,4 @@
-//! The report: the table of aims with a figure beside each, plots, and everything that was measured.
+//! The report: the table of aims with results, plots, and all measurements.
 
 mod alone;
 mod documents;
@@ -39,7 +39,7 @@ pub struct Report {
     machine: Machine,
     scale: Scale,
     findings: Findings,
-    /// How long it took, in seconds.
+    /// The duration of the report, in seconds.
     pub took: f64,
 }
 
@@ -47,7 +47,7 @@ impl Report {
     /// Measures on this server: everything, or only some sections.
     ///
     /// # Errors
-    /// The server is not there. What goes wrong in a section is a line of the table instead.
+    /// If the server does not answer. A failure of a section becomes a row of the table instead.
     pub async fn make(url: &str, scale: Scale, only: &[Section]) -> Result<Self, Failure> {
         let began = Instant::now();
         let world = World::open(url).await?;
@@ -74,16 +74,16 @@ impl Report {
         Ok(Self { machine, scale, findings, took: began.elapsed().as_secs_f64() })
     }
 
-    /// The table, for a terminal.
+    /// Returns the table, for a terminal.
     #[must_use]
     pub fn table(&self) -> String {
         table::plain(&self.findings.rows)
     }
 
-    /// Writes the page, its pictures and the figures into a folder.
+    /// Writes the page, its plots and the results into a folder.
     ///
     /// # Errors
-    /// The folder cannot be written.
+    /// If the folder cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), Failure> {
         std::fs::create_dir_all(folder)?;
         let plots = plots::plots(&self.findings)?;
@@ -95,10 +95,10 @@ impl Report {
         self.write_figures(&folder.join("report.json"))
     }
 
-    /// Writes the figures alone, as JSON.
+    /// Writes only the results, as JSON.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// If the file cannot be written.
     pub fn write_figures(&self, file: &Path) -> Result<(), Failure> {
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');
@@ -106,12 +106,14 @@ impl Report {
     }
 }
 
-/// The parts of a report, in order: the overload follows what the spread load could carry.
+/// The parts of a report, in order.
+///
+/// The overload depends on the capacity that the spread load found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Section {
     /// One client: latencies by the number of documents.
     OneClient,
-    /// What each path costs, counted.
+    /// The counted cost of each path.
     Paths,
     /// More and more clients on 10,000 accounts.
     Spread,
@@ -119,25 +121,25 @@ pub enum Section {
     Hot,
     /// Fewer and fewer accounts.
     Contention,
-    /// Two and four of them.
+    /// Several processes.
     Processes,
-    /// Beside that of the seed.
+    /// The comparison with the original two-phase commit.
     TwoPhaseCommit,
     /// Processor time by the number of documents.
     Sizes,
-    /// Processor time by what is open, kept and recovered.
+    /// Processor time by open, kept and recovered transactions.
     Growth,
-    /// Twice what can be carried.
+    /// Twice the capacity.
     Overload,
-    /// Loads that also read.
+    /// Loads with reads.
     Mixes,
     /// The workload of the account transactions.
     Pools,
-    /// Requests, events and locks, each beside a peer.
+    /// Requests, events and locks, each with a peer.
     Systems,
     /// A shop in one, two and four processes, and in a file.
     Shop,
-    /// Documents of several sizes, and how their locks are written.
+    /// Documents of several sizes, and the writes of their locks.
     Documents,
     /// Connections, compression, TLS.
     Http,
@@ -216,7 +218,7 @@ impl Section {
     }
 }
 
-/// Whether transactions lost anything in any load.
+/// Returns the row about losses of transactions in all loads.
 fn books(findings: &Findings) -> Option<Row> {
     let ours: Vec<_> = findings.loads.iter().filter(|(_, one)| !one.cell.way.is_plain()).collect();
     let off = ours.iter().map(|(_, one)| one.drift.lost.abs() + one.drift.money.abs());

@@ -1,4 +1,4 @@
-//! More than can be carried, for a while: arrivals that do not wait for each other.
+//! A temporary overload, with arrivals that do not wait for each other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use crate::statistics::Times;
 use crate::usage::Process;
 use crate::world::{Refused, Way, World};
 
-/// Whoever is not served within this time gives up, as an application would.
+/// The time after which a client gives up, as an application would.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Arrivals come together so often.
+/// The interval of arrivals, which come in batches.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Behind an overload arrivals are looked at in stretches of this length.
+/// The length of the stretches in which arrivals are counted after an overload.
 const STRETCH: Duration = Duration::from_millis(500);
 
-/// The share of arrivals that has to be carried for a stretch to be as good as before.
+/// The share of arrivals that a stretch has to carry to count as recovered.
 const AS_BEFORE: f64 = 0.95;
 
-/// The share of what can be carried that is offered before the overload and behind it, and in it.
+/// The offered share of the capacity before and after the overload, and during it.
 const CALM: f64 = 0.5;
 const TOO_MUCH: f64 = 2.0;
 
-/// Twice the load that was carried by most clients, for a while, then back.
+/// Offers twice the load that most clients carried, then the normal load.
 pub(super) async fn overload(
     world: &Arc<World>,
     scale: &Scale,
@@ -56,7 +56,7 @@ pub(super) async fn overload(
     ] {
         phases.push(phase(world, load, name, carried * share, span).await?);
     }
-    // What arrived in a phase may end in the next: all have to be over before anything is compared.
+    // An arrival of one phase may end in the next, so all phases end before the comparison.
     let mut told = Vec::new();
     for running in phases {
         told.push(running.end(world, load).await?);
@@ -67,14 +67,15 @@ pub(super) async fn overload(
     Ok(())
 }
 
-/// Arrivals of a phase, some of which may not have been answered yet.
+/// The arrivals of a phase, some of them without an answer yet.
 struct Running {
     phase: Phase,
     span: Duration,
-    /// How many there were.
+    /// The number of arrivals.
     arrivals: usize,
-    /// When each arrived, from the beginning on, and how long it took. Tasks that ended leave nothing else behind: there may be a
-    /// million of them.
+    /// The time of each arrival since the start, and its duration.
+    ///
+    /// Completed tasks leave nothing else, because there may be a million of them.
     told: mpsc::UnboundedReceiver<(Duration, Result<Duration, Refused>)>,
 }
 
@@ -87,7 +88,7 @@ async fn phase(
 ) -> Result<Running, Failure> {
     let picker = Picker::new(load);
     let mut random = fastrand::Rng::new();
-    let options = Options::default().with_deadline(Some(PATIENCE));
+    let options = Options::default().with_timeout(Some(PATIENCE));
     let began = Instant::now();
     let (tell, told) = mpsc::unbounded_channel();
     let mut arrivals = 0;
@@ -103,7 +104,7 @@ async fn phase(
             let (at, arrived) = (began.elapsed(), Instant::now());
             tokio::spawn(async move {
                 let result = world.transfer(Way::Groups, 0, &ids, &options).await;
-                // Nobody listens any more once the report was given up.
+                // The send fails if the report was given up.
                 let _ = tell.send((at, result.map(|_| arrived.elapsed())));
             });
             arrivals += 1;
@@ -145,7 +146,9 @@ impl Running {
     }
 }
 
-/// From when on every stretch carried what arrived in it; `None` if not even the last did.
+/// Returns the time after which every stretch carried its arrivals.
+///
+/// `None` if the last stretch did not.
 fn calm_after(arrivals: &[(Duration, bool)], span: Duration) -> Option<Duration> {
     let stretches = (span.as_millis() / STRETCH.as_millis()).max(1) as usize;
     let mut counts = vec![(0_usize, 0_usize); stretches];
@@ -184,7 +187,7 @@ fn rows(phases: &[Phase], carried: f64, looked: Duration, rows: &mut Vec<Row>) {
                 number(before.done.round())
             ),
         ),
-        // A lower bound, which is longer than the aim.
+        // A lower bound, which exceeds the aim.
         None => Row::found(what, aim, looked.as_secs_f64(), "not even when the look ended"),
     });
     let all: usize = during.refused.values().sum();
@@ -212,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_calm_when_every_stretch_is() {
+    fn overload_ends_when_every_stretch_is_carried() {
         let span = Duration::from_secs(2);
         let arrivals = |bad: &[u64]| -> Vec<(Duration, bool)> {
             (0..200).map(|at| (Duration::from_millis(at * 10), !bad.contains(&(at / 50)))).collect()

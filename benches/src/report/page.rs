@@ -26,7 +26,7 @@ const COLUMNS: &str = "\
 In the loads below, requests and document writes are per transfer, counted at the store; `composed` says how many transfers one commit has; \
 client and server are processor time per transfer.";
 
-/// The page, in Markdown.
+/// Returns the page, in Markdown.
 pub(super) fn page(
     machine: &Machine,
     scale: &Scale,
@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_load_is_told_in_words() {
+    fn load_is_described_in_words() {
         let zipf = Load { skew: Skew::Zipf(0.99), reads: 0.95, ..Load::new(64, 2, 10_000) };
         assert_eq!(load(&zipf), "64 clients, 2 of 10,000, zipf 0.99, 95 % reads");
         let several = Load { processes: 4, ..Load::new(32, 3, 10) };

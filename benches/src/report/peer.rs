@@ -1,4 +1,4 @@
-//! Beside the two-phase commit that this project began with.
+//! The comparison with the project's original two-phase commit.
 
 use txn_core::Config;
 
@@ -9,7 +9,7 @@ use crate::Failure;
 use crate::pair::{Pair, Rate};
 use crate::seed::Way;
 
-/// At one client and at many.
+/// Measures one client and many clients.
 pub(super) async fn peer(
     url: &str,
     way: Way,

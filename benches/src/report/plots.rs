@@ -1,4 +1,4 @@
-//! Curves, as SVG.
+//! Plots, as SVG.
 
 use plotters::prelude::*;
 
@@ -20,18 +20,18 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
 ];
 
-/// A picture: the name of its file, and what is in it.
+/// A plot: its file and its content.
 #[derive(Debug)]
 pub(super) struct Plot {
     /// The name of its file.
     pub(super) file: &'static str,
-    /// What it shows, in a sentence.
+    /// The caption, as a sentence.
     pub(super) caption: &'static str,
-    /// The picture.
+    /// The SVG text.
     pub(super) svg: String,
 }
 
-/// The pictures of what was found; none of what was not measured.
+/// Returns the plots of the sections that were measured.
 pub(super) fn plots(findings: &Findings) -> Result<Vec<Plot>, Failure> {
     let mut plots = Vec::new();
     let mut add = |file, caption, x, y, curves: Vec<Curve>| -> Result<(), Failure> {
@@ -83,7 +83,7 @@ pub(super) fn plots(findings: &Findings) -> Result<Vec<Plot>, Failure> {
     Ok(plots)
 }
 
-/// The loads of a section, one curve for each way.
+/// Returns the loads of a section, one curve for each way.
 fn curves(
     findings: &Findings,
     section: &str,
@@ -92,7 +92,7 @@ fn curves(
     let mut curves: Vec<(Way, Curve)> = Vec::new();
     for (_, one) in findings.loads.iter().filter(|(of, _)| *of == section) {
         let (way, (x, y)) = (one.cell.way, point(one));
-        // What is not above zero has no place on these scales.
+        // A logarithmic scale has no zero.
         if x <= 0.0 || y <= 0.0 {
             continue;
         }
@@ -104,10 +104,10 @@ fn curves(
     curves.into_iter().map(|(_, curve)| curve).collect()
 }
 
-/// Draws curves, both scales logarithmic.
+/// Draws curves, with logarithmic scales.
 fn draw(x: &str, y: &str, curves: &[Curve]) -> Result<String, Failure> {
     let points = || curves.iter().flat_map(|(_, points)| points);
-    // `room` above the curves, for their names.
+    // `room` is the space above the curves, for their names.
     let range = |values: &mut dyn Iterator<Item = f64>, room: f64| {
         let (least, most) =
             values.fold((f64::MAX, f64::MIN), |(least, most), v| (least.min(v), most.max(v)));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_drawn_of_what_was_not_measured() {
+    fn unmeasured_sections_have_no_plot() {
         assert!(plots(&Findings::default()).expect("drawn").is_empty());
     }
 }

@@ -1,6 +1,7 @@
-//! The workload by which the account transactions of the schema book were measured: four processes with pools of 50
-//! connections, and 1,000 users that arrive in each of 25 seconds. Beside the figures of the book, which are of another
-//! machine and another database.
+//! The workload of the account transactions in the schema book.
+//!
+//! Four processes with pools of 50 connections, and 1,000 users that arrive in each of 25 seconds.
+//! The report also shows the book's results, from another machine and another database.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,23 +18,23 @@ use crate::statistics::Times;
 use crate::unique;
 use crate::world::{PROCESSES, Way, World};
 
-/// Connections of a process.
+/// The number of connections of a process.
 const POOL: usize = 50;
 
-/// How many rounds there are, a second each, and how many users come in each.
+/// The number of rounds of a second each, and of users per round.
 const ROUNDS: u32 = 25;
 const USERS: usize = 1_000;
 
-/// The book does not say how many accounts there were.
+/// The number of accounts, which the book does not state.
 const ACCOUNTS: usize = 1_000;
 
-/// What the book says: run time in seconds; mean, 95th and 99th percentile in milliseconds.
+/// The book's results: run time in seconds; mean, 95th and 99th percentile in milliseconds.
 const BOOK: [(&str, f64, f64, f64, f64); 2] = [
     ("the book, MongoDB 3.0.1 with MMAP", 48.086, 9_951.659, 25_750.843, 34_520.997),
     ("the book, MongoDB 3.0.1 with WiredTiger", 46.653, 8_655.022, 19_937.439, 29_972.029),
 ];
 
-/// Who carries transfers out.
+/// The systems that carry transfers out.
 #[derive(Clone)]
 enum Who {
     Plain,
@@ -41,7 +42,7 @@ enum Who {
     Peers(Arc<Vec<Peer>>),
 }
 
-/// Runs it: plain, as transactions, and by the two-phase commit.
+/// Runs the workload: plain, as transactions, and by the two-phase commit.
 pub(super) async fn pools(
     world: &Arc<World>,
     url: &str,

@@ -1,4 +1,4 @@
-//! How much a report measures.
+//! The amount of measurements in a report.
 
 use std::time::Duration;
 
@@ -6,33 +6,33 @@ use serde::Serialize;
 
 use crate::measure::Pace;
 
-/// How much is measured.
+/// The amount of measurements.
 #[derive(Clone, Debug, Serialize)]
 pub struct Scale {
-    /// Whether the whole has to end within minutes.
+    /// Whether the whole report has to end within minutes.
     pub quick: bool,
-    /// Of every load.
+    /// The pace of every load.
     pub pace: Pace,
-    /// Of loads that only draw a line.
+    /// The pace of loads without an aim.
     pub sketch: Pace,
-    /// How often one client is measured, at each size.
+    /// The number of measurements of one client, for each size.
     pub samples: usize,
-    /// Documents of a transaction.
+    /// The numbers of documents of a transaction.
     pub sizes: Vec<usize>,
-    /// Clients at once.
+    /// The numbers of concurrent clients.
     pub clients: Vec<usize>,
-    /// How many accounts clients contend for.
+    /// The numbers of accounts that clients contend for.
     pub contention: Vec<usize>,
-    /// Accounts that are spread over.
+    /// The number of accounts of the spread load.
     pub accounts: usize,
-    /// How long an overload lasts.
+    /// The duration of an overload.
     pub overload: Duration,
-    /// How long is looked before it and behind it.
+    /// The duration of the phases before and after the overload.
     pub around_overload: Duration,
 }
 
 impl Scale {
-    /// Within five minutes.
+    /// Returns a scale for a report within five minutes.
     #[must_use]
     pub fn quick() -> Self {
         let pace = |rounds, millis| Pace { rounds, span: Duration::from_millis(millis) };
@@ -50,7 +50,7 @@ impl Scale {
         }
     }
 
-    /// Everything, as long as it takes.
+    /// Returns the full scale.
     #[must_use]
     pub fn full() -> Self {
         let pace = |rounds, millis| Pace { rounds, span: Duration::from_millis(millis) };

@@ -1,4 +1,6 @@
-//! A shop: several processes beside one, with and without its outbox, on a server and in a file.
+//! A shop: several processes compared with one.
+//!
+//! On a server and in a file, with and without its outbox.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +17,13 @@ use crate::pair::Rate;
 use crate::systems::shop::{Demand, EVENTS, Shop};
 use crate::{Failure, unique};
 
-/// Buyers of each process.
+/// The number of buyers of each process.
 const BUYERS: usize = 100;
 
-/// Numbers of processes beside one, and the share of its sales that they are to reach.
+/// Numbers of processes, and the required share of linear sales.
 const PROCESSES: [(usize, f64); 2] = [(2, 0.8), (4, 0.7)];
 
-/// Everything about the shop.
+/// Measures the shop in all variants.
 pub(super) async fn shop(url: &str, scale: &Scale, findings: &mut Findings) -> Result<(), Failure> {
     let (rounds, span) = (scale.pace.rounds, scale.pace.span.max(Duration::from_secs(4)));
     on_a_server(url, (rounds, span), findings).await?;
@@ -76,7 +78,7 @@ async fn on_a_server(
     close(shops).await
 }
 
-/// The default beside groups that are switched on and off by hand.
+/// Compares the default with groups that are enabled and disabled explicitly.
 async fn in_a_file(
     (rounds, span): (usize, Duration),
     findings: &mut Findings,
@@ -86,7 +88,7 @@ async fn in_a_file(
     let mut shops = Vec::new();
     for (at, groups) in [None, Some(true), Some(false)].into_iter().enumerate() {
         let store: Arc<dyn Store> = Arc::new(RedbStore::open(folder.join(format!("{at}.redb")))?);
-        let config = Config::default().with_groups(groups);
+        let config = Config::default().with_group_commit(groups);
         shops.push(Shop::open(vec![store], &unique("shop"), &config, true).await?);
     }
     for buyers in [1, BUYERS] {
@@ -124,7 +126,7 @@ async fn in_turn(
     (rounds, span): (usize, Duration),
 ) -> Result<Vec<Found>, Failure> {
     let mut each = vec![(Vec::new(), Duration::ZERO, 0); shops.len()];
-    // The first round only warms up.
+    // The first round is a warm-up.
     for round in 0..=rounds {
         for (shop, (rates, behind, refused)) in shops.iter().zip(&mut each) {
             let before = shop.refused();

@@ -1,4 +1,4 @@
-//! What stands on the engine, each beside a peer.
+//! The systems on top of the engine, each compared with a peer.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::systems::events::Events;
 use crate::systems::locking::Locking;
 use crate::systems::submissions::Submissions;
 
-/// What was compared.
+/// The description of the comparison.
 pub(super) const WHAT: &str = "\
 Each with its default settings and its processors in the process of its clients, in turn with its peer. What begins in a round is waited for, \
 and counts.
@@ -28,7 +28,7 @@ There is no plain peer that is as safe.
 - **Locks** are taken and given back at once; the time is that until the lock is held. The peer is a lock document, looked at, created with \
 `op_type=create`, looked at and deleted, and tried again after a millisecond: no lease, no fencing token, no order.";
 
-/// All of them.
+/// Measures all systems.
 pub(super) async fn systems(
     url: &str,
     way: Way,

@@ -1,48 +1,48 @@
-//! The table: each figure beside its aim.
+//! The table of results and aims.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// What a figure is to reach.
+/// The aim of a result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Aim {
-    /// Not more.
+    /// At most this number.
     AtMost(f64),
-    /// Not less.
+    /// At least this number.
     AtLeast(f64),
-    /// Not more: a bound that follows from what was counted in the same run.
+    /// At most this number, which follows from counts of the same run.
     Bound(f64, String),
-    /// Nothing that a number could say.
+    /// An aim without a number.
     Words(String),
 }
 
-/// What was found.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Figure {
-    /// By measuring or counting.
+    /// A measured or counted number.
     Found(f64),
-    /// It was not measured, and why.
+    /// Not measured, with the reason.
     Missing(String),
 }
 
-/// One figure beside its aim.
+/// A result with its aim.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Row {
-    /// What was measured.
+    /// The name of the measurement.
     pub(super) what: String,
-    /// What it is to reach.
+    /// The aim.
     pub(super) aim: Aim,
-    /// What it reached.
+    /// The result.
     pub(super) figure: Figure,
-    /// Where it comes from.
+    /// The origin of the result.
     pub(super) detail: String,
 }
 
 impl Row {
-    /// A figure that was found.
+    /// Creates a row with a result.
     pub(super) fn found(
         what: impl Into<String>,
         aim: Aim,
@@ -56,15 +56,15 @@ impl Row {
         Self { what: what.into(), aim, figure, detail: detail.into() }
     }
 
-    /// A figure that is not there, and why.
+    /// Creates a row without a result, with the reason.
     pub(super) fn missing(what: impl Into<String>, aim: Aim, why: impl Into<String>) -> Self {
         Self { what: what.into(), aim, figure: Figure::Missing(why.into()), detail: String::new() }
     }
 
-    /// Whether the aim is reached, if both are known.
+    /// Whether the result meets the aim, if both are known.
     pub(super) fn holds(&self) -> Option<bool> {
         let Figure::Found(figure) = self.figure else { return None };
-        // Counts are exact; what is a hair beside them comes from the division.
+        // Counts are exact. The tolerance covers rounding of the division.
         const HAIR: f64 = 1e-9;
         match self.aim {
             Aim::AtMost(most) | Aim::Bound(most, _) => Some(figure <= most + HAIR),
@@ -73,7 +73,7 @@ impl Row {
         }
     }
 
-    /// The figure as a share of its aim.
+    /// Returns the result as a share of its aim.
     pub(super) fn of_aim(&self) -> Option<f64> {
         let Figure::Found(figure) = self.figure else { return None };
         match self.aim {
@@ -112,7 +112,7 @@ impl fmt::Display for Aim {
     }
 }
 
-/// A number with three digits that count, or all before the point.
+/// Formats a number with three significant digits, or all digits before the point.
 pub(super) fn number(value: f64) -> String {
     let size = value.abs();
     let digits = match size {
@@ -135,7 +135,7 @@ pub(super) fn number(value: f64) -> String {
     format!("{sign}{grouped}{rest}")
 }
 
-/// Rows for a terminal: aligned, but for the last column.
+/// Formats rows for a terminal: aligned, except the last column.
 pub(super) fn plain(rows: &[Row]) -> String {
     let mut lines = vec![HEAD.map(str::to_owned)];
     lines.extend(rows.iter().map(Row::cells));
@@ -154,13 +154,13 @@ pub(super) fn plain(rows: &[Row]) -> String {
     text
 }
 
-/// Rows as a table of Markdown.
+/// Formats rows as a Markdown table.
 pub(super) fn markdown(rows: &[Row]) -> String {
     let lines: Vec<Vec<String>> = rows.iter().map(|row| row.cells().to_vec()).collect();
     grid(&HEAD, &lines)
 }
 
-/// Any table of Markdown.
+/// Formats any Markdown table.
 pub(super) fn grid(head: &[&str], lines: &[Vec<String>]) -> String {
     let mut text = format!("| {} |\n|{}\n", head.join(" | "), "---|".repeat(head.len()));
     for line in lines {
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_three_digits_that_count() {
+    fn numbers_have_three_significant_digits() {
         let shown = [0.0, 2.0, 0.0123, 0.25, 1.4, 12.34, 123.4, 20_600.0, -1_234.5, -0.0001];
         let expected =
             ["0", "2", "0.012", "0.25", "1.40", "12.3", "123", "20,600", "-1,234", "0.000"];
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_whether_it_holds() {
+    fn row_states_whether_its_aim_is_met() {
         let row = |aim, figure| Row::found("x", aim, figure, "");
         assert_eq!(row(Aim::AtMost(1.4), 1.4).holds(), Some(true));
         assert_eq!(row(Aim::AtMost(1.4), 1.5).holds(), Some(false));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_says_why() {
+    fn missing_result_states_its_reason() {
         let rows = [
             Row::found("latency", Aim::AtMost(1.4), 1.1, "3.0 ms | 2.7 ms"),
             Row::missing("memory", Aim::Words("bounded".into()), "no /proc"),

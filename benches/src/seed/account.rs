@@ -1,29 +1,33 @@
-//! What the peer does to one account, each as one atomic write: the marks in `pending_transactions` make it happen once.
+//! The peer's changes of one account, each as one atomic write.
+//!
+//! The marks in `pending_transactions` make a change happen once.
 
 use serde::{Deserialize, Serialize};
 
 /// An account of the peer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marked {
-    /// In minor units.
+    /// The balance in minor units.
     pub balance: i64,
-    /// The transactions that have changed the balance and are not committed, or not cleaned up.
+    /// The transactions that have changed the balance and are not cleaned up.
     pub pending_transactions: Vec<String>,
 }
 
 /// A change of one account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Adds an amount and a mark, unless the mark is there or the balance would fall below zero.
+    /// Adds an amount and a mark.
+    ///
+    /// Does nothing if the mark exists or the balance would be negative.
     Apply(i64),
-    /// Takes both back, if the mark is there.
+    /// Reverts amount and mark, if the mark exists.
     Undo(i64),
-    /// Takes the mark off.
+    /// Removes the mark.
     Unmark,
 }
 
 impl Change {
-    /// The script that does it on a server, and its amount.
+    /// Returns the stored script of the change, and its amount.
     pub(super) fn script(self) -> (&'static str, i64) {
         match self {
             Self::Apply(amount) => ("apply", amount),
@@ -32,7 +36,7 @@ impl Change {
         }
     }
 
-    /// The account afterwards; `None` if nothing changes.
+    /// Returns the changed account; `None` if nothing changes.
     pub(super) fn of(self, account: &Marked, transaction: &str) -> Option<Marked> {
         let mark = account.pending_transactions.iter().position(|of| of == transaction);
         let mut after = account.clone();
@@ -54,7 +58,7 @@ impl Change {
     }
 }
 
-/// The same as stored scripts, by name; and the one that brings a transaction from a state to another.
+/// The stored scripts of the changes and of a state change, by name.
 pub(super) const SCRIPTS: [(&str, &str); 4] = [
     (
         "apply",

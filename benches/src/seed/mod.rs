@@ -1,11 +1,14 @@
-//! The two-phase commit of the design that this project began with, as a client of its own: a peer to compare with.
+//! The project's original two-phase commit, as a peer to compare with.
 //!
-//! A transaction is a document with a state, and each account notes the transactions that have changed it and are not cleaned up.
-//! A transfer is eight writes, one after the other: create, pending, debit, credit, committed, both marks off, finished. What
-//! stops on the way is found by its state and its age, and is rolled back before `committed`, and brought to its end after.
+//! A transaction is a document with a state. Each account notes the transactions that have changed
+//! it and are not cleaned up. A transfer is eight sequential writes: create, pending, debit,
+//! credit, committed, both marks off, finished. The recovery finds an interrupted transfer by its
+//! state and its age. Before `committed` the recovery rolls the transfer back, and afterwards it
+//! completes the transfer.
 //!
-//! It is what it was: between the debit and the credit readers see neither; and recovery that is wrong about a process that
-//! only paused makes money or loses it (`benches/tests/seed.rs` shows that).
+//! The peer keeps the faults of the design. Readers see the state between debit and credit. A
+//! recovery that takes a paused process for dead creates or loses money (`benches/tests/seed.rs`
+//! shows this).
 
 mod account;
 pub(crate) mod wire;
@@ -22,18 +25,20 @@ use crate::Failure;
 use account::{Change, SCRIPTS};
 use wire::{Answer, Wire};
 
-/// How often a write that met another one is tried again.
+/// The number of tries of a write that conflicts.
 const TRIES: usize = 1_000;
 
-/// How many transactions one look of the recovery takes.
+/// The number of transactions that one search of the recovery returns.
 const BATCH: usize = 100;
 
-/// How a document is changed atomically.
+/// The way to change a document atomically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// By stored scripts, one request each.
     Scripts,
-    /// By merges on the version that was read: a request more where the version is not known.
+    /// By merges on the version that was read.
+    ///
+    /// An unknown version costs a further request.
     Conditions,
 }
 
@@ -42,26 +47,26 @@ pub enum Way {
 pub struct Transfer {
     /// The id, chosen by the application.
     pub id: String,
-    /// Who gives.
+    /// The account that gives.
     pub from: String,
-    /// Who gets.
+    /// The account that receives.
     pub to: String,
-    /// How much, in minor units.
+    /// The amount, in minor units.
     pub amount: i64,
 }
 
-/// How a transfer ended.
+/// The end of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It happened.
+    /// The transfer happened.
     Finished,
-    /// It did not.
+    /// The transfer did not happen.
     RolledBack,
-    /// Somebody else is at it, or was.
+    /// Another process works, or has worked, on the transfer.
     Elsewhere,
 }
 
-/// A place at which a process may be paused.
+/// A callback at which a process may be paused.
 pub type Pause<'a> = &'a (dyn Fn(&str) -> futures::future::BoxFuture<'static, ()> + Send + Sync);
 
 /// One process of the peer.
@@ -73,18 +78,18 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A process. `name` is that of the bank; with a fuse it dies at some request.
+    /// Creates a process. `name` is the bank; with a fuse the process dies at some request.
     ///
     /// # Errors
-    /// No client can be made.
+    /// No client can be created.
     pub fn new(url: &str, name: &str, way: Way, fuse: Option<Fuse>) -> Result<Self, Failure> {
         Ok(Self { wire: Wire::new(url, fuse)?, way, name: name.to_owned() })
     }
 
-    /// Makes the two indices, the scripts if it is to use them, and accounts that hold so much each.
+    /// Creates the two indices, the necessary scripts, and accounts with a balance.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn create(&self, accounts: &[String], balance: i64) -> Result<(), Failure> {
         let keyword = json!({"type": "keyword"});
         let accounts_mapping =
@@ -113,10 +118,10 @@ impl Peer {
         Ok(())
     }
 
-    /// Drops all of it.
+    /// Drops all indices and scripts.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn remove(&self) -> Result<(), Failure> {
         for index in ["accounts", "transactions"] {
             self.wire.ask(Method::DELETE, &self.index(index), None).await?;
@@ -129,35 +134,35 @@ impl Peer {
         Ok(())
     }
 
-    /// An account as it stands.
+    /// Returns an account.
     ///
     /// # Errors
-    /// As the server says; there is no such account.
+    /// As the server; if there is no such account.
     pub async fn account(&self, id: &str) -> Result<Marked, Failure> {
         let found =
             self.wire.ask(Method::GET, &self.document("accounts", "_doc", id), None).await?;
         Ok(serde_json::from_value(found.body["_source"].clone())?)
     }
 
-    /// The state of a transaction; `None` if it was not created.
+    /// Returns the state of a transaction; `None` if it was not created.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn state(&self, id: &str) -> Result<Option<String>, Failure> {
         let path = self.document("transactions", "_doc", id);
         let found = self.wire.ask(Method::GET, &path, None).await?;
         Ok(found.body["_source"]["transaction_state"].as_str().map(str::to_owned))
     }
 
-    /// Makes a transfer, from its creation to its end.
+    /// Carries out a transfer, from its creation to its end.
     ///
     /// # Errors
-    /// [`Killed`], or as the server says: then the recovery has it.
+    /// [`Killed`], or as the server. The recovery then completes or reverts the transfer.
     pub async fn transfer(&self, transfer: &Transfer) -> Result<Ended, Failure> {
         self.transfer_with(transfer, &|_| Box::pin(async {})).await
     }
 
-    /// The same, paused between its steps; `pause` is told the step that comes.
+    /// Carries out a transfer with pauses; `pause` gets the name of the next step.
     ///
     /// # Errors
     /// As [`Peer::transfer`].
@@ -219,11 +224,13 @@ impl Peer {
         self.enter(id, "terminating", "rolled-back", at).await.map(drop)
     }
 
-    /// Brings to their end the transactions that have stood unchanged for `age`, by the wall clock, the oldest first: before
-    /// `committed` they are rolled back, after it finished. Right only if no process is at them any more. Returns how many.
+    /// Recovers transactions that are unchanged for `age`, and returns their number.
+    ///
+    /// The oldest come first, by the wall clock. Before `committed` a transaction is rolled back,
+    /// afterwards completed. Correct only if no process still works on them.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn recover(&self, age: Duration) -> Result<usize, Failure> {
         let index = self.index("transactions");
         let mut recovered = 0;
@@ -261,13 +268,15 @@ impl Peer {
         Err("transactions are left, or come up again and again".into())
     }
 
-    /// Adds to an account and marks it. Returns whether it is done, now or before; it is not if there is not enough.
+    /// Adds to an account and marks it; `false` if the balance is too low.
+    ///
+    /// A change that already happened counts as done.
     async fn apply(&self, account: &str, id: &str, amount: i64) -> Result<bool, Failure> {
         let after = self.change(account, id, Change::Apply(amount)).await?;
         Ok(after.pending_transactions.iter().any(|of| of == id))
     }
 
-    /// Changes one account, and says how it stands then.
+    /// Changes one account, and returns its state.
     async fn change(&self, account: &str, id: &str, change: Change) -> Result<Marked, Failure> {
         if self.way == Way::Scripts {
             let (script, amount) = change.script();
@@ -286,10 +295,10 @@ impl Peer {
                 return Ok(after);
             }
         }
-        Err(format!("{account} is changed by others all the time").into())
+        Err(format!("{account} is changed by other transfers all the time").into())
     }
 
-    /// Brings a transaction from a state to another. Returns whether it was in that state.
+    /// Moves a transaction to another state, and returns whether it was in the first.
     async fn enter(
         &self,
         id: &str,
@@ -302,7 +311,7 @@ impl Peer {
             let answer = self.script("transactions", id, "enter", &params).await?;
             return Ok(answer.body["result"] == "updated");
         }
-        // Whoever has the version knows the state that stands there.
+        // The version determines the stored state.
         let doc = json!({"transaction_state": to, "modification_time": now()});
         let written = self.merge("transactions", id, *at, doc).await?;
         *at = version(&written.body);

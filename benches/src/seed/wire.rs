@@ -1,4 +1,4 @@
-//! Requests of the peer, one after the other, up to the one at which its process dies.
+//! Requests of the peer, in sequence, until its process dies.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Failure;
 
-/// The process died here: nothing more is sent, and nobody hears the last answer.
+/// The process died: nothing more is sent, and the answer is lost.
 #[derive(Debug)]
 pub struct Killed;
 
@@ -19,16 +19,16 @@ impl std::fmt::Display for Killed {
 
 impl std::error::Error for Killed {}
 
-/// After how many requests a process dies.
+/// The number of requests after which a process dies.
 #[derive(Debug)]
 pub struct Fuse {
     left: AtomicI64,
-    /// Whether the last request is still carried out; its answer is not heard.
+    /// Whether the last request is still carried out. Its answer is lost.
     sends_the_last: bool,
 }
 
 impl Fuse {
-    /// So many requests are answered; the next one is sent unheard, or not sent.
+    /// Answers this many requests. The next one is sent without an answer, or not sent.
     #[must_use]
     pub fn new(answered: u32, sends_the_last: bool) -> Self {
         Self { left: AtomicI64::new(answered.into()), sends_the_last }
@@ -53,8 +53,9 @@ impl Wire {
         Ok(Self { client: crate::http()?, url: url.trim_end_matches('/').to_owned(), fuse })
     }
 
-    /// One request. What the server refuses is an error, but for a document that is missing (404) and a version that is
-    /// not the expected one (409).
+    /// Sends one request. A refusal is an error, except 404 and 409.
+    ///
+    /// 404 is a missing document, 409 another version than the expected one.
     pub(crate) async fn ask(
         &self,
         method: Method,

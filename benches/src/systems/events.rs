@@ -1,5 +1,7 @@
-//! The outbox, beside plain clients that write what follows from a write themselves, behind it: whoever dies in between, or is
-//! overtaken, leaves it out for ever.
+//! The outbox, compared with plain clients that write the consequences themselves.
+//!
+//! A plain client writes the consequence after its first write. If the client dies or is overtaken
+//! in between, the consequence is lost.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +22,7 @@ const TOPIC: &str = "written";
 
 type Documents = Collection<Typed<Value>>;
 
-/// Both of them on one server.
+/// Both systems on one server.
 #[derive(Debug)]
 pub struct Events {
     place: Place,
@@ -32,7 +34,7 @@ pub struct Events {
     plain: [String; 2],
 }
 
-/// Who waits for which event, and when it was handled if nobody waits yet.
+/// The waiting caller of each event, or the time of its handling.
 #[derive(Debug, Default)]
 struct Handled {
     waiting: Mutex<BTreeMap<String, Waiting>>,
@@ -49,7 +51,7 @@ impl Handled {
         let (now, mut waiting) =
             (Instant::now(), self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         match waiting.remove(&event) {
-            // Nobody waits for it any more.
+            // An error means that the caller no longer waits.
             Some(Waiting::For(caller)) => drop(caller.send(now)),
             _ => drop(waiting.insert(event, Waiting::Since(now))),
         }
@@ -69,10 +71,12 @@ impl Handled {
 }
 
 impl Events {
-    /// With a processor in the same process, which writes a document in the transaction of each event.
+    /// Opens both systems, with a processor in the same process.
+    ///
+    /// The processor writes a document in the transaction of each event.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn open(url: &str) -> Result<(Arc<Self>, Processor), Failure> {
         let name = unique("events");
         let place = Place::open(url, &name).await?;
@@ -118,11 +122,13 @@ impl Events {
         Ok((Arc::new(Self { place, outbox, entities, handled, wire, plain }), processor))
     }
 
-    /// Rounds of both in turn, as medians: how often a document was written and what follows from it, and how long that took from the
-    /// commit of the first. So many clients write, each the next document once that of the one before was handled.
+    /// Measures rounds of both systems in turn, as medians.
+    ///
+    /// Counts pairs of a write and its consequence, and times from the commit of the first write.
+    /// Each client writes its next document after the event of the last one was handled.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn measure(
         self: &Arc<Self>,
         (clients, keys): (usize, usize),
@@ -171,10 +177,10 @@ impl Events {
         Ok(written.elapsed())
     }
 
-    /// Drops all of it.
+    /// Drops all collections.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn close(&self, processor: Processor) -> Result<(), Failure> {
         processor.stop(PATIENCE).await;
         self.place.close().await

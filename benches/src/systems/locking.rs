@@ -1,5 +1,8 @@
-//! Locks, beside a plain lock document: looked at, created if it is not there, deleted to give it back, and otherwise looked at again
-//! a millisecond later. Whoever dies with it holds it for ever, and nothing tells a holder from one that was taken for dead.
+//! Locks, compared with a plain lock document.
+//!
+//! A plain client reads the document, creates an absent one, and deletes it to release the lock.
+//! Otherwise the client reads again a millisecond later. If the holder dies, the lock is held
+//! forever, and nothing distinguishes a holder from one that was taken for dead.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,15 +16,15 @@ use crate::pair::Rate;
 use crate::seed::wire::Wire;
 use crate::{Failure, unique};
 
-/// The pause of the peer between two looks.
+/// The pause of the peer between two reads.
 const PAUSE: Duration = Duration::from_millis(1);
 
 const PROCESSES: usize = 2;
 
-/// Both of them on one server.
+/// Both systems on one server.
 #[derive(Debug)]
 pub struct Locking {
-    /// Each process has connections, clocks and a domain of its own.
+    /// Each process has its own connections, clocks and domain.
     processes: Vec<(Place, LockService)>,
     wires: Vec<Wire>,
     /// The collection of the peer.
@@ -29,10 +32,10 @@ pub struct Locking {
 }
 
 impl Locking {
-    /// With two processes.
+    /// Opens both systems with two processes.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn open(url: &str) -> Result<Arc<Self>, Failure> {
         let name = unique("locking");
         let (mut processes, mut wires) = (Vec::new(), Vec::new());
@@ -48,11 +51,13 @@ impl Locking {
         Ok(Arc::new(Self { processes, wires, plain }))
     }
 
-    /// Rounds of both in turn, as medians: how often a lock was taken and given back, and how long it took to get it. Clients of so
-    /// many processes want one lock, or each one of its own.
+    /// Measures rounds of both systems in turn, as medians.
+    ///
+    /// Counts pairs of a lock and its release, and times until the lock was acquired. Clients of
+    /// this many processes want one lock, or each its own.
     ///
     /// # Errors
-    /// As the server says, or two held the lock at once.
+    /// As the server; if two clients held the lock at the same time.
     pub async fn measure(
         self: &Arc<Self>,
         clients: usize,
@@ -107,7 +112,7 @@ impl Locking {
             }
             tokio::time::sleep(PAUSE).await;
         }
-        Err("nobody got the plain lock".into())
+        Err("no client got the plain lock".into())
     }
 
     async fn unlock_plain(&self, process: usize, client: usize) -> Result<(), Failure> {
@@ -119,10 +124,10 @@ impl Locking {
         wire.ask(Method::DELETE, &document, None).await.map(drop)
     }
 
-    /// Drops all of it.
+    /// Drops all collections.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn close(&self) -> Result<(), Failure> {
         for (place, locks) in self.processes.iter().rev() {
             locks.shutdown(PATIENCE).await;

@@ -1,5 +1,6 @@
-//! What stands on the engine, each beside a peer that does the same work: requests, events and
-//! locks. A shop uses most of them.
+//! The systems on top of the engine, each compared with a peer.
+//!
+//! Requests, events and locks. A shop uses most of them.
 
 pub mod events;
 pub mod locking;
@@ -17,7 +18,7 @@ use crate::pair::Rate;
 use crate::statistics::Times;
 use crate::{Failure, drop_all};
 
-/// How long anything may take that nobody measures.
+/// The maximum duration of operations that are not measured.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A domain of a system, as one process opened it.
@@ -31,7 +32,7 @@ impl Place {
     async fn open(url: &str, name: &str) -> Result<Self, Failure> {
         let store = Arc::new(EsStore::connect(EsConfig::from_url(url)?).await?);
         let config = Config::default().with_janitor_interval(None);
-        let domain = Domain::create(store.clone(), name, config).await?;
+        let domain = Domain::open_or_create(store.clone(), name, config).await?;
         Ok(Self { domain, store })
     }
 
@@ -45,7 +46,7 @@ impl Place {
     }
 }
 
-/// Lets so many clients begin turn after turn for so long. Returns what the turns came to, and when the first began.
+/// Lets clients repeat an operation for a time; returns the results, and the start.
 async fn in_turn<T, F, R>(
     clients: usize,
     span: Duration,
@@ -71,7 +72,7 @@ where
     Ok((try_join_all(work).await?.into_iter().flatten().collect(), began))
 }
 
-/// So many since then, which took so long each.
+/// Returns the rate since a time, with these durations.
 fn rate_since(began: Instant, times: &[Duration]) -> Rate {
     let per_second = times.len() as f64 / began.elapsed().as_secs_f64();
     Rate { per_second, times: Times::of(times) }

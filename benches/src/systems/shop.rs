@@ -1,5 +1,7 @@
-//! A shop that sells tickets. One sale is two transactions with eleven documents: the first
-//! reserves a seat, the second pays, and emits an event, from which a mail is written.
+//! A shop that sells tickets.
+//!
+//! A sale is two transactions with eleven documents. The first transaction reserves a seat. The
+//! second one pays, and emits an event, from which a mail is written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,10 +16,10 @@ use super::{PATIENCE, in_turn, new_id, rate_since};
 use crate::pair::Rate;
 use crate::{Failure, drop_all};
 
-/// Events for which tickets are sold, each by an organiser of its own.
+/// The number of events with tickets, each with its own organiser.
 pub const EVENTS: usize = 50;
 
-/// Customers, each with a wallet.
+/// The number of customers, each with a wallet.
 const CUSTOMERS: usize = 1_000;
 
 const TOPIC: &str = "sold";
@@ -51,7 +53,7 @@ impl Paper {
 #[derive(Debug)]
 pub struct Shop {
     branches: Vec<Branch>,
-    /// Sales that were paid.
+    /// The number of paid sales.
     paid: AtomicU64,
     refused: AtomicU64,
 }
@@ -61,9 +63,9 @@ pub struct Shop {
 struct Branch {
     store: Arc<dyn Store>,
     domain: Domain,
-    /// How many seats of an event are sold.
+    /// The numbers of sold seats, by event.
     events: Collection<Typed<Amount>>,
-    /// Of customers and organisers.
+    /// The accounts of customers and organisers.
     accounts: Collection<Typed<Amount>>,
     /// Seats, orders and tickets.
     papers: Collection<Typed<Paper>>,
@@ -73,26 +75,28 @@ struct Branch {
 /// The result of a round of sales.
 #[derive(Clone, Copy, Debug)]
 pub struct Sold {
-    /// Sales per second, and how long each took.
+    /// Sales per second, and the duration of each.
     pub sales: Rate,
-    /// How long the last mail took, from the end of the sales on.
+    /// The delay of the last mail after the end of the sales.
     pub behind: Duration,
 }
 
-/// How tickets are sold: for all events alike, or for the first alone.
+/// The demand for events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// One event is wanted by everybody.
+    /// All buyers want the first event.
     Popular,
-    /// All events are wanted alike.
+    /// All events are equally popular.
     Spread,
 }
 
 impl Shop {
-    /// Opens a shop with one process for each of these stores, all on one server or in one file.
+    /// Opens a shop with one process for each of these stores.
+    ///
+    /// All stores are on one server or in one file.
     ///
     /// # Errors
-    /// As the store says.
+    /// As the store.
     pub async fn open(
         stores: Vec<Arc<dyn Store>>,
         name: &str,
@@ -137,11 +141,12 @@ impl Shop {
         Ok(())
     }
 
-    /// Sells for so long with so many buyers in each process, and waits until all mails are
-    /// written.
+    /// Sells for `span` with this many buyers per process.
+    ///
+    /// Then waits until all mails are written.
     ///
     /// # Errors
-    /// As the store says. Sales that were refused are counted.
+    /// As the store. Refused sales are counted.
     pub async fn sell(
         self: &Arc<Self>,
         demand: Demand,
@@ -186,16 +191,16 @@ impl Shop {
         Ok(())
     }
 
-    /// Sales that were refused so far.
+    /// Returns the number of refused sales so far.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Compares the books with what was acknowledged.
+    /// Compares the ledger with the acknowledged sales.
     ///
     /// # Errors
-    /// They do not balance, or as the store says.
+    /// If the ledger does not balance, or as the store.
     pub async fn audit(&self) -> Result<(), Failure> {
         let Some(branch) = self.branches.first() else { return Ok(()) };
         let accounts = async |ids: Vec<String>| {
@@ -225,7 +230,7 @@ impl Shop {
     /// Closes the shop, and drops it unless its store ends with it.
     ///
     /// # Errors
-    /// As the store says.
+    /// As the store.
     pub async fn close(self: Arc<Self>) -> Result<(), Failure> {
         let this = Arc::into_inner(self).ok_or("the shop is still open")?;
         let mut last = None;
@@ -250,7 +255,7 @@ impl Branch {
         config: Config,
         has_outbox: bool,
     ) -> Result<Self, Failure> {
-        let domain = Domain::create(store.clone(), name, config).await?;
+        let domain = Domain::open_or_create(store.clone(), name, config).await?;
         let index = |what: &str| format!("{name}-{what}");
         let mappings = Some(r#"{"dynamic":false}"#);
         let mails = domain.create_collection(&index("mails"), mappings).await?;

@@ -1,5 +1,7 @@
-//! Requests, whose processors are in the process that submits them, beside the two-phase commit of the seed: transfers between two
-//! accounts, each kept as a document and refused if there is not enough.
+//! Requests, compared with the original two-phase commit.
+//!
+//! Transfers between two accounts, each stored as a document and refused if the balance is too low.
+//! The processors run in the process that submits the requests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,10 +16,10 @@ use crate::seed::{Ended, Peer, Transfer, Way};
 use crate::statistics::Times;
 use crate::{Failure, unique};
 
-/// No transfer is refused: so much nobody spends.
+/// Large enough that no transfer is refused.
 const BALANCE: i64 = 1 << 40;
 
-/// Both of them on one server.
+/// Both systems on one server.
 #[derive(Debug)]
 pub struct Submissions {
     place: Place,
@@ -27,28 +29,30 @@ pub struct Submissions {
     ids: Vec<String>,
 }
 
-/// What rounds came to, as medians.
+/// The result of rounds, as medians.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Submitted {
-    /// Clients that do not wait for what they submit: until each was accepted.
+    /// Clients that do not wait for their requests: until each was accepted.
     pub accepted: Rate,
     /// The same requests, until the last of them was committed.
     pub drained: Rate,
-    /// Clients that wait until each was committed: how long until it was accepted,
+    /// Clients that wait for each commit: the time until acceptance.
     pub to_accepted: Rate,
-    /// committed,
+    /// The same clients: the time until the commit.
     pub to_committed: Rate,
-    /// and marked as finished, by the times that are kept with it.
+    /// The same clients: the time until the request was marked as finished.
+    ///
+    /// From the times in the request's document.
     pub to_finished: Rate,
-    /// The two-phase commit, until each was finished.
+    /// The two-phase commit, until each transfer was finished.
     pub peer: Rate,
 }
 
 impl Submissions {
-    /// With accounts of their own.
+    /// Opens both systems, with accounts of their own.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn open(
         url: &str,
         way: Way,
@@ -73,10 +77,10 @@ impl Submissions {
         Ok((Arc::new(Self { place, accounts, requests, peer, ids }), processor))
     }
 
-    /// Rounds of each kind in turn, as medians.
+    /// Measures rounds of each kind in turn, as medians.
     ///
     /// # Errors
-    /// As the server says.
+    /// As the server.
     pub async fn measure(
         self: &Arc<Self>,
         clients: usize,
@@ -173,7 +177,7 @@ impl Submissions {
         }
     }
 
-    /// How long each took until it was marked as finished, once all of them are.
+    /// Returns the time of each request until it was marked as finished.
     async fn finished(&self, ids: &[String]) -> Result<Vec<Duration>, Failure> {
         let (mut times, until) = (Vec::with_capacity(ids.len()), Instant::now() + 4 * PATIENCE);
         for id in ids {
@@ -208,10 +212,10 @@ impl Submissions {
         (self.ids[from].clone(), self.ids[to].clone())
     }
 
-    /// The money of both is what it was; then they are dropped.
+    /// Checks the total money of both systems, and drops them.
     ///
     /// # Errors
-    /// It is not, or as the server says.
+    /// If the money has changed, or as the server.
     pub async fn close(&self, processor: Processor) -> Result<(), Failure> {
         processor.stop(PATIENCE).await;
         self.requests.shutdown(PATIENCE).await;

@@ -1,4 +1,4 @@
-//! The bank: accounts and transfers, each change one transaction.
+//! The bank: accounts and transfers. Each change is one transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,9 @@ use crate::model::{Account, Transfer};
 use crate::owners::Owners;
 use crate::statements::Statements;
 
-/// A handle of a bank; cheap to clone. One bank is one domain with two collections, `<domain>-accounts`
-/// and `<domain>-transfers`.
+/// A handle of a bank. Cheap to clone.
+///
+/// A bank is a domain with two collections, `<domain>-accounts` and `<domain>-transfers`.
 #[derive(Clone, Debug)]
 pub struct Bank {
     store: Arc<dyn Store>,
@@ -27,31 +28,31 @@ pub struct Bank {
     transfers: Collection<Typed<Transfer>>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
-    /// What is derived from the accounts, if anything is.
+    /// The derived owners, if the bank keeps them.
     owners: Option<Owners>,
-    /// The lines of every account, if they are kept.
+    /// The statements, if the bank keeps them.
     statements: Option<Statements>,
-    /// What the bank emits into, if there is one.
+    /// The outbox of the domain, if it exists.
     outbox: Option<Outbox>,
     voided: Arc<VoidedLocks>,
 }
 
 impl Bank {
-    /// Makes a bank, and opens it. One that exists is opened.
+    /// Opens a bank, and creates a missing one.
     ///
     /// # Errors
-    /// [`BankError::Engine`] as [`Domain::create`] and [`Domain::create_collection`] say.
+    /// [`BankError::Engine`] as [`Domain::open_or_create`] and [`Domain::create_collection`].
     pub async fn create(store: Arc<dyn Store>, domain: &str, config: Config) -> Result<Self> {
         let (config, voided) = VoidedLocks::observe(config);
-        let domain = Domain::create(store.clone(), domain, config).await?;
+        let domain = Domain::open_or_create(store.clone(), domain, config).await?;
         Self::in_domain(store, domain, voided).await
     }
 
-    /// Opens a bank that exists.
+    /// Opens an existing bank.
     ///
     /// # Errors
-    /// [`BankError::NotInitialised`] if there is none, before anything is written;
-    /// [`BankError::Engine`] as [`Domain::open`] and [`Domain::create_collection`] say.
+    /// [`BankError::NotInitialised`] before any write, if the bank is missing;
+    /// [`BankError::Engine`] as [`Domain::open`] and [`Domain::create_collection`].
     pub async fn open(store: Arc<dyn Store>, domain: &str, config: Config) -> Result<Self> {
         let (accounts, transfers) = collections::names(domain);
         for name in [accounts, transfers] {
@@ -72,7 +73,7 @@ impl Bank {
         let config = domain.config();
         let (clock, entropy) = (config.clock.clone(), config.entropy.clone());
         let (accounts, transfers) = collections::names(domain.name());
-        // An older version may have made them: fields that are new since are mapped.
+        // Adds mappings of new fields to the collections of an older version.
         let accounts = domain.create_collection(&accounts, Some(ACCOUNTS)).await?;
         let transfers = domain.create_collection(&transfers, Some(TRANSFERS)).await?;
         let (owners, statements, outbox) = (None, None, None);
@@ -114,12 +115,12 @@ impl Bank {
         self.owners.as_ref()
     }
 
-    /// The outbox of the domain, if there was one when the bank was opened.
+    /// The outbox of the domain, if it existed when the bank opened.
     pub(crate) fn known_outbox(&self) -> Option<&Outbox> {
         self.owners().map(|owners| &owners.outbox).or(self.outbox.as_ref())
     }
 
-    /// The outbox of the domain. It is made if there is none.
+    /// The outbox of the domain. Creates a missing one.
     ///
     /// # Errors
     /// As [`Outbox::open`].
@@ -138,7 +139,7 @@ impl Bank {
         self.statements.as_ref()
     }
 
-    /// The domain, for what the bank itself does not offer.
+    /// The domain, for calls that the bank does not offer.
     #[must_use]
     pub fn domain(&self) -> &Domain {
         &self.domain
@@ -177,16 +178,16 @@ impl Bank {
         self.entropy.next_u64()
     }
 
-    /// A key for a transfer that nobody else makes.
+    /// A random key for a new transfer.
     #[must_use]
     pub fn new_key(&self) -> String {
         format!("{:016x}{:08x}", self.random(), self.random() >> 32)
     }
 
-    /// Accounts as they stood at one moment, by a read-only transaction.
+    /// Reads accounts as of one moment, in a read-only transaction.
     ///
     /// # Errors
-    /// [`BankError::UnknownAccount`], [`BankError::InvalidName`], or the engine's.
+    /// [`BankError::UnknownAccount`], [`BankError::InvalidName`], or an error of the engine.
     pub async fn accounts<N: AsRef<str>>(&self, names: &[N]) -> Result<Vec<Account>> {
         let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
         for name in &names {
@@ -203,25 +204,26 @@ impl Bank {
         known.collect()
     }
 
-    /// A transfer by its key, without a transaction.
+    /// Reads a transfer by its key, without a transaction.
     ///
     /// # Errors
-    /// [`BankError::UnknownTransfer`], or the engine's.
+    /// [`BankError::UnknownTransfer`], or an error of the engine.
     pub async fn transfer_of(&self, key: &str) -> Result<Transfer> {
         let found = self.domain.reader().verified().get(&self.transfers, key).await?;
         found.ok_or_else(|| BankError::UnknownTransfer(key.to_owned()))
     }
 
-    /// What became of a transaction whose outcome was unknown.
+    /// The outcome of a transaction that was unknown.
     ///
     /// # Errors
-    /// The engine's.
+    /// An error of the engine.
     pub async fn outcome(&self, tid: AttemptId) -> Result<TransactionOutcome> {
         Ok(self.domain.outcome(tid).await?)
     }
 
-    /// Refuses new transactions and waits until those that run are applied, at most for `deadline`. Returns
-    /// whether all of it was done.
+    /// Refuses new transactions, and waits for the running ones.
+    ///
+    /// The wait ends after `deadline`. Returns whether all commits of this process are applied.
     pub async fn shutdown(&self, deadline: Duration) -> bool {
         self.domain.shutdown(deadline).await
     }

@@ -1,5 +1,8 @@
-//! Accounts that are closed. A closed account keeps its document, its ledger and its statement; no money moves in or out any
-//! more, and its name is never used again: so what stands in the ledger under a name is always the same account.
+//! Closed accounts.
+//!
+//! A closed account keeps its document, its ledger and its statement, and accepts no transfer. The
+//! name of a closed account is never used again, so a name in the ledger always means the same
+//! account.
 
 use txn_core::Transaction;
 
@@ -9,25 +12,29 @@ use crate::input::{Leg, check_name};
 use crate::model::{Account, CLOSING, Transfer};
 use crate::rules;
 
-/// An account that is closed.
+/// The result of a call that closes an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Closed {
     /// The account.
     pub account: Account,
-    /// The transfer that emptied it, if this call closed it and it held something.
+    /// The transfer that emptied the account, if this call made one.
     pub moved: Option<Transfer>,
-    /// Whether it was closed before.
+    /// Whether the account was already closed.
     pub already: bool,
 }
 
 impl Bank {
-    /// Closes an account: one that holds nothing, or one whose rest goes to another account in the same transaction; what it
-    /// owes is paid by the other. Transfers that come later are refused, and submitted ones that wait are rolled back when
-    /// they are processed. There is no reopening. One that is closed stays as it is.
+    /// Closes an account, and moves its balance to another account.
+    ///
+    /// The account must be empty, or `to` must name an account that receives the balance, or pays
+    /// the debt, in the same transaction. Later transfers are refused, and waiting submitted
+    /// transfers are rolled back at their execution. An account never reopens. A repeated call
+    /// changes nothing.
     ///
     /// # Errors
-    /// [`BankError::NotEmpty`] without another account; those of [`BankError`] that speak of legs and accounts; the engine's.
+    /// [`BankError::NotEmpty`] without another account; errors of [`BankError`] about legs and
+    /// accounts; errors of the engine.
     pub async fn close(&self, name: &str, to: Option<&str>) -> Result<Closed> {
         check_name(name)?;
         to.map_or(Ok(()), check_name)?;

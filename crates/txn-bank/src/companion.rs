@@ -1,5 +1,7 @@
-//! What the bank adds to the transactions of submitted transfers: that closed accounts stay as they are, the lines of statements,
-//! and events for owners.
+//! The bank's hook in the transactions of submitted transfers.
+//!
+//! The hook refuses changes of closed accounts, writes the lines of statements, and emits events of
+//! owners.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +15,10 @@ use crate::model::Account;
 use crate::owners::Owners;
 use crate::statements::{Change, LineKind, Statements};
 
-/// Where an account says that it is closed.
+/// The field of a closed account.
 pub(crate) const CLOSED: &str = "/closed_at";
 
-/// Accompanies the requests of a bank.
+/// The hook in the requests of a bank.
 #[derive(Debug)]
 pub(crate) struct Accompanies {
     pub(crate) owners: Option<Owners>,
@@ -28,14 +30,15 @@ pub(crate) struct Accompanies {
 }
 
 impl Accompanies {
-    /// What a request does to accounts as sums, by name, and the transfer that it writes.
+    /// The sums of a request by account, and its transfer key.
     fn sums<'a>(&self, request: &'a Request) -> (BTreeMap<&'a str, i64>, Option<&'a str>) {
         let (mut sums, mut key) = (BTreeMap::<&str, i64>::new(), None);
         for operation in &request.operations {
             let target = operation.target();
             match operation {
                 Operation::Add(add) if target.collection == self.accounts.name() => {
-                    // What does not fit was refused, or is carried by the next line.
+                    // An amount that does not fit was refused, or becomes part of the next carried
+                    // line.
                     let amount = add.amount.as_i64().unwrap_or(0);
                     let sum = sums.entry(&target.id).or_default();
                     *sum = sum.saturating_add(amount);
@@ -49,8 +52,9 @@ impl Accompanies {
         (sums, key)
     }
 
-    /// Refuses a request that changes what a closed account holds, whoever made it: a reversal that requests make by themselves
-    /// asks for nothing that its transfer asked for.
+    /// Refuses a request that changes a closed account.
+    ///
+    /// The reversal of a transfer does not contain the conditions of the transfer itself.
     async fn check(&self, tx: &Transaction, request: &Request) -> Result<(), RequestError> {
         for (at, operation) in request.operations.iter().enumerate() {
             let target = operation.target();
@@ -68,7 +72,9 @@ impl Accompanies {
         Ok(())
     }
 
-    /// Writes the lines of a request that is a transfer. What other requests do to accounts is carried by the next line.
+    /// Writes the statement lines of a transfer.
+    ///
+    /// Changes by other requests become part of the next carried line.
     async fn note(&self, tx: &Transaction, request: &Request) -> Result<()> {
         let Some(statements) = &self.statements else { return Ok(()) };
         let (sums, Some(transfer)) = self.sums(request) else { return Ok(()) };

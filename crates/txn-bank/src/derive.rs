@@ -1,4 +1,4 @@
-//! What a bank offers of its owners: keeping them, looking at them, building them anew.
+//! The API for derived owners: keep, read, and rebuild them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,22 +14,24 @@ use crate::error::{BankError, Result};
 use crate::model::Account;
 use crate::owners::{Owner, Owners, TOPIC, key_of};
 
-/// What came of building all owners anew.
+/// The result of a rebuild of all owners.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Rebuilt {
-    /// Owners that were written.
+    /// The number of written owners.
     pub written: usize,
-    /// Owners without an account, that were deleted.
+    /// The number of deleted owners without an account.
     pub deleted: usize,
-    /// What could not be built or read, and why: keys of owners, and accounts as `account NAME`.
+    /// The failures and their reasons: keys of owners, and accounts as `account NAME`.
     pub failed: BTreeMap<String, String>,
 }
 
 impl Bank {
-    /// From now on keeps a document for each owner, with the total over all accounts, in the collection `<domain>-owners`.
-    /// Banks that are opened after this emit an event for the owner with every change of an account; those that are
-    /// open already do not: have them opened again, and then [`Bank::rebuild_owners`] once.
+    /// Starts to keep a document for each owner, in the collection `<domain>-owners`.
+    ///
+    /// The document has the total over all accounts. Banks that are opened afterwards emit an event
+    /// of the owner with each change of an account. Banks that are already open do not: open them
+    /// again, and then call [`Bank::rebuild_owners`] once.
     ///
     /// # Errors
     /// As [`txn_outbox::Outbox::open`] and [`txn_core::Domain::create_collection`].
@@ -38,7 +40,7 @@ impl Bank {
         Ok(self.with_owners(Some(owners)))
     }
 
-    /// Whether owners are kept.
+    /// Whether the bank keeps owners.
     #[must_use]
     pub fn keeps_owners(&self) -> bool {
         self.owners().is_some()
@@ -49,10 +51,10 @@ impl Bank {
         self.owners().ok_or(BankError::NoOwners { domain })
     }
 
-    /// An owner, as last derived.
+    /// Reads an owner, as last derived.
     ///
     /// # Errors
-    /// [`BankError::NoOwners`], [`BankError::UnknownOwner`], or the engine's.
+    /// [`BankError::NoOwners`], [`BankError::UnknownOwner`], or an error of the engine.
     pub async fn owner(&self, owner: &str) -> Result<Owner> {
         let owners = self.kept()?;
         let key = key_of(owner);
@@ -62,10 +64,10 @@ impl Bank {
         found.filter(is_theirs).ok_or_else(|| BankError::UnknownOwner(owner.to_owned()))
     }
 
-    /// The events of this bank, those of owners and HTTP requests: what waits, and what was set aside.
+    /// The events of this bank: those of owners and HTTP requests.
     ///
     /// # Errors
-    /// [`BankError::NoOwners`] if there were none when the bank was opened.
+    /// [`BankError::NoOwners`] if the bank had no outbox at its open.
     pub fn events(&self) -> Result<Arc<dyn EventSource>> {
         match self.known_outbox() {
             Some(outbox) => Ok(outbox.source()),
@@ -73,8 +75,9 @@ impl Bank {
         }
     }
 
-    /// Starts a processor that performs the HTTP requests of transfers, of those alone that the settings allow. Any number of them
-    /// may run.
+    /// Starts a processor that sends the HTTP requests of transfers.
+    ///
+    /// The settings limit the allowed requests. Any number of processors may run.
     ///
     /// # Errors
     /// As [`Dispatcher::open`] and [`Processor::start`].
@@ -90,23 +93,24 @@ impl Bank {
     /// [`BankError::NoOwners`], or as [`Processor::start`].
     pub async fn derive_owners(&self, config: ProcessorConfig) -> Result<Processor> {
         let owners = self.kept()?;
-        // Whatever else is emitted in the domain waits for who knows it.
+        // Events of other topics in the domain wait for other processors.
         let topics = Topics::new().with(TOPIC, owners.clone());
         Ok(owners.outbox.start(config, topics).await?)
     }
 
-    /// Builds all owners anew from the accounts, each in a transaction of its own. Transfers and processors may go on
-    /// meanwhile: what they change is derived as ever. What cannot be read or built keeps nobody from the others, and is told
-    /// in [`Rebuilt::failed`].
+    /// Rebuilds all owners from the accounts, each in its own transaction.
+    ///
+    /// Transfers and processors may run during the rebuild. An unreadable account or owner does not
+    /// stop the rebuild; [`Rebuilt::failed`] lists it.
     ///
     /// # Errors
-    /// [`BankError::NoOwners`], [`BankError::Store`], or the engine's that speak of the store. What was written stays: run it
-    /// again.
+    /// [`BankError::NoOwners`], [`BankError::Store`], or an error of the engine about the store.
+    /// Written owners stay. Repeat the call.
     pub async fn rebuild_owners(&self) -> Result<Rebuilt> {
         let (owners, domain) = (self.kept()?, self.domain());
-        // By key: whose it is, where an account says so, and the accounts.
+        // By key: the owner, if an account names one, and the accounts.
         let mut wanted: BTreeMap<String, (Option<String>, BTreeSet<String>)> = BTreeMap::new();
-        // Those that have a document, and perhaps no account.
+        // Owners with a document may have no account any more.
         for id in candidates(domain, owners.documents.name(), Filter::All, usize::MAX).await? {
             wanted.insert(id.to_string(), (None, BTreeSet::new()));
         }
@@ -134,7 +138,7 @@ impl Bank {
         Ok(rebuilt)
     }
 
-    /// The accounts of these names. Those that cannot be read are noted.
+    /// The readable accounts of these names. Notes the unreadable ones.
     async fn readable<'a>(
         &self,
         owners: &Owners,
@@ -146,7 +150,7 @@ impl Bank {
             let pairs = ids.iter().zip(found);
             return Ok(pairs.filter_map(|(id, account)| Some((id, account?))).collect());
         }
-        // One after the other, to find out which it is.
+        // Reads them one by one, to find the unreadable account.
         let mut accounts = Vec::with_capacity(ids.len());
         for id in ids {
             match reader.get(&owners.accounts, id).await {
@@ -159,7 +163,7 @@ impl Bank {
 }
 
 impl Rebuilt {
-    /// Notes what could not be done, unless that is so for all.
+    /// Notes a failure, unless the failure concerns all accounts.
     fn note(&mut self, of: String, error: BankError) -> Result<()> {
         use txn_core::ErrorKind::{Misconfigured, Overloaded, Unavailable, Unknown};
         match &error {

@@ -1,4 +1,4 @@
-//! Why the bank refuses something: each variant is one clear line.
+//! Refusals of the bank, each as one line of text.
 
 use txn_core::store::StoreError;
 use txn_lock::LockError;
@@ -7,18 +7,19 @@ use txn_requests::RequestError;
 
 use crate::model::Currency;
 
-/// Results of the bank.
+/// The result of an operation of the bank.
 pub type Result<T, E = BankError> = std::result::Result<T, E>;
 
-/// Why the bank did not do what was asked. Unless it is [`BankError::Engine`] of the kind `Unknown`,
-/// nothing was changed.
+/// The reason why a call failed.
+///
+/// A failed call changed nothing, except for a [`BankError::Engine`] of the kind `Unknown`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BankError {
-    /// No such account.
+    /// The account does not exist.
     #[error("there is no account {0:?}")]
     UnknownAccount(String),
-    /// An account of that name is open already.
+    /// An account of this name is already open.
     #[error("the account {0:?} is open already")]
     AccountExists(String),
     /// The account is closed.
@@ -26,33 +27,33 @@ pub enum BankError {
         "the account {0:?} is closed: no money moves in or out, and its name is not used again"
     )]
     AccountClosed(String),
-    /// An account that is to be closed holds something, or owes it.
+    /// The account to close has a balance.
     #[error(
         "the account {account:?} holds {balance} {currency}: close it with `--to` an account that gets it"
     )]
     NotEmpty {
-        /// The account.
+        /// The name of the account.
         account: String,
-        /// What it holds, in minor units.
+        /// The balance in minor units.
         balance: i64,
-        /// Its currency.
+        /// The currency of the account.
         currency: Currency,
     },
-    /// An account that is opened by a transfer has no leg in it.
+    /// The transfer opens an account, and has no leg of this account.
     #[error(
         "the account {0:?} is to be opened and has no leg in the transfer: add one, or open it by itself"
     )]
     NoLeg(String),
-    /// No such transfer.
+    /// The transfer does not exist.
     #[error("there is no transfer {0:?}")]
     UnknownTransfer(String),
-    /// One account in two legs.
+    /// An account has more than one leg.
     #[error("the account {0:?} is in more than one leg: add its amounts up")]
     DuplicateLeg(String),
-    /// Fewer than two legs.
+    /// The transfer has fewer than two legs.
     #[error("a transfer needs at least two legs, not {0}")]
     TooFewLegs(usize),
-    /// A leg that moves nothing.
+    /// A leg has the amount zero.
     #[error("the leg of {0:?} moves nothing")]
     ZeroLeg(String),
     /// The legs of a currency do not sum to zero.
@@ -60,125 +61,127 @@ pub enum BankError {
     Unbalanced {
         /// The currency.
         currency: Currency,
-        /// What its legs sum to.
+        /// The sum of the legs.
         sum: i128,
     },
-    /// The account does not hold enough and may not be overdrawn.
+    /// The account has too little money, and no overdraft.
     #[error("the account {account:?} holds {balance} {currency}: not enough for {amount:+}")]
     InsufficientFunds {
-        /// The account.
+        /// The name of the account.
         account: String,
-        /// What it holds, in minor units.
+        /// The balance in minor units.
         balance: i64,
-        /// The leg.
+        /// The amount of the leg.
         amount: i64,
-        /// Its currency.
+        /// The currency of the account.
         currency: Currency,
     },
     /// The new balance does not fit into 64 bits.
     #[error("the account {account:?} cannot hold {balance} {amount:+}: the number does not fit")]
     Overflow {
-        /// The account.
+        /// The name of the account.
         account: String,
-        /// What it holds, in minor units.
+        /// The balance in minor units.
         balance: i64,
-        /// The leg.
+        /// The amount of the leg.
         amount: i64,
     },
-    /// Another transfer was made under this key: of other legs, or with other HTTP requests or accounts to open.
+    /// Another transfer has this key.
+    ///
+    /// The transfer has other legs, other HTTP requests, or other accounts to open.
     #[error(
         "another transfer was made under the key {0:?}, with other legs, notifications or accounts to open: use a new key"
     )]
     KeyReused(String),
-    /// What was asked for with a transfer cannot be written as JSON.
+    /// The extras of a transfer cannot be written as JSON.
     #[error("the notifications cannot be written as JSON: {0}")]
     InvalidExtras(String),
-    /// An opening balance below zero.
+    /// The opening balance is negative.
     #[error("an account cannot be opened with {0}: the opening balance is a deposit")]
     NegativeDeposit(i64),
-    /// A name that no account can have.
+    /// The name is not valid for an account.
     #[error(
         "{0:?} cannot name an account: use 1 to 64 letters, digits, '-', '_', '.' and '@', beginning with a letter or a digit"
     )]
     InvalidName(String),
-    /// A key that no transfer can have.
+    /// The key is not valid for a transfer.
     #[error(
         "{0:?} cannot be the key of a transfer: use 1 to 128 bytes without white space that do not begin with \"open:\" or \"close:\""
     )]
     InvalidKey(String),
-    /// No currency.
+    /// The text is not a currency.
     #[error("{0:?} is no currency: use three capital letters, such as EUR")]
     InvalidCurrency(String),
-    /// An owner that cannot be stored.
+    /// The owner cannot be stored.
     #[error("the owner has to be 1 to 200 characters on one line")]
     InvalidOwner,
-    /// No leg.
+    /// The text is not a leg.
     #[error("{0:?} is no leg: write ACCOUNT:AMOUNT, such as alice:-30 or bob:+30")]
     InvalidLeg(String),
-    /// A whole number that does not fit into 64 bits.
+    /// The number does not fit into 64 bits.
     #[error("{0:?} does not fit: amounts are whole minor units from {min} to {max}", min = i64::MIN, max = i64::MAX)]
     AmountTooLarge(String),
-    /// A load that cannot run.
+    /// The settings of the load are not valid.
     #[error("this load cannot run: {0}")]
     InvalidLoad(String),
-    /// The bank was not made yet.
+    /// The bank does not exist in the store.
     #[error("there is no bank {domain:?} in this store: make it with `txn-bank init`")]
     NotInitialised {
-        /// The domain.
+        /// The name of the domain.
         domain: String,
     },
-    /// The bank keeps no owners.
+    /// The bank does not keep owners.
     #[error(
-        "the bank {domain:?} keeps no owners: let it by `txn-bank init --owners`, then `txn-bank rebuild-owners`"
+        "the bank {domain:?} keeps no owners: enable them with `txn-bank init --owners`, then run `txn-bank rebuild-owners`"
     )]
     NoOwners {
-        /// The domain.
+        /// The name of the domain.
         domain: String,
     },
-    /// The bank keeps no statements.
+    /// The bank does not keep statements.
     #[error(
-        "the bank {domain:?} keeps no statements: let it by `txn-bank init --statements`; they begin then"
+        "the bank {domain:?} keeps no statements: enable them with `txn-bank init --statements`; they start then"
     )]
     NoStatements {
-        /// The domain.
+        /// The name of the domain.
         domain: String,
     },
-    /// A line of a statement is missing or was changed by something else.
+    /// A line of a statement is missing, or was changed elsewhere.
     #[error(
-        "the statement of {account:?} is damaged: line {line} {what}; `txn-bank audit` says what else is"
+        "the statement of {account:?} is damaged: line {line} {what}; run `txn-bank audit` for all damage"
     )]
     StatementDamaged {
-        /// The account.
+        /// The name of the account.
         account: String,
         /// The number of the line.
         line: u64,
-        /// What is wrong with it.
+        /// The kind of damage.
         what: String,
     },
-    /// Nothing is known of this owner, or not yet.
-    #[error("there is no owner {0:?}, or nothing was derived yet: `txn-bank derive` does")]
+    /// The owner does not exist, or is not derived yet.
+    #[error("there is no owner {0:?}, or nothing was derived yet: run `txn-bank derive`")]
     UnknownOwner(String),
-    /// What an owner holds does not fit into 64 bits.
+    /// The total of an owner does not fit into 64 bits.
     #[error("the total of the owner {owner:?} in {currency} does not fit")]
     TotalTooLarge {
-        /// The owner.
+        /// The name of the owner.
         owner: String,
         /// The currency.
         currency: Currency,
     },
-    /// An event was not taken, or a dead letter not found.
+    /// The outbox refused an event, or a dead letter does not exist.
     #[error(transparent)]
     Outbox(Box<OutboxError>),
-    /// A request was not taken, or is not what was asked for.
+    /// A request was refused, or is not the expected one.
     #[error(transparent)]
     Request(Box<RequestError>),
-    /// A lock was not found, or not taken away.
+    /// A lock does not exist, or could not be broken.
     #[error(transparent)]
     Lock(Box<LockError>),
-    /// The engine's own error.
+    /// An error of the engine.
     #[error(transparent)]
     Engine(#[from] txn_core::Error),
-    /// The store's own error, while the bank looked through its collections.
+    /// An error of the store during a scan.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

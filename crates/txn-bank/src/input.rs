@@ -1,4 +1,4 @@
-//! What the bank is asked for, checked before anything is sent.
+//! Input of the bank, validated before the first request to the store.
 
 use txn_lock::name;
 
@@ -6,10 +6,10 @@ use crate::error::{BankError, Result};
 use crate::model::{CLOSING, Currency, DEPOSIT};
 
 impl Currency {
-    /// The currency of that code.
+    /// Parses the code of a currency.
     ///
     /// # Errors
-    /// [`BankError::InvalidCurrency`] unless it is three capital letters.
+    /// [`BankError::InvalidCurrency`] unless the code has three capital letters.
     pub fn new(code: &str) -> Result<Self> {
         match code.as_bytes() {
             &[a, b, c] if [a, b, c].iter().all(u8::is_ascii_uppercase) => Ok(Self([a, b, c])),
@@ -26,22 +26,22 @@ impl TryFrom<String> for Currency {
     }
 }
 
-/// One leg of a transfer that is to be made.
+/// A leg of a new transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leg {
-    /// The account.
+    /// The name of the account.
     pub account: String,
-    /// What it gets, in minor units; negative: what it gives.
+    /// The amount in minor units. A negative amount leaves the account.
     pub amount: i64,
 }
 
 impl Leg {
-    /// A leg. It is checked when the transfer is made.
+    /// Creates a leg. The transfer validates it.
     pub fn new(account: impl Into<String>, amount: i64) -> Self {
         Self { account: account.into(), amount }
     }
 
-    /// A leg from its text, such as `alice:-30`.
+    /// Parses a leg, such as `alice:-30`.
     ///
     /// # Errors
     /// [`BankError::InvalidLeg`], [`BankError::InvalidName`], [`BankError::AmountTooLarge`].
@@ -57,10 +57,11 @@ impl Leg {
     }
 }
 
-/// A whole number of minor units.
+/// Parses an integer of minor units.
 ///
 /// # Errors
-/// [`BankError::AmountTooLarge`] if it does not fit, [`BankError::InvalidLeg`] if it is no number.
+/// [`BankError::AmountTooLarge`] if the number does not fit, [`BankError::InvalidLeg`] if the text
+/// is not a number.
 pub fn parse_amount(text: &str) -> Result<i64> {
     use std::num::IntErrorKind::{NegOverflow, PosOverflow};
     text.parse().map_err(|error: std::num::ParseIntError| match error.kind() {
@@ -69,7 +70,7 @@ pub fn parse_amount(text: &str) -> Result<i64> {
     })
 }
 
-/// An account that is to be opened.
+/// A new account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewAccount {
     pub(crate) name: String,
@@ -80,7 +81,7 @@ pub struct NewAccount {
 }
 
 impl NewAccount {
-    /// An account with its opening balance in minor units, and no overdraft.
+    /// Creates an account with an opening balance in minor units, without overdraft.
     ///
     /// # Errors
     /// [`BankError::InvalidName`], [`BankError::InvalidOwner`], [`BankError::InvalidCurrency`],
@@ -98,14 +99,14 @@ impl NewAccount {
         Ok(Self { name, owner, deposit, currency, overdraft: false })
     }
 
-    /// Whether the balance may fall below zero.
+    /// Sets whether the balance may fall below zero.
     #[must_use]
     pub fn with_overdraft(mut self, overdraft: bool) -> Self {
         self.overdraft = overdraft;
         self
     }
 
-    /// Its name.
+    /// The name of the account.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -132,7 +133,7 @@ pub(crate) fn check_key(key: &str) -> Result<()> {
     Ok(())
 }
 
-/// Input that is repeated in an error stays one short line.
+/// Shortens input that an error repeats.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(80) {
         Some((end, _)) => format!("{}…", &text[..end]),

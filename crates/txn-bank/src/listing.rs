@@ -1,4 +1,4 @@
-//! Accounts that are found by their owner.
+//! Lists of accounts by their owner.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,27 +10,31 @@ use crate::bank::Bank;
 use crate::error::Result;
 use crate::model::Account;
 
-/// Accounts that are asked for at once.
+/// The number of accounts per request.
 const PAGE: usize = 500;
 
-/// The accounts of an owner, page by page. Each is as it was when its page was read: several are no snapshot, which
-/// [`Bank::accounts`] is. One that is opened meanwhile may be missing.
+/// The accounts of an owner, page by page.
+///
+/// Each page shows its accounts as of its own read. Several pages are no snapshot;
+/// [`Bank::accounts`] reads one. An account that is opened during the listing may be missing.
 #[derive(Debug)]
 pub struct AccountPages<'a> {
     bank: &'a Bank,
     owner: String,
-    /// What is looked through: first what transactions hold, whose committed content may not be in its place yet.
+    /// The first scan: locked documents, which may have unapplied content.
     held: Option<Pages<'a>>,
     matching: Pages<'a>,
-    /// What was found and is to be read.
+    /// The ids that were found and are not read yet.
     found: Vec<Arc<str>>,
-    /// The accounts that were shown: both scans may find one, and so does a scan that begins anew.
+    /// The shown accounts. Both scans, and a restarted one, may find an account.
     shown: BTreeSet<Arc<str>>,
 }
 
 impl Bank {
-    /// The accounts of an owner by the exact name, closed ones included. On servers the field is searched; embedded stores
-    /// look through all accounts. Accounts that were opened before the call are found.
+    /// Lists the accounts of an owner by exact name, closed ones included.
+    ///
+    /// Servers search the field. Embedded stores scan all accounts. The list has all accounts that
+    /// were opened before the call.
     ///
     /// # Errors
     /// [`BankError::Store`](crate::BankError::Store).
@@ -47,13 +51,17 @@ impl Bank {
 }
 
 impl AccountPages<'_> {
-    /// The next accounts with their names, in no order; `None` behind the last. A page may be empty.
+    /// Returns the next accounts with their names, or `None` at the end.
+    ///
+    /// The accounts have no order. A page may be empty.
     ///
     /// # Errors
-    /// [`BankError::Store`](crate::BankError::Store), or the engine's. The next call goes on with the same page.
+    /// [`BankError::Store`](crate::BankError::Store), or an error of the engine. The next call
+    /// repeats the same page.
     ///
     /// # Cancel safety
-    /// Dropped, the next call goes on with the same page, or looks through the accounts again and shows none twice.
+    /// If the returned future is dropped, the next call repeats the same page, or restarts the scan
+    /// and shows no account twice.
     pub async fn next_page(&mut self) -> Result<Option<Vec<(String, Account)>>> {
         while self.found.is_empty() {
             let page = match &mut self.held {

@@ -1,4 +1,4 @@
-//! The command `txn-bank`: see `txn-bank --help`.
+//! The command `txn-bank`. See `txn-bank --help`.
 
 mod cli;
 mod console;

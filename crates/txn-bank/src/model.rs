@@ -1,4 +1,4 @@
-//! What the bank stores: accounts and transfers.
+//! The stored documents of the bank: accounts and transfers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,40 +33,41 @@ impl From<Currency> for String {
     }
 }
 
-/// A stored account. The id of its document is its name. Fields that others keep beside those of the bank come back
-/// with the bytes that they have.
+/// A stored account. The id of its document is its name.
+///
+/// Fields of other programs keep their bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "BTreeMap<String, Box<RawValue>>")]
 pub struct Account {
-    /// Whose it is.
+    /// The owner.
     pub owner: String,
-    /// What it holds, in minor units (cents).
+    /// The balance in minor units (cents).
     pub balance: i64,
-    /// Of what.
+    /// The currency of the balance.
     pub currency: Currency,
     /// Whether the balance may fall below zero.
     pub overdraft: bool,
-    /// When it was opened, in milliseconds since the Unix epoch.
+    /// The time of the opening, in milliseconds since the Unix epoch.
     pub opened_at: u64,
-    /// When it was closed, in milliseconds since the Unix epoch; `None` while it is open.
+    /// The time of the closing in milliseconds since the Unix epoch. `None` while open.
     pub closed_at: Option<u64>,
-    /// How far its statement goes, if lines of it are kept.
+    /// The end of the statement, if the bank keeps statements.
     pub(crate) statement: Option<Noted>,
     pub(crate) rest: Rest,
 }
 
-/// How far the statement of an account goes.
+/// The end of an account's statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Noted {
-    /// The number of its last line; 0 if there is none.
+    /// The number of the last line, or 0.
     pub(crate) lines: u64,
-    /// The balance behind that line.
+    /// The balance after the last line.
     pub(crate) balance: i64,
-    /// When that line was made, in milliseconds since the Unix epoch: no later one is earlier.
+    /// The time of the last line, in milliseconds since the Unix epoch. No later line is earlier.
     pub(crate) at: u64,
 }
 
-/// The fields of an account that the bank knows nothing of.
+/// The fields of an account that the bank does not know.
 #[derive(Clone, Default)]
 pub(crate) struct Rest(BTreeMap<String, Box<RawValue>>);
 
@@ -130,45 +131,45 @@ impl TryFrom<BTreeMap<String, Box<RawValue>>> for Account {
     }
 }
 
-/// What a document of the transfers collection is.
+/// The kind of a stored transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// The opening balance of an account: the only way by which money comes in.
+    /// The opening balance of an account. No other kind brings money in.
     Deposit,
     /// A transfer between accounts.
     Transfer,
 }
 
-/// One line of a stored transfer.
+/// A leg of a stored transfer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Entry {
-    /// The account.
+    /// The name of the account.
     pub account: String,
-    /// What it got, in minor units; negative: what it gave.
+    /// The amount in minor units. A negative amount left the account.
     pub amount: i64,
-    /// Of what: the currency of the account.
+    /// The currency of the account.
     pub currency: Currency,
 }
 
 /// A stored transfer. The id of its document is its key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transfer {
-    /// Whether it is a transfer or an opening deposit.
+    /// The kind: a transfer or an opening deposit.
     pub kind: Kind,
-    /// The key under which it was made; money moves once under one key.
+    /// The key of the transfer. Money moves once per key.
     pub key: String,
-    /// Its legs, by account.
+    /// The legs, by account.
     pub legs: Vec<Entry>,
-    /// When it was made, in milliseconds since the Unix epoch.
+    /// The time of the transfer, in milliseconds since the Unix epoch.
     pub created_at: u64,
-    /// A digest of what else was asked for with it: HTTP requests, and accounts to open. `None` if nothing was.
+    /// A digest of the HTTP requests and accounts to open, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extras: Option<String>,
 }
 
-/// What the keys of opening deposits begin with.
+/// The prefix of the keys of opening deposits.
 pub(crate) const DEPOSIT: &str = "open:";
 
-/// What the keys of transfers begin with that empty an account which is closed.
+/// The prefix of the keys of transfers that empty a closed account.
 pub(crate) const CLOSING: &str = "close:";

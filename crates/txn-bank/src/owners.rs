@@ -1,6 +1,7 @@
-//! What is derived from the accounts: for each owner one document with the total over all accounts, in an index of its own.
-//! Every transaction that changes an account emits an event for its owner; whoever handles that loads the accounts afresh
-//! and writes the document.
+//! Derived owners: one document per owner, with the total over all accounts.
+//!
+//! The documents are in an index of their own. Each transaction that changes an account emits an
+//! event of its owner. The handler of the event reads the accounts again, and writes the document.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,10 +17,10 @@ use txn_outbox::{Delivery, Failure, Handler, Outbox, OutboxConfig, OutboxError};
 use crate::error::{BankError, Result};
 use crate::model::{Account, Currency};
 
-/// The topic of the events: the key is that of an owner.
+/// The topic of the events. The key of an event is that of an owner.
 pub const TOPIC: &str = "owners";
 
-/// Most bytes of the key of a queue.
+/// The maximum number of bytes of a queue's key.
 const MOST_KEY: usize = 300;
 
 /// The newest format of owners.
@@ -27,39 +28,43 @@ const NEWEST: u32 = 1;
 
 const MAPPINGS: &str = r#"{"settings":{"auto_expand_replicas":"0-1"},"mappings":{"dynamic":"strict","properties":{"format":{"type":"integer"},"owner":{"type":"keyword"},"accounts":{"type":"keyword"},"totals":{"type":"nested","properties":{"currency":{"type":"keyword"},"total":{"type":"long"}}}}}}"#;
 
-/// An owner, as derived from the accounts. It follows them within moments of a processor that runs.
+/// An owner, derived from the accounts.
+///
+/// A running processor updates the document within moments of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Owner {
     format: Format<NEWEST>,
-    /// Who.
+    /// The name of the owner.
     pub owner: String,
-    /// The accounts that are open, by name.
+    /// The names of the open accounts.
     pub accounts: BTreeSet<String>,
-    /// What they hold together, by currency.
+    /// The sums of the balances, by currency.
     pub totals: Vec<OwnerTotal>,
 }
 
-/// What an owner holds of one currency.
+/// The sum of an owner's balances in one currency.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OwnerTotal {
-    /// Of what.
+    /// The currency.
     pub currency: Currency,
-    /// How much, in minor units.
+    /// The sum in minor units.
     pub total: i64,
 }
 
-/// What is told of the accounts of an owner.
+/// The payload of an event: changed accounts of an owner.
 #[derive(Debug, Deserialize)]
 struct Changed {
     accounts: BTreeSet<String>,
-    /// Who, where the key says less.
+    /// The name of the owner, if the key is shortened.
     owner: Option<String>,
 }
 
-/// What the queue and the document of an owner are called: as the owner, or, if that is too long, as its beginning and a hash
-/// of all of it. Never changed: documents are found under it.
+/// The key of an owner's queue and document: the name, possibly shortened.
+///
+/// A long name is replaced by its beginning and a hash of the whole name. Stored documents depend
+/// on this function, so it must never change.
 pub(crate) fn key_of(owner: &str) -> Cow<'_, str> {
     if owner.len() <= MOST_KEY {
         return Cow::Borrowed(owner);
@@ -67,7 +72,7 @@ pub(crate) fn key_of(owner: &str) -> Cow<'_, str> {
     Cow::Owned(name::shortened(owner, MOST_KEY))
 }
 
-/// The owners of a bank, and the events that keep them up to date.
+/// The owners of a bank, and the events that update them.
 #[derive(Clone, Debug)]
 pub(crate) struct Owners {
     pub(crate) outbox: Outbox,
@@ -76,7 +81,7 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// The name of their collection: where it exists, owners are kept.
+    /// The name of the owners' collection. Owners are kept if the collection exists.
     pub(crate) fn collection(domain: &str) -> String {
         format!("{domain}-owners")
     }
@@ -86,13 +91,13 @@ impl Owners {
         accounts: Collection<Typed<Account>>,
     ) -> Result<Self> {
         let outbox = Outbox::open(domain, OutboxConfig::default()).await?;
-        // The outbox first: whoever sees owners finds it.
+        // Creates the outbox first: a process that sees the owners then finds the outbox.
         let name = Self::collection(domain.name());
         let documents = domain.create_collection(&name, Some(MAPPINGS)).await?;
         Ok(Self { outbox, documents, accounts })
     }
 
-    /// What stands in an owner's document, unless its format is newer than this program.
+    /// The owner, or an error if the format is newer.
     pub(crate) fn known(&self, key: &str, found: Stored<Owner>) -> Result<Owner, OutboxError> {
         found.known().map_err(|format| {
             let document = format!("{}/{key}", self.documents.name());
@@ -100,7 +105,7 @@ impl Owners {
         })
     }
 
-    /// Emits for the owners of accounts that a transaction changes: one event each, with it or not at all.
+    /// Emits one event for each owner of changed accounts, in the transaction.
     pub(crate) async fn changed<'a>(
         &self,
         tx: &Transaction,
@@ -133,8 +138,10 @@ impl Owners {
         self.changed(tx, owned).await
     }
 
-    /// Writes the document of an owner, as the accounts stand. Without a name, the owner is whom the document names, or the
-    /// key. Returns whether there is one afterwards.
+    /// Writes the document of an owner from the accounts.
+    ///
+    /// Without a name, the document or the key names the owner. Returns whether the owner still has
+    /// an account.
     pub(crate) async fn derive(
         &self,
         tx: &Transaction,
@@ -187,7 +194,7 @@ impl Handler for Owners {
             Ok(_) => Ok(()),
             Err(BankError::Outbox(error)) => Err((*error).into()),
             Err(BankError::Engine(error)) => Err(error.into()),
-            // It is so whenever it is tried, until somebody moves money.
+            // A retry has the same result, until a transfer changes the total.
             Err(error @ BankError::TotalTooLarge { .. }) => Err(Failure::hopeless(error)),
             Err(error) => Err(error.into()),
         }
@@ -199,11 +206,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn owners_that_are_too_long_have_keys_that_fit() {
+    fn long_owners_have_short_unique_keys() {
         for owner in ["Ann".to_owned(), "x".repeat(200), "\u{e9}".repeat(150)] {
             assert_eq!(key_of(&owner), owner);
         }
-        // One byte before, the boundary of a character is elsewhere.
+        // With one byte before it, the character boundary is at another position.
         let long = ["\u{1f98a}".repeat(200), format!("x{}", "\u{1f98a}".repeat(199))];
         let other = format!("{}z", "\u{1f98a}".repeat(199));
         let keys = [key_of(&long[0]), key_of(&long[1]), key_of(&other)];
@@ -211,7 +218,7 @@ mod tests {
             assert!(key.len() <= MOST_KEY && key.len() > 290, "{key}");
         }
         assert_ne!(keys[0], keys[2]);
-        // The key of a stored document never changes.
+        // The key of a stored document must never change.
         assert!(keys[0].ends_with("#a959b6228227eeba6a2ab2419eacdcb0"), "{}", keys[0]);
     }
 }

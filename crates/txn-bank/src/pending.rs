@@ -1,4 +1,4 @@
-//! Transfers that are submitted and not decided, by the accounts that they concern.
+//! Submitted transfers that are not decided, by account.
 
 use serde::Serialize;
 use txn_requests::{Reason, Requests, Selection, State};
@@ -13,20 +13,22 @@ use crate::requests::{APPLICATION, legs_of};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Pending {
-    /// Its key.
+    /// The key of the transfer.
     pub key: String,
-    /// Where it stands: created, pending, or quarantined, which is tried again once somebody releases it.
+    /// The state: created, pending, or quarantined. A quarantined transfer waits for a release.
     pub state: State,
-    /// What it would add to the account, in minor units; negative: what it would take.
+    /// The amount for the account, in minor units.
+    ///
+    /// A negative amount would leave the account.
     pub amount: i64,
-    /// All that it would change.
+    /// All legs of the transfer.
     #[serde(serialize_with = "as_pairs")]
     pub legs: Vec<Leg>,
-    /// When it was submitted, in milliseconds since the Unix epoch.
+    /// The time of the submission, in milliseconds since the Unix epoch.
     pub submitted_at: u64,
-    /// How often trying it failed.
+    /// The number of failures.
     pub failures: u32,
-    /// Why it failed last.
+    /// The last failure.
     pub reason: Option<Reason>,
 }
 
@@ -34,18 +36,18 @@ fn as_pairs<S: serde::Serializer>(legs: &[Leg], serializer: S) -> Result<S::Ok, 
     serializer.collect_seq(legs.iter().map(|leg| (&leg.account, leg.amount)))
 }
 
-/// An account, and what would change it.
+/// An account and its undecided transfers.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PendingTransfers {
-    /// The account, read before the transfers were looked for.
+    /// The account, read before the transfers.
     pub account: Account,
-    /// The transfers, the oldest first.
+    /// The transfers, oldest first.
     pub transfers: Vec<Pending>,
 }
 
 impl PendingTransfers {
-    /// What the account would hold if all of them were made, in minor units.
+    /// The balance after all of the transfers, in minor units.
     #[must_use]
     pub fn would_hold(&self) -> i128 {
         let amounts = self.transfers.iter().map(|one| i128::from(one.amount));
@@ -54,10 +56,11 @@ impl PendingTransfers {
 }
 
 impl Bank {
-    /// The submitted transfers that concern an account and are neither made nor rolled back. Nothing of them is visible in
-    /// the account yet. Costs a scan of all such requests, of which there are at most
-    /// [`max_open`](txn_requests::RequestsConfig::max_open) beside those that were set aside. It is no snapshot: one may be
-    /// decided meanwhile.
+    /// Lists the undecided submitted transfers of an account.
+    ///
+    /// The account does not show their effects yet. The call scans all such requests: at most
+    /// [`max_open`](txn_requests::RequestsConfig::max_open), and the quarantined ones. The list is
+    /// no snapshot, because a transfer may be decided during the call.
     ///
     /// # Errors
     /// [`BankError::UnknownAccount`], [`BankError::InvalidName`]; as [`Requests::list`].
@@ -66,7 +69,7 @@ impl Bank {
         let account = account.ok_or_else(|| BankError::UnknownAccount(name.to_owned()))?;
         let states = [State::Created, State::Pending, State::Quarantined];
         let selection = Selection::default().with_states(states);
-        let found = requests.list(&selection.with_application(Some(APPLICATION))).await?;
+        let found = requests.list(&selection.with_application_name(Some(APPLICATION))).await?;
         let pending = found.into_iter().filter_map(|status| {
             let legs = legs_of(&status)?;
             let amount = legs.iter().find(|leg| leg.account == name)?.amount;

@@ -1,4 +1,4 @@
-//! Transfers that are submitted now and made later, by whichever process.
+//! Submitted transfers, which any process may execute later.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::input::Leg;
 use crate::model::{Account, Kind, Transfer};
 use crate::rules;
 
-/// The application that the bank's requests belong to.
+/// The application name of the bank's requests.
 pub const APPLICATION: &str = "txn-bank";
 
 impl Bank {
-    /// Opens the requests of this bank's domain; with the outbox of the domain, if there is one.
+    /// Opens the requests of this bank, with its outbox if any.
     ///
     /// # Errors
     /// As [`Requests::open`].
@@ -36,17 +36,21 @@ impl Bank {
         Ok(Requests::open_with(self.domain(), config, Arc::new(companion)).await?)
     }
 
-    /// Submits a transfer: durable when it returns, made later. Under one key money moves once, however often it is
-    /// submitted. Funds are checked when it is made.
+    /// Submits a transfer, which a processor executes later.
+    ///
+    /// The submission is durable when the call returns. Money moves once per key, even after
+    /// repeated submissions. The execution checks the funds.
     ///
     /// # Errors
-    /// Those of [`BankError`] that speak of legs, accounts and keys; as [`Requests::submit`].
+    /// Errors of [`BankError`] about legs, accounts and keys; as [`Requests::submit`].
     pub async fn submit(&self, requests: &Requests, key: &str, legs: &[Leg]) -> Result<Status> {
         self.submit_with(requests, key, legs, Vec::new()).await
     }
 
-    /// As [`Bank::submit`], with HTTP requests that are performed once the transfer is made, at least once, by a
-    /// [`Dispatcher`](txn_outbox::http::Dispatcher). Open the requests with an [`Outbox`](txn_outbox::Outbox) of the domain.
+    /// As [`Bank::submit`], with HTTP requests after the commit.
+    ///
+    /// A [`Dispatcher`](txn_outbox::http::Dispatcher) sends the HTTP requests at least once. Open
+    /// the requests with an [`Outbox`](txn_outbox::Outbox) of the domain.
     ///
     /// # Errors
     /// As [`Bank::submit`].
@@ -58,7 +62,7 @@ impl Bank {
         after_commit: Vec<HttpRequest>,
     ) -> Result<Status> {
         rules::check_transfer(Some(key), legs)?;
-        // A request of the same legs is the same, at whatever time it was first submitted.
+        // A request with the same legs is the same transfer, even if its creation time differs.
         if let Some(found) = known(requests, key).await? {
             return same(found, key, legs, &after_commit);
         }
@@ -72,8 +76,9 @@ impl Bank {
         }
     }
 
-    /// Submits, under a key of its own, the transfer that takes another one back. Each is taken back once. The ledger
-    /// keeps both.
+    /// Submits the reversal of a transfer, under its own key.
+    ///
+    /// A transfer has at most one reversal. The ledger keeps both.
     ///
     /// # Errors
     /// As [`Requests::reverse_with`].
@@ -93,7 +98,7 @@ impl Bank {
         rules::check_transfer(Some(reversal), &turned)?;
         let request = self.request(reversal, &turned, &[]).await?;
         match requests.reverse_with(key, reversal, &request).await {
-            // Submitted meanwhile, by somebody else and at another time, it is the same.
+            // Another process may have submitted the same reversal at another time in between.
             Err(RequestError::IdReused(reused)) => {
                 let found = known(requests, reversal).await?.filter(is_this);
                 Ok(found.ok_or(RequestError::IdReused(reused))?)
@@ -102,7 +107,7 @@ impl Bank {
         }
     }
 
-    /// Why a submitted transfer was refused, in the bank's own words where it has some.
+    /// The refusal of a submitted transfer as an error, if one fits.
     #[must_use]
     pub fn refused(&self, refusal: &Refusal) -> Option<BankError> {
         let is_closed = refusal.target.collection == self.collections().0.name()
@@ -111,7 +116,7 @@ impl Bank {
         is_closed.then(|| BankError::AccountClosed(refusal.target.id.clone()))
     }
 
-    /// A transfer as a request: what each account has to be, what it gets or gives, and the entry of the ledger.
+    /// A transfer as a request: conditions, sums, and the ledger entry.
     async fn request(&self, key: &str, legs: &[Leg], calls: &[HttpRequest]) -> Result<Request> {
         let extras = rules::extras(&[], calls)?;
         let (accounts, transfers) = self.collections();
@@ -124,14 +129,14 @@ impl Bank {
         let mut operations = Vec::new();
         for (leg, account) in legs.iter().zip(&currencies) {
             let target = Target::new(accounts.name(), &*leg.account);
-            // It may be closed until then.
+            // The account may be closed before the execution.
             for (path, equals) in [("/currency", json!(account.currency)), (CLOSED, Value::Null)] {
                 let that = Condition::Field(Field { path: path.to_owned(), equals });
                 operations.push(Operation::Expect(Expect { target: target.clone(), that }));
             }
             let (path, amount) = ("/balance".to_owned(), leg.amount.into());
             let min = (!account.overdraft && leg.amount < 0).then(|| 0.into());
-            // The bank keeps what fits into 64 bits with a sign.
+            // The bank stores signed integers of 64 bits.
             let max = Some(i64::MAX.into());
             operations.push(Operation::Add(Add { target, path, amount, min, max }));
         }
@@ -142,12 +147,12 @@ impl Bank {
             Document::new(&transfer).map_err(|e| RequestError::Invalid(e.to_string()))?;
         operations.push(Operation::insert(Target::new(transfers.name(), key), document));
         let legs: Vec<_> = legs.iter().map(|leg| json!([leg.account, leg.amount])).collect();
-        let request = Request::new(operations).with_application(APPLICATION);
+        let request = Request::new(operations).with_application_name(APPLICATION);
         Ok(request.with_metadata(json!({ "legs": legs })))
     }
 }
 
-/// What is known of a request, if there is one.
+/// The status of a request, if it exists.
 async fn known(requests: &Requests, key: &str) -> Result<Option<Status>> {
     match requests.status(key).await {
         Ok(status) => Ok(Some(status)),
@@ -156,7 +161,9 @@ async fn known(requests: &Requests, key: &str) -> Result<Option<Status>> {
     }
 }
 
-/// A request that was found under a key, if it moves the same money and nobody else is to be told of it.
+/// The status of a found request for the same transfer.
+///
+/// Fails if the legs or the HTTP requests differ.
 fn same(found: Status, key: &str, legs: &[Leg], calls: &[HttpRequest]) -> Result<Status> {
     let sorted = |mut legs: Vec<Leg>| {
         legs.sort_by(|a, b| a.account.cmp(&b.account));
@@ -169,7 +176,7 @@ fn same(found: Status, key: &str, legs: &[Leg], calls: &[HttpRequest]) -> Result
     }
 }
 
-/// The legs of a transfer that was submitted by this bank.
+/// The legs of a transfer that this bank submitted.
 pub(crate) fn legs_of(status: &Status) -> Option<Vec<Leg>> {
     let legs = status.request.metadata.as_ref()?.get("legs")?.as_array()?;
     let leg =

@@ -11,10 +11,10 @@ use crate::error::{BankError, Result};
 use crate::input::{Leg, NewAccount, check_key, check_name};
 use crate::model::{Account, Currency, Entry};
 
-/// Sums per currency. `i128` holds the sum of any number of legs that fits into memory.
+/// Sums per currency. `i128` holds the sum of all legs that fit into memory.
 pub(crate) type Sums = BTreeMap<Currency, i128>;
 
-/// What can be said about a transfer without looking at accounts.
+/// Validates a transfer without reading accounts.
 ///
 /// # Errors
 /// [`BankError::InvalidKey`], [`BankError::InvalidName`], [`BankError::ZeroLeg`],
@@ -37,7 +37,7 @@ pub fn check_transfer(key: Option<&str>, legs: &[Leg]) -> Result<()> {
     }
 }
 
-/// The accounts as they are, and the entries that the ledger keeps of a transfer, both in the order of the legs.
+/// The current accounts and the ledger entries, in leg order.
 pub(crate) fn entries(
     legs: &[Leg],
     accounts: Vec<Option<Account>>,
@@ -63,7 +63,7 @@ pub(crate) fn entries(
     Ok((found, entries))
 }
 
-/// The accounts after the transfer, and the entries that the ledger keeps, both in the order of the legs.
+/// The accounts after the transfer and the ledger entries, in leg order.
 pub(crate) fn apply(
     legs: &[Leg],
     accounts: Vec<Option<Account>>,
@@ -85,7 +85,9 @@ pub(crate) fn apply(
     Ok((found, entries))
 }
 
-/// A digest of what is asked for beside the legs of a transfer: under one key it has to be the same again.
+/// A digest of a transfer's extras, constant for its key.
+///
+/// Extras are the accounts to open, and the HTTP requests.
 pub(crate) fn extras(open: &[NewAccount], calls: &[HttpRequest]) -> Result<Option<String>> {
     if open.is_empty() && calls.is_empty() {
         return Ok(None);

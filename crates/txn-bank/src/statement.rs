@@ -1,9 +1,9 @@
-//! Statements, as they are read.
+//! Reads of statements.
 //!
-//! The account is read first, once, from the primary: it has the balance and the number of the last line, which were
-//! committed together. The lines up to that number were committed before, and never change. So a statement is what was at that
-//! one moment, however many transfers are made while its pages are read, and ends with the balance of the account. Nothing is
-//! locked.
+//! A statement reads the account once, from the primary. The account has the balance and the number
+//! of the last line, which were committed together. The lines up to this number were committed
+//! earlier, and never change. A statement therefore shows one moment, even if transfers continue
+//! between its pages, and ends with the balance of the account. The reads lock nothing.
 
 use crate::bank::Bank;
 use crate::error::{BankError, Result};
@@ -11,16 +11,16 @@ use crate::input::check_name;
 use crate::model::{Account, Currency};
 use crate::statements::{Line, Statements};
 
-/// Lines of a page.
+/// The number of lines per page.
 const PAGE: u64 = 500;
 
-/// From when to when, in milliseconds since the Unix epoch.
+/// A period of time, in milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Period {
-    /// No line before this time; `None`: from the beginning.
+    /// The inclusive start. `None` for the beginning of the statement.
     pub from: Option<u64>,
-    /// Only lines before this time; `None`: to the end.
+    /// The exclusive end. `None` for the end of the statement.
     pub to: Option<u64>,
 }
 
@@ -40,31 +40,34 @@ impl Period {
     }
 }
 
-/// The statement of an account: its lines are read page by page.
+/// The statement of an account, page by page.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Statement<'a> {
-    /// Whose.
+    /// The name of the account.
     pub name: String,
-    /// The account, as it was when the statement was begun.
+    /// The account at the start of the statement.
     pub account: Account,
-    /// What it held before the first line of the period, in minor units.
+    /// The balance before the first line of the period, in minor units.
     pub opening: i64,
-    /// What it held behind the last line of the period: without an end of the period the balance of the account.
+    /// The balance after the last line of the period, in minor units.
+    ///
+    /// Without an end of the period, the balance of the account.
     pub closing: i64,
     bank: &'a Bank,
-    /// The numbers of the next line and of the last one.
+    /// The numbers of the next and of the last line.
     next: u64,
     last: u64,
-    /// What is listed behind it.
+    /// The unlisted changes after the last line.
     carried: Option<Line>,
 }
 
 impl Bank {
-    /// From now on keeps a line for every change of every account, in the collection `<domain>-statements`: one document more
-    /// for each leg of a transfer. Banks that are opened after this write them; those that are open already do not:
-    /// have them opened again. What was changed before, or by one of those, is one line [`Carried`](crate::LineKind::Carried)
-    /// in front of the next.
+    /// Starts to keep a line for each change, in the collection `<domain>-statements`.
+    ///
+    /// A transfer then writes one more document per leg. Banks that are opened afterwards write
+    /// lines. Banks that are already open do not: open them again. Earlier changes, and changes by
+    /// such banks, become one line [`Carried`](crate::LineKind::Carried) before the next line.
     ///
     /// # Errors
     /// As [`txn_core::Domain::create_collection`].
@@ -73,18 +76,20 @@ impl Bank {
         Ok(self.with_statements(Some(statements)))
     }
 
-    /// Whether statements are kept.
+    /// Whether the bank keeps statements.
     #[must_use]
     pub fn keeps_statements(&self) -> bool {
         self.statements().is_some()
     }
 
-    /// The statement of an account, open or closed, as of one moment. Costs one read of the account, a few lines to find the
-    /// period, and a request for every 500 lines of it.
+    /// The statement of an open or closed account, as of one moment.
+    ///
+    /// The cost is one read of the account, a few lines to find the period, and one request per 500
+    /// lines.
     ///
     /// # Errors
     /// [`BankError::NoStatements`], [`BankError::UnknownAccount`], [`BankError::InvalidName`],
-    /// [`BankError::StatementDamaged`], or the engine's.
+    /// [`BankError::StatementDamaged`], or an error of the engine.
     pub async fn statement(&self, name: &str, period: Period) -> Result<Statement<'_>> {
         check_name(name)?;
         self.kept_statements()?;
@@ -112,10 +117,10 @@ impl Bank {
         self.statements().ok_or(BankError::NoStatements { domain })
     }
 
-    /// The number of the first of so many lines that is not before a time; one more than there are if none is.
+    /// The number of the first line since a time, or `lines + 1`.
     async fn first_since(&self, name: &str, lines: u64, since: Option<u64>) -> Result<u64> {
         let Some(since) = since else { return Ok(1) };
-        // The times of an account never go back.
+        // The times of an account's lines never decrease.
         let (mut low, mut high) = (1, lines + 1);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -139,7 +144,7 @@ impl Bank {
         self.lines(name, number, number, true).await?.pop().ok_or_else(missing)
     }
 
-    /// Lines by their numbers, from the first to the last; `verified` or as any copy has them.
+    /// Reads lines by their numbers, from the primary if `verified`.
     pub(crate) async fn lines(
         &self,
         name: &str,
@@ -175,13 +180,16 @@ fn damaged(name: &str, line: u64, what: &str) -> BankError {
 }
 
 impl Statement<'_> {
-    /// The next lines, by time, each with the balance behind it; `None` behind the last.
+    /// Returns the next lines by time, or `None` at the end.
+    ///
+    /// Each line has the balance after it.
     ///
     /// # Errors
-    /// [`BankError::StatementDamaged`], or the engine's. The same page is asked for again by the next call.
+    /// [`BankError::StatementDamaged`], or an error of the engine. The next call repeats the same
+    /// page.
     ///
     /// # Cancel safety
-    /// Dropped, the next call asks for the same page.
+    /// If the returned future is dropped, the next call repeats the same page.
     pub async fn next_page(&mut self) -> Result<Option<Vec<Line>>> {
         if self.next > self.last {
             return Ok(self.carried.take().map(|line| vec![line]));
@@ -192,7 +200,7 @@ impl Statement<'_> {
         Ok(Some(lines))
     }
 
-    /// Of what.
+    /// The currency of the account.
     #[must_use]
     pub fn currency(&self) -> Currency {
         self.account.currency

@@ -1,6 +1,8 @@
-//! Statements, as they are written: a line for every change of a balance, in the transaction that makes the change. The lines
-//! of an account are documents that are numbered without a gap, and the account says how many there are. So whoever has
-//! read an account knows the ids of its lines, and that they are there: none is searched for.
+//! Writes of statements: one line for each change of a balance.
+//!
+//! The transaction of the change writes the line. The lines of an account are numbered without
+//! gaps, and the account has their number. A reader of the account therefore knows the ids of all
+//! lines, and needs no search.
 
 use serde::{Deserialize, Serialize};
 use txn_core::{Collection, Domain, Transaction};
@@ -14,30 +16,33 @@ const NEWEST: u32 = 1;
 
 const MAPPINGS: &str = r#"{"settings":{"auto_expand_replicas":"0-1"},"mappings":{"dynamic":"strict","properties":{"format":{"type":"integer"},"account":{"type":"keyword"},"number":{"type":"long"},"kind":{"type":"keyword"},"transfer":{"type":"keyword"},"amount":{"type":"long"},"balance":{"type":"long"},"currency":{"type":"keyword"},"at":{"type":"date","format":"epoch_millis"}}}}"#;
 
-/// A line of a statement. Once written it is never changed.
+/// A line of a statement. Lines never change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Line {
     format: Format<NEWEST>,
-    /// Whose.
+    /// The name of the account.
     pub account: String,
-    /// Its number within the account, from 1, in the order of the commits.
+    /// The number of the line, from 1, in commit order.
     pub number: u64,
-    /// What changed the balance.
+    /// The kind of the change.
     pub kind: LineKind,
-    /// The key of the transfer or deposit, if one did.
+    /// The key of the transfer or deposit, if there is one.
     pub transfer: Option<String>,
-    /// What the account got, in minor units; negative: what it gave.
+    /// The amount in minor units. A negative amount left the account.
     pub amount: i64,
-    /// The balance afterwards.
+    /// The balance after the change.
     pub balance: i64,
-    /// Of what.
+    /// The currency of the account.
     pub currency: Currency,
-    /// When, in milliseconds since the Unix epoch, by the wall clock of whoever did it; never earlier than the line before.
+    /// The time of the change, in milliseconds since the Unix epoch.
+    ///
+    /// The wall clock of the changing process supplies the time, but never less than the time of
+    /// the previous line.
     pub at: u64,
 }
 
-/// What changed a balance.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -46,7 +51,7 @@ pub enum LineKind {
     Deposit,
     /// A transfer.
     Transfer,
-    /// What was changed without lines: before they were kept, or by a process that had opened the bank before.
+    /// Changes without lines: before statements, or by a bank opened before them.
     Carried,
 }
 
@@ -65,7 +70,7 @@ pub(crate) struct Statements {
 }
 
 impl Statements {
-    /// The name of their collection: where it exists, statements are kept.
+    /// The name of the lines' collection. Statements are kept if the collection exists.
     pub(crate) fn collection(domain: &str) -> String {
         format!("{domain}-statements")
     }
@@ -75,12 +80,14 @@ impl Statements {
         Ok(Self { lines: domain.create_collection(&name, Some(MAPPINGS)).await? })
     }
 
-    /// The id of a line. Never changed: lines are found under it.
+    /// The id of a line. Stored lines depend on it, so it must never change.
     pub(crate) fn id(account: &str, number: u64) -> String {
         format!("{account}:{number:012}")
     }
 
-    /// Writes the line of a change, and notes it in the account, which has the balance behind the change.
+    /// Writes the line of a change, and notes it in the account.
+    ///
+    /// The account already has the balance after the change.
     pub(crate) fn note(
         &self,
         tx: &Transaction,
@@ -120,12 +127,13 @@ impl Statements {
             currency: account.currency,
             at: noted.at,
         };
-        // Not an insert: an attempt whose account is out of date would be told that the line exists, and not that it is.
+        // A put, because an insert by an outdated attempt would fail with `Exists` instead of a
+        // retry.
         Ok(tx.put(&self.lines, Self::id(name, noted.lines), &Stored::Known(line))?)
     }
 }
 
-/// By how much the balance before a change of `amount` is not that of the last line.
+/// The unlisted change between the last line and this change.
 ///
 /// # Errors
 /// [`BankError::Overflow`].
@@ -138,7 +146,7 @@ pub(crate) fn unlisted(name: &str, account: &Account, amount: i64) -> Result<Opt
 }
 
 impl Line {
-    /// What was changed since the last line without one, as a line that is not stored.
+    /// The changes since the last line, as an unstored line.
     pub(crate) fn carried(name: &str, account: &Account, now: u64) -> Result<Option<Self>> {
         let noted = account.statement.unwrap_or_default();
         let Some(amount) = unlisted(name, account, 0)? else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! What changes accounts: they are opened, and money moves between them.
+//! Changes of accounts: openings and transfers.
 
 use std::time::Duration;
 
@@ -12,45 +12,47 @@ use crate::model::{Account, DEPOSIT, Entry, Kind, Rest, Transfer};
 use crate::rules;
 use crate::statements::{Change, LineKind};
 
-/// How often a transaction that lost the race for a new document looks again at what won.
+/// The number of retries after a lost race for a new document.
 const LOOKS: usize = 3;
 
-/// Whether a transfer moved money now.
+/// Whether a transfer moved money in this call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It did.
+    /// The call moved the money.
     Done,
-    /// It was done before, under the same key.
+    /// An earlier call with the same key moved the money.
     AlreadyDone,
 }
 
-/// A transfer that is done.
+/// A finished transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Transferred {
-    /// Whether money moved now.
+    /// Whether this call moved the money.
     pub status: Status,
-    /// The transfer as it is stored.
+    /// The stored transfer.
     pub transfer: Transfer,
-    /// The transaction that did it; `None` if it was found done.
+    /// The transaction of this call. `None` if the transfer was already done.
     pub tid: Option<AttemptId>,
-    /// How many attempts the transaction took, from 1.
+    /// The number of attempts of the transaction, from 1.
     pub attempts: u32,
 }
 
-/// How a transfer is carried out.
+/// Options of a transfer.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TransferOptions {
-    /// The options of its transaction.
+    /// The options of the transaction.
     pub transaction: Options,
-    /// A pause between reading the accounts and writing them, as of an application that asks another
-    /// service in between.
+    /// A pause between the reads and the writes of the accounts.
+    ///
+    /// Simulates an application that calls another service in between.
     pub pause: Duration,
-    /// Accounts that are opened in the transaction of the transfer, before money moves: with it or not at all.
+    /// Accounts that the transaction of the transfer opens first.
     pub open: Vec<NewAccount>,
-    /// HTTP requests that are kept with the transfer and performed once it is done, at least once, by a
-    /// [`Dispatcher`](txn_outbox::http::Dispatcher).
+    /// HTTP requests that are stored with the transfer.
+    ///
+    /// A [`Dispatcher`](txn_outbox::http::Dispatcher) sends them after the commit, at least once.
     pub after_commit: Vec<HttpRequest>,
 }
 
@@ -85,11 +87,12 @@ impl TransferOptions {
 }
 
 impl Bank {
-    /// Opens an account. Its opening balance is a deposit that the ledger keeps. The name of a closed account is not
-    /// used again.
+    /// Opens an account. The opening balance becomes a deposit in the ledger.
+    ///
+    /// The name of a closed account is not free.
     ///
     /// # Errors
-    /// [`BankError::AccountExists`], [`BankError::AccountClosed`], or the engine's.
+    /// [`BankError::AccountExists`], [`BankError::AccountClosed`], or an error of the engine.
     pub async fn open_account(&self, new: &NewAccount) -> Result<Account> {
         let opened = self.domain().transact(async |tx| {
             let found = tx.get(self.collections().0, new.name.as_str()).await?;
@@ -102,11 +105,12 @@ impl Bank {
         })
     }
 
-    /// Opens those of the accounts that are not open yet, all in one transaction; several may do so at once.
-    /// Returns how many this call opened.
+    /// Opens the missing accounts in one transaction. Returns their number.
+    ///
+    /// Several processes may call this at the same time.
     ///
     /// # Errors
-    /// The engine's.
+    /// An error of the engine.
     pub async fn ensure_accounts(&self, new: &[NewAccount]) -> Result<usize> {
         let mut looks = 0;
         loop {
@@ -160,11 +164,12 @@ impl Bank {
         Ok(account)
     }
 
-    /// Moves money between any number of accounts: all of it or nothing. Under one key money moves once; without a
-    /// key the bank makes one.
+    /// Moves money between any number of accounts in one transaction.
+    ///
+    /// Money moves once per key. Without a key the bank generates one.
     ///
     /// # Errors
-    /// Those of [`BankError`] that speak of legs, accounts and keys, or the engine's.
+    /// Errors of [`BankError`] about legs, accounts and keys, or an error of the engine.
     pub async fn transfer(&self, key: Option<&str>, legs: &[Leg]) -> Result<Transferred> {
         self.transfer_with(key, legs, &TransferOptions::default()).await
     }
@@ -172,7 +177,7 @@ impl Bank {
     /// As [`Bank::transfer`], with options.
     ///
     /// # Errors
-    /// As [`Bank::transfer`]; [`BankError::AccountExists`] for an account that was to be opened.
+    /// As [`Bank::transfer`]; [`BankError::AccountExists`] for an account to open.
     pub async fn transfer_with(
         &self,
         key: Option<&str>,
@@ -209,7 +214,7 @@ impl Bank {
                     let (tid, attempts) = (receipt.tid, receipt.attempts);
                     return Ok(Transferred { status, transfer, tid, attempts });
                 }
-                // Somebody else used the key at the same moment: what they made is there now.
+                // Another process used the key at the same moment: read its transfer.
                 Err(error) if is_exists(&error) && looks < LOOKS => looks += 1,
                 Err(error) => return Err(error),
             }
@@ -248,7 +253,7 @@ impl Bank {
         Ok((Status::Done, self.record(tx, key, legs, after, entries, extras).await?))
     }
 
-    /// Writes a transfer: the accounts as they are after it, the ledger, and what else is kept of them.
+    /// Writes the accounts, the ledger entry, statement lines and events.
     pub(crate) async fn record(
         &self,
         tx: &Transaction,
@@ -282,7 +287,7 @@ impl Bank {
     }
 }
 
-/// Whether an account of that name can be opened.
+/// Checks that the name of a new account is free.
 fn is_free(new: &NewAccount, found: Option<&Account>) -> Result<()> {
     match found {
         None => Ok(()),

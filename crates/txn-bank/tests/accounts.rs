@@ -1,4 +1,4 @@
-//! Accounts that are closed, opened by a transfer, found by their owner; and what waits for them.
+//! Closing accounts, opening them by transfers, listing them, and pending transfers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ async fn a_closed_account_stays_closed() {
         let refused = bank.submit(&requests, "new", &super::common::legs(&legs)).await;
         assert!(refused.is_err_and(|error| is_closed(&error)));
     }
-    // What was done before is still told under its key.
+    // A repeated submission of an earlier transfer returns its status.
     bank.submit(&requests, "made", &made).await.expect("is known");
     let refused = bank.reverse(&requests, "made", "back").await.expect_err("closed");
     assert!(is_closed(&refused), "{refused}");
@@ -104,9 +104,9 @@ async fn a_closed_account_stays_closed() {
     clean(&bank).await;
 }
 
-/// Reversals that requests make by themselves ask of an account nothing that its transfer asked.
+/// A plain reversal has none of the conditions of its transfer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_closed_account_takes_back_nothing_whoever_reverses() {
+async fn reversal_does_not_change_a_closed_account() {
     let plain = Bank::create(Arc::new(MemoryStore::new()), "bank", config()).await.expect("opens");
     for name in ["alice", "savings"] {
         let new = NewAccount::new(name, "Ann", 100, "EUR").expect("sound");
@@ -131,7 +131,7 @@ async fn a_closed_account_takes_back_nothing_whoever_reverses() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_closed_account_owes_is_paid_by_the_other() {
+async fn closing_moves_the_debt_to_the_other_account() {
     let bank = bank().await;
     bank.transfer(None, &legs(&[("bob", -60), ("alice", 60)])).await.expect("moves");
     let refused = bank.close("bob", None).await.expect_err("it owes");
@@ -141,13 +141,13 @@ async fn what_a_closed_account_owes_is_paid_by_the_other() {
     assert!(matches!(refused, BankError::InsufficientFunds { .. }), "{refused}");
     bank.close("bob", Some("alice")).await.expect("closes");
     assert_eq!((balance(&bank, "bob").await, balance(&bank, "alice").await), (0, 130));
-    // An empty one needs nobody.
+    // An empty account closes without another account.
     bank.close("savings", Some("alice")).await.expect("closes");
     let empty = NewAccount::new("empty", "Ann", 0, "EUR").expect("sound");
     bank.open_account(&empty).await.expect("opens");
     assert!(bank.close("empty", None).await.expect("closes").moved.is_none());
     clean(&bank).await;
-    // Money that somebody puts there behind the bank's back is found.
+    // The audit finds money that another program put into the account.
     let raw = bank.domain().raw_collection("bank-accounts").await.expect("opens");
     let text = bank.domain().reader().get(&raw, "empty").await.expect("reads").expect("is there");
     let text = text.as_str().replacen("\"balance\":0", "\"balance\":7", 1);
@@ -164,7 +164,7 @@ async fn what_a_closed_account_owes_is_paid_by_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transfer_opens_accounts_with_it_or_not_at_all() {
+async fn transfer_opens_accounts_atomically() {
     let bank = bank().await;
     let new = |name: &str| NewAccount::new(name, "Dan", 0, "EUR").expect("sound");
     let options =
@@ -182,7 +182,7 @@ async fn a_transfer_opens_accounts_with_it_or_not_at_all() {
     assert!(matches!(refused, Err(BankError::AccountExists(name)) if name == "bob"));
     let two = legs(&[("alice", -30), ("dan", 10), ("dora", 20)]);
     for _ in 0..2 {
-        // The second time it is done already.
+        // The repeated transfer is already done.
         let done = bank.transfer_with(Some("both"), &two, &options(&["dan", "dora"])).await;
         assert_eq!(done.expect("moves").transfer.legs.len(), 3);
     }
@@ -198,7 +198,7 @@ async fn accounts_are_found_by_their_owner() {
         let gate = Arc::new(ApplyGate::default());
         let store = Arc::new(Tapped::new(store, gate.clone()));
         let bank = Bank::create(store, "bank", config()).await.expect("opens");
-        // More than a page of them.
+        // More than one page of accounts.
         let of = |owner: &'static str| {
             let name = move |at| NewAccount::new(&format!("{owner}-{at}"), owner, 1, "EUR");
             (0..600).map(move |at| name(at).expect("sound")).collect::<Vec<_>>()
@@ -209,7 +209,7 @@ async fn accounts_are_found_by_their_owner() {
         bank.close("Ann-0", Some("Ann-1")).await.expect("closes");
         let report = bank.domain().barrier(PATIENCE).await.expect("passes");
         report.into_result().expect("applied");
-        // Committed, and its document is not in its place yet.
+        // The commit is not yet applied to the document.
         gate.close();
         let held = NewAccount::new("held", "Ann", 1, "EUR").expect("sound");
         bank.open_account(&held).await.expect("opens");
@@ -238,7 +238,7 @@ async fn accounts_are_found_by_their_owner() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_pending_of_an_account_is_listed() {
+async fn pending_transfers_of_an_account_are_listed() {
     let bank = bank().await;
     let requests = bank.requests(RequestsConfig::default()).await.expect("opens");
     for (key, one) in [
@@ -248,7 +248,7 @@ async fn what_is_pending_of_an_account_is_listed() {
         ("off", [("alice", -7), ("savings", 7)]),
     ] {
         bank.submit(&requests, key, &legs(&one)).await.expect("submits");
-        // They are listed by the time of their submission.
+        // The list is ordered by the time of the submission.
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     requests.cancel("off", "typo").await.expect("cancels");
@@ -287,7 +287,7 @@ async fn a_load_by_requests_counts_every_step() {
     assert!(audit.transfers as u64 >= report.committed);
 }
 
-/// A clock in which no two looks are of one time.
+/// A clock that never returns the same time twice.
 #[derive(Debug, Default)]
 struct Ticking(SystemClock, AtomicU64);
 
@@ -306,9 +306,9 @@ impl Clock for Ticking {
     }
 }
 
-/// What one caller asks twice, because it was not answered, is asked once, whoever of them is first.
+/// Concurrent repetitions of a call have one effect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_is_submitted_and_taken_back_by_many_at_once() {
+async fn concurrent_repeated_calls_have_one_effect() {
     const CALLERS: usize = 8;
     let config = config().with_clock(Arc::new(Ticking::default()));
     let bank = Bank::create(Arc::new(MemoryStore::new()), "bank", config).await.expect("opens");
@@ -328,7 +328,7 @@ async fn the_same_is_submitted_and_taken_back_by_many_at_once() {
     }
     requests.process_open(None).await.expect("processes");
     assert_eq!((balance(&bank, "alice").await, balance(&bank, "bob").await), (100, 100));
-    // The name of another request is not its own.
+    // The id belongs to another request.
     let refused = bank.reverse(&requests, "back", "made").await.expect_err("is another");
     let BankError::Request(refused) = refused else { panic!("{refused}") };
     assert!(matches!(&*refused, RequestError::IdReused(id) if id == "made"), "{refused}");

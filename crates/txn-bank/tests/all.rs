@@ -1,4 +1,4 @@
-//! The tests of the bank that need no server, in one program: each program of its own would be linked with everything below.
+//! All tests of the bank that need no server, as one program. Separate programs would link slowly.
 
 mod accounts;
 mod bank;

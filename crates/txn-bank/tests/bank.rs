@@ -1,4 +1,4 @@
-//! The rules of the bank, on the store in memory.
+//! The rules of the bank, on the memory store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,7 +67,7 @@ async fn every_refusal_is_typed_and_changes_nothing() {
             matches!(e, BankError::InsufficientFunds { balance: 100, amount: -101, .. })
         }),
         (&[("alice", -1), ("rich", 1)], |e| matches!(e, BankError::Overflow { amount: 1, .. })),
-        // Each leg is checked, not the sum alone.
+        // Checks each leg, not only the sum.
         (
             &[("alice", -50), ("bob", -51), ("carol", 101)],
             |e| matches!(e, BankError::InsufficientFunds { account, .. } if account == "bob"),
@@ -91,7 +91,7 @@ async fn every_refusal_is_typed_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn accounts_are_refused_for_what_is_wrong_with_them() {
+async fn invalid_accounts_are_refused_with_a_typed_error() {
     let new = |name, owner, deposit, currency| NewAccount::new(name, owner, deposit, currency);
     assert!(matches!(new("", "x", 0, "EUR"), Err(BankError::InvalidName(_))));
     assert!(matches!(new("a:b", "x", 0, "EUR"), Err(BankError::InvalidName(_))));
@@ -131,7 +131,8 @@ async fn money_moves_once_under_one_key() {
     let rent = legs(&[("alice", -30), ("bob", 20), ("carol", 10)]);
     let first = bank.transfer(Some("rent"), &rent).await.expect("moves");
     assert_eq!(first.status, Status::Done);
-    // The order of the legs is of no importance, and neither are funds that are gone meanwhile.
+    // The order of the legs does not matter, and funds that are gone in the meantime do not,
+    // either.
     bank.transfer(None, &legs(&[("alice", -70), ("bob", 70)])).await.expect("moves");
     let turned: Vec<Leg> = rent.iter().rev().cloned().collect();
     let second = bank.transfer(Some("rent"), &turned).await.expect("is done");
@@ -180,7 +181,7 @@ async fn overdraft_and_several_currencies() {
 }
 
 #[tokio::test]
-async fn a_bank_that_was_not_made_is_not_made_by_looking() {
+async fn opening_a_missing_bank_creates_nothing() {
     let store = Arc::new(MemoryStore::new());
     let error = Bank::open(store.clone(), "nothing", Config::default()).await.expect_err("no bank");
     assert!(matches!(error, BankError::NotInitialised { domain } if domain == "nothing"));
@@ -222,7 +223,7 @@ async fn two_loads_on_the_same_accounts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_ends_soon_after_its_time_whatever_its_store_does() {
+async fn load_ends_soon_after_its_time_on_a_faulty_store() {
     let (seconds, ending) = (Duration::from_secs(8), Duration::from_secs(6));
     let plan = FaultPlan::none(7).with_delay(1.0, Duration::from_millis(20));
     for plan in [plan.with_rejected(1.0), plan.with_lost_unknown(1.0)] {
@@ -238,11 +239,11 @@ async fn a_load_ends_soon_after_its_time_whatever_its_store_does() {
         bank.ensure_accounts(&accounts).await.expect("opens");
         let load = Load::new(4, 3, 16, seconds, None).expect("can run");
         let (faults, began) = (store.clone(), tokio::time::Instant::now());
-        // The accounts are looked up, and then everything fails.
+        // The load reads the accounts, and then all requests fail.
         let progress = move |_: Duration, _: u64, _: u64| faults.set_enabled(true);
         let report =
             load.run(&bank, &tally, std::future::pending(), &progress).await.expect("runs");
-        // In virtual time: nothing but waits takes any.
+        // Only waits take virtual time.
         let took = began.elapsed();
         assert!(took >= seconds && took <= seconds + ending, "{took:?}");
         assert!(report.errors.values().sum::<u64>() > 0, "{report:?}");
@@ -251,7 +252,7 @@ async fn a_load_ends_soon_after_its_time_whatever_its_store_does() {
 }
 
 #[tokio::test]
-async fn a_transfer_keeps_fields_that_the_bank_does_not_know() {
+async fn transfer_keeps_unknown_fields_of_accounts() {
     let store = Arc::new(MemoryStore::new());
     let bank = Bank::create(store.clone(), "bank", Config::default()).await.expect("opens");
     for (name, deposit) in [("alice", 100), ("bob", 0)] {

@@ -1,4 +1,4 @@
-//! Statements, balances and the ledger agree after anything that several processes do at once.
+//! Statements, balances and the ledger agree after concurrent calls of several processes.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::common::{PATIENCE, config, legs};
 
 const ACCOUNTS: usize = 5;
 
-/// Something that a process does.
+/// A call of a process.
 #[derive(Clone, Debug)]
 enum Act {
     Transfer {
@@ -58,7 +58,7 @@ fn name(at: usize) -> String {
     format!("a{at}")
 }
 
-/// Does it; what the bank refuses by its rules is refused.
+/// Performs a call. Refusals by the rules of the bank are allowed.
 async fn perform(bank: &Bank, requests: &Requests, act: &Act) {
     let pair = |from: &usize, to: &usize, amount: i64| {
         legs(&[(&name(*from), -amount), (&name(*to), amount)])
@@ -108,7 +108,7 @@ async fn perform(bank: &Bank, requests: &Requests, act: &Act) {
 
 async fn agree(acts: Vec<Vec<Act>>, groups: bool) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let config = config().with_groups(Some(groups));
+    let config = config().with_group_commit(Some(groups));
     let first = Bank::create(store.clone(), "bank", config.clone()).await.expect("opens");
     let first = first.keep_statements().await.expect("kept");
     for at in 0..ACCOUNTS {
@@ -129,7 +129,8 @@ async fn agree(acts: Vec<Vec<Act>>, groups: bool) {
     for process in processes {
         process.await.expect("no panic");
     }
-    // Of transfers, deposits, submits, reversals and closings the audit compares each line to the ledger.
+    // The audit compares each line of transfers, deposits, submits, reversals and closings with the
+    // ledger.
     let audit = first.audit(true).await.expect("audits");
     assert!(audit.is_clean(), "{:?}", audit.findings);
     let names = (0..ACCOUNTS).map(name).chain((0..4).map(|new| format!("new{new}")));
@@ -147,7 +148,7 @@ async fn agree(acts: Vec<Vec<Act>>, groups: bool) {
         assert_eq!((sum, sum), (statement.account.balance, statement.closing), "{name}");
         assert!(statement.account.closed_at.is_none() || sum == 0, "{name}");
     }
-    // Every transfer here has two legs, every deposit one.
+    // Each transfer of this test has two legs, and each deposit one.
     assert_eq!(listed, 2 * audit.transfers + audit.deposits);
 }
 
@@ -155,7 +156,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn statements_agree_with_balances_whatever_goes_on_at_once(
+    fn statements_match_balances_after_concurrent_calls(
         acts in prop::collection::vec(prop::collection::vec(act(), 1..14), 1..4),
         groups: bool,
     ) {

@@ -1,4 +1,4 @@
-//! The command on real servers: the demo, a load that is killed, a server that is killed under a load.
+//! The command on real servers, with killed loads and a killed server.
 
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -8,7 +8,7 @@ use txn_es::{EsConfig, EsStore};
 use txn_testkit::env;
 use txn_testkit::servers::{ServerKind, up_private};
 
-/// How long anything may take that is not meant to fail: machines of tests are slow and busy.
+/// The bound of a wait that must succeed. Long, because test machines are slow.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A domain that no other run uses.
@@ -36,20 +36,20 @@ fn succeed(url: &str, domain: &str, arguments: &str) -> String {
     out.into_owned()
 }
 
-/// A load that goes on until it is told to end.
+/// Starts a load that runs until a signal.
 fn load(url: &str, domain: &str) -> Child {
     let arguments = "--json load --accounts 10 --legs 3 --workers 8 --seconds 36000";
     bank(url, domain, arguments).spawn().expect("the load starts")
 }
 
-/// How many transfers the books have, if they can be read now.
+/// The number of transfers in the ledger, or 0 if unreadable.
 fn transfers(url: &str, domain: &str) -> u64 {
     let output = run(url, domain, "--json audit --no-recover");
     let books: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     books["transfers"].as_u64().unwrap_or_default()
 }
 
-/// Waits until something is so, with a bound that only a fault passes.
+/// Waits until a condition holds. Only a fault exceeds the bound.
 fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !so() {
@@ -58,7 +58,7 @@ fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// The books are in order as soon as what was left behind is recovered.
+/// The audit is clean after the recovery of all leftovers.
 fn audit(url: &str, domain: &str) {
     wait_until("a clean audit", || run(url, domain, "audit").status.success());
 }
@@ -67,7 +67,7 @@ fn audit(url: &str, domain: &str) {
 fn the_demo_explains_what_it_did() {
     for url in [env::elasticsearch_url(), env::opensearch_url()] {
         let story = succeed(&url, &domain("demo"), "demo");
-        // Who recovers what was left, and how, is for chance to say.
+        // The kind of the recovery is random.
         for word in ["kill -9", "Its record says", "no lock is left", "No unit of money"] {
             assert!(story.contains(word), "{word} is not in:\n{story}");
         }
@@ -75,11 +75,11 @@ fn the_demo_explains_what_it_did() {
 }
 
 #[test]
-fn what_a_killed_load_leaves_is_recovered_by_the_audit() {
+fn audit_recovers_transactions_of_a_killed_load() {
     for url in [env::elasticsearch_url(), env::opensearch_url()] {
         let domain = domain("killed");
         let mut load = load(&url, &domain);
-        // From then on transfers are under way at every moment.
+        // From now on transfers are always under way.
         wait_until("transfers", || transfers(&url, &domain) > 0);
         load.kill().expect("it still runs");
         load.wait().expect("it is gone");
@@ -90,13 +90,13 @@ fn what_a_killed_load_leaves_is_recovered_by_the_audit() {
 }
 
 #[test]
-fn a_load_goes_on_over_a_crash_of_the_server() {
+fn load_continues_after_a_server_crash() {
     let mut server = up_private(ServerKind::Elasticsearch).expect("a server");
     let (url, domain) = (server.url().to_owned(), domain("crash"));
     let load = load(&url, &domain);
     wait_until("transfers", || transfers(&url, &domain) > 0);
     server.nodes()[0].kill().expect("killed");
-    // It returns when the server is healthy.
+    // The call returns when the server is healthy.
     server.restart_node(0).expect("it comes back with its data");
     let before = transfers(&url, &domain);
     wait_until("transfers go on", || transfers(&url, &domain) > before.max(1));
@@ -105,7 +105,7 @@ fn a_load_goes_on_over_a_crash_of_the_server() {
     let output = load.wait_with_output().expect("it ends");
     let (out, err) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // What was unknown when the server died may be so still.
+    // Outcomes that were unknown at the crash may still be unknown.
     assert!(matches!(output.status.code(), Some(0 | 5)), "{}\n{out}\n{err}", output.status);
     let last = out.lines().last().unwrap_or_default();
     let summary: serde_json::Value = serde_json::from_str(last).expect("one JSON object");
@@ -115,7 +115,7 @@ fn a_load_goes_on_over_a_crash_of_the_server() {
 }
 
 #[test]
-fn submitted_transfers_are_made_by_workers_that_are_killed() {
+fn submitted_transfers_survive_killed_workers() {
     for url in [env::elasticsearch_url(), env::opensearch_url()] {
         let domain = domain("submitted");
         succeed(&url, &domain, "init");
@@ -128,12 +128,12 @@ fn submitted_transfers_are_made_by_workers_that_are_killed() {
             }
             let mut worker =
                 bank(&url, &domain, "process --seconds 36000").spawn().expect("starts");
-            // The first is made; what becomes of the others is for chance to say.
+            // The first transfer is committed. The state of the rest is random.
             succeed(&url, &domain, &format!("wait r{round}-0 --seconds 600"));
             worker.kill().expect("it still runs");
             worker.wait().expect("it is gone");
         }
-        // A worker that lives takes over what they left, once it has seen them dead.
+        // A live worker takes over, after it has observed their death.
         let mut worker = bank(&url, &domain, "process --seconds 36000").spawn().expect("starts");
         for key in (0..3).flat_map(|round| (0..4).map(move |at| format!("r{round}-{at}"))) {
             let waited = succeed(&url, &domain, &format!("wait {key} --seconds 600"));
@@ -150,7 +150,7 @@ fn submitted_transfers_are_made_by_workers_that_are_killed() {
     }
 }
 
-/// Owners are derived on a server while a worker of them is killed.
+/// Owners are derived on a server while their worker is killed.
 fn owners_are_derived(url: &str) {
     let domain = domain("owners");
     succeed(url, &domain, "init --owners");
@@ -166,7 +166,7 @@ fn owners_are_derived(url: &str) {
     worker.kill().expect("killed");
     worker.wait().expect("ended");
     succeed(url, &domain, "transfer savings:-5 bob:+5");
-    // The shards of the dead one are free after its lease.
+    // The shards of the dead worker are free after its lease.
     succeed(url, &domain, "derive");
     let total = |owner: &str| {
         let found = succeed(url, &domain, &format!("--json owner {owner}"));
@@ -189,7 +189,7 @@ fn owners_are_derived_on_opensearch() {
     owners_are_derived(&env::opensearch_url());
 }
 
-/// The accounts of a bank as they were mapped before they could be closed and had statements.
+/// Accounts with the mapping of a version without closing and statements.
 fn make_old_accounts(url: &str, domain: &str) {
     let mappings = r#"{"dynamic":"strict","properties":{"owner":{"type":"keyword"},"balance":{"type":"long"},"currency":{"type":"keyword"},"overdraft":{"type":"boolean"},"opened_at":{"type":"date","format":"epoch_millis"}}}"#;
     let spec = CollectionSpec {
@@ -205,8 +205,9 @@ fn make_old_accounts(url: &str, domain: &str) {
     tokio::runtime::Runtime::new().expect("starts").block_on(made).expect("made");
 }
 
-/// Every change of an account is in its statement, on a server and by several processes at once. Its index is that of an older
-/// version: what is new since is mapped when it is opened.
+/// Each change of an account is in its statement, with several processes.
+///
+/// The index is that of an older version. The open adds the mappings of new fields.
 fn accounts_are_kept(url: &str) {
     let domain = domain("accounts");
     make_old_accounts(url, &domain);
@@ -230,7 +231,7 @@ fn accounts_are_kept(url: &str) {
             .map(|words| bank(url, &domain, words).spawn().expect("starts"))
             .collect();
     for mut process in working {
-        // Bob may not have got anything yet.
+        // The transfer may fail, because Bob may have no money yet.
         process.wait().expect("ends");
     }
     succeed(url, &domain, "transfer alice:-4 dan:+4 --open dan=Ann");

@@ -1,4 +1,6 @@
-//! Owners, derived from the accounts: they follow every change, whoever dies, and are built anew.
+//! Derived owners: they follow each change, and can be rebuilt.
+//!
+//! Kills of processes do not change that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +12,13 @@ use txn_fixtures::process::Process;
 use txn_outbox::ProcessorConfig;
 use txn_requests::RequestsConfig;
 
-/// Machines of tests are slow and busy.
+/// Long, because test machines are slow.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const OWNERS: [&str; 3] = ["Ann", "Ben", "Cem"];
 
 fn config() -> Config {
-    Config::default().with_janitor_interval(None).with_deadline(PATIENCE)
+    Config::default().with_janitor_interval(None).with_timeout(PATIENCE)
 }
 
 fn fast() -> ProcessorConfig {
@@ -24,7 +26,7 @@ fn fast() -> ProcessorConfig {
         .with_lease(Duration::from_secs(1))
         .with_balance(Some(Duration::from_millis(100)))
         .with_delay(Duration::from_millis(50))
-        // No change is to blame, however many processes die over it.
+        // The number of dead processes must not make a dead letter here.
         .with_max_unfinished(u32::MAX)
 }
 
@@ -32,7 +34,7 @@ async fn bank(store: &Arc<dyn Store>) -> Bank {
     Bank::create(store.clone(), "bank", config()).await.expect("opens")
 }
 
-/// Six accounts, two of each owner.
+/// Six accounts, two per owner.
 async fn funded(store: &Arc<dyn Store>) -> Bank {
     let bank = bank(store).await.keep_owners().await.expect("kept");
     for at in 0..6 {
@@ -50,7 +52,7 @@ async fn settle(bank: &Bank) {
     }
 }
 
-/// Each owner is what the accounts say.
+/// Each owner equals the sum of the accounts.
 async fn check(bank: &Bank) {
     let names: Vec<String> = (0..6).map(|at| format!("a{at}")).collect();
     let accounts = bank.accounts(&names).await.expect("reads");
@@ -64,7 +66,7 @@ async fn check(bank: &Bank) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn owners_follow_every_change_whoever_is_killed() {
+async fn owners_follow_changes_despite_killed_processes() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let bank = funded(&store).await;
     let working = bank.clone();
@@ -123,9 +125,9 @@ async fn submitted_transfers_emit_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn owners_are_built_anew_while_the_bank_goes_on() {
+async fn owners_are_rebuilt_during_transfers() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    // The accounts were there before.
+    // The accounts exist before the owners.
     let plain = bank(&store).await;
     for at in 0..6 {
         let new = NewAccount::new(&format!("a{at}"), OWNERS[at / 2], 100, "EUR").expect("sound");
@@ -137,7 +139,7 @@ async fn owners_are_built_anew_while_the_bank_goes_on() {
     let bank = plain.keep_owners().await.expect("kept");
     let refused = bank.owner("Ann").await.expect_err("not yet");
     assert!(matches!(refused, BankError::UnknownOwner(_)), "{refused}");
-    // One without accounts, and one that says something else.
+    // An owner without accounts, and a wrong owner.
     let raw = bank.domain().raw_collection("bank-owners").await.expect("opens");
     let wrong = |owner: &str| {
         Raw::new(format!(
@@ -169,9 +171,11 @@ async fn owners_are_built_anew_while_the_bank_goes_on() {
     assert!(processor.stop(PATIENCE).await);
 }
 
-/// An owner in a newer format, one whose total does not fit, and an account that cannot be read keep nobody from the others.
+/// A rebuild finds a newer format, an overflow, and an unreadable account.
+///
+/// None of them stops the rebuild of the remaining owners.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_built_keeps_nobody_from_the_others() {
+async fn failed_owner_does_not_stop_the_rebuild() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let bank = funded(&store).await;
     for name in ["b0", "b1"] {
@@ -197,9 +201,9 @@ async fn what_cannot_be_built_keeps_nobody_from_the_others() {
     assert!(bank.shutdown(PATIENCE).await);
 }
 
-/// A bank that keeps no owners pays nothing for it.
+/// A bank without owners has no additional cost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bank_without_owners_writes_what_it_always_did() {
+async fn bank_without_owners_has_no_additional_writes() {
     use txn_sim::CountingStore;
     let mut written = Vec::new();
     for keeps in [false, true] {
@@ -215,14 +219,14 @@ async fn a_bank_without_owners_writes_what_it_always_did() {
         }
         let report = bank.domain().barrier(PATIENCE).await.expect("passes");
         report.into_result().expect("applied");
-        // The barrier waits for the contents, and not for the mark behind them.
+        // The barrier waits for the apply, but not for the `finished` mark.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let before = counting.counts();
         bank.transfer(None, &[Leg::new("a", -1), Leg::new("b", 1)]).await.expect("made");
         assert!(bank.shutdown(PATIENCE).await);
         written.push(counting.counts().since(before).documents_written);
     }
-    // Two accounts and an entry of the ledger: locks, record, contents, and the mark at its end.
+    // Two accounts and a ledger entry: locks, record, contents, and the `finished` mark.
     assert_eq!(written[0], 3 + 1 + 3 + 1, "{written:?}");
     assert!(written[1] > written[0], "{written:?}");
 }

@@ -1,4 +1,4 @@
-//! Statements: every change of an account, with balances that agree with it, whatever goes on.
+//! Statements: all changes of an account, with matching balances.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use txn_requests::{Requests, RequestsConfig};
 
 use super::common::{PATIENCE, config, legs};
 
-/// Every store in this process, each with the directory that has to outlive it.
+/// The local stores, each with the directory that must outlive it.
 fn stores() -> Vec<(Arc<dyn Store>, Option<tempfile::TempDir>)> {
     let directory = tempfile::tempdir().expect("a directory");
     let file = RedbStore::open(directory.path().join("bank.redb")).expect("opens");
@@ -49,7 +49,7 @@ fn short(lines: &[(&str, i64)]) -> Vec<(String, i64)> {
     lines.iter().map(|(what, amount)| ((*what).to_owned(), *amount)).collect()
 }
 
-/// Whole, in order, and as much as the account holds.
+/// The statement is complete, ordered, and ends with the balance.
 async fn check(statement: &mut Statement<'_>) {
     let lines = lines_of(statement).await;
     let (mut balance, mut at) = (statement.opening, 0);
@@ -80,7 +80,7 @@ async fn every_change_is_listed_once() {
         open(&bank, "alice", 100).await;
         open(&bank, "bob", 0).await;
         bank.transfer(Some("rent"), &legs(&[("alice", -30), ("bob", 30)])).await.expect("moves");
-        // Under the same key nothing happens again.
+        // A repeated transfer with the same key has no effect.
         bank.transfer(Some("rent"), &legs(&[("alice", -30), ("bob", 30)])).await.expect("is done");
         let refused = bank.transfer(None, &legs(&[("alice", -1), ("nobody", 1)])).await;
         assert!(matches!(refused, Err(BankError::UnknownAccount(_))));
@@ -105,12 +105,12 @@ async fn every_change_is_listed_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_period_begins_with_what_was_before_it() {
+async fn period_starts_with_the_earlier_balance() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let bank = kept(&store).await;
     open(&bank, "alice", 100).await;
     open(&bank, "bob", 0).await;
-    // More than a page.
+    // More than one page.
     let one = legs(&[("alice", -1), ("bob", 1)]);
     for _ in 0..40 {
         let many = (0..15).map(|_| bank.transfer(None, &one));
@@ -143,16 +143,16 @@ async fn a_period_begins_with_what_was_before_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_statement_is_of_one_moment_while_transfers_go_on() {
+async fn statement_shows_one_moment_during_transfers() {
     for groups in [false, true] {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let config = config().with_groups(Some(groups));
+        let config = config().with_group_commit(Some(groups));
         let bank = Bank::create(store.clone(), "bank", config.clone()).await.expect("opens");
         let bank = bank.keep_statements().await.expect("kept");
         for name in ["a", "b", "c"] {
             open(&bank, name, 0).await;
         }
-        // Another process has them, too.
+        // Another process keeps statements, too.
         let other = Bank::open(store, "bank", config).await.expect("opens");
         assert!(other.keeps_statements());
         let work = async |bank: &Bank| {
@@ -179,7 +179,7 @@ async fn a_statement_is_of_one_moment_while_transfers_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_before_is_carried_forward() {
+async fn earlier_changes_are_carried_forward() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let old = Bank::create(store.clone(), "bank", config()).await.expect("opens");
     open(&old, "alice", 100).await;
@@ -190,7 +190,7 @@ async fn what_was_before_is_carried_forward() {
     let bank = old.clone().keep_statements().await.expect("kept");
     assert_eq!(lines(&bank, "alice", Period::default()).await, (0, short(&[("Carried", 70)]), 70));
     bank.transfer(Some("second"), &legs(&[("alice", -10), ("bob", 10)])).await.expect("moves");
-    // A process that had opened the bank before.
+    // By a process that opened the bank before statements.
     old.transfer(Some("third"), &legs(&[("alice", -5), ("bob", 5)])).await.expect("moves");
     let two = short(&[("Carried", 70), ("second", -10), ("Carried", -5)]);
     assert_eq!(lines(&bank, "alice", Period::default()).await, (0, two, 55));
@@ -202,7 +202,7 @@ async fn what_was_before_is_carried_forward() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_others_did_to_lines_is_found() {
+async fn changes_of_lines_by_other_programs_are_found() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let bank = kept(&store).await;
     open(&bank, "alice", 100).await;
@@ -244,7 +244,7 @@ async fn what_others_did_to_lines_is_found() {
     }
 }
 
-/// What a bank without statements pays for them, and one that keeps them.
+/// The cost of a bank with and without statements.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_line_costs_a_document_for_each_leg() {
     use txn_sim::CountingStore;
@@ -260,13 +260,13 @@ async fn a_line_costs_a_document_for_each_leg() {
         open(&bank, "b", 10).await;
         let report = bank.domain().barrier(PATIENCE).await.expect("passes");
         report.into_result().expect("applied");
-        // The barrier waits for the contents, and not for the mark behind them.
+        // The barrier waits for the apply, but not for the `finished` mark.
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         let before = counting.counts();
         bank.transfer(None, &legs(&[("a", -1), ("b", 1)])).await.expect("made");
         assert!(bank.shutdown(PATIENCE).await);
         written.push(counting.counts().since(before).documents_written);
     }
-    // For each of the two lines a lock and a content.
+    // A lock and a content for each of the two lines.
     assert_eq!(written[1], written[0] + 4, "{written:?}");
 }

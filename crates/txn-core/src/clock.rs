@@ -1,5 +1,6 @@
-//! Time and randomness, injected: the engine takes both from here and nowhere else, so that a
-//! simulation can own them.
+//! Time and randomness of the engine, as injected dependencies.
+//!
+//! The engine takes both from this module only, so that a simulation can control them.
 
 #![expect(clippy::disallowed_methods, reason = "here they come in")]
 
@@ -10,7 +11,9 @@ use tokio::time::Instant;
 
 pub use txn_protocol::clock::{Clock, Entropy};
 
-/// The wall clock of the operating system, and the monotonic clock of tokio (which tests can pause).
+/// The wall clock of the system, and the monotonic clock of tokio.
+///
+/// Tests can pause the clock of tokio.
 #[derive(Debug)]
 pub struct SystemClock {
     origin: Instant,
@@ -74,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_cap_and_jitter_over_the_upper_half() {
+    fn backoff_doubles_to_its_cap_with_jitter() {
         let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(10));
         for whole in [2, 4, 8, 10, 10] {
             let wait = backoff.next(&SystemEntropy);

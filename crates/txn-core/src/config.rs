@@ -12,70 +12,101 @@ use crate::event::Observer;
 use txn_protocol::ids::MAX_ATTEMPT;
 use txn_protocol::rule::Rules;
 
-/// Settings of a [`Domain`](crate::Domain). All processes of a domain should agree on `lease` and
-/// `transaction_limit`; nothing breaks if they don't, but transactions of the hastier ones are taken
-/// for dead later and those of the others earlier.
+/// Settings of a [`Domain`](crate::Domain).
+///
+/// All processes of a domain should have the same `lease` and `attempt_timeout`. Different values
+/// break nothing. A process with a shorter lease recovers the transactions of the other processes
+/// too early, and aborts transactions that are alive.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// How long a lock and its record may stand unchanged before an observer takes their owner for
-    /// dead. Doubles with each attempt up to `transaction_limit`. Default 1 s.
+    /// How long a lock and its record stay unchanged before another process recovers them.
+    ///
+    /// A short lease releases the documents of a dead process sooner, and aborts transactions of a
+    /// process that pauses longer, for example in a garbage collection of the server. A heartbeat
+    /// writes the record of a running transaction three times per lease, from half a lease on. The
+    /// lease doubles with each attempt of a transaction, up to `attempt_timeout`. Default: 1 s,
+    /// at least 10 ms.
     pub lease: Duration,
-    /// How long one attempt may take until its commit is sent. Default 10 s; with `deadline` at most 12 hours.
-    pub transaction_limit: Duration,
-    /// How long a transaction with all its attempts may take until its commit is known. Default 30 s.
-    pub deadline: Duration,
-    /// Most attempts of one transaction. Default 1,000; at most 16,384.
+    /// How long one attempt may take until it sends its commit.
+    ///
+    /// After this time the attempt releases its locks, even if its closure still runs. A long
+    /// timeout lets a stuck closure block its documents longer. Default: 10 s; together with
+    /// `timeout` at most 12 hours.
+    pub attempt_timeout: Duration,
+    /// How long a transaction with all its attempts may take until its outcome is known.
+    ///
+    /// A short timeout answers callers sooner, with [`ErrorKind::Conflict`](crate::ErrorKind) or
+    /// [`ErrorKind::Unknown`](crate::ErrorKind). Default: 30 s.
+    pub timeout: Duration,
+    /// The maximum number of attempts of one transaction. Default: 1,000; at most 16,384.
     pub max_attempts: u16,
-    /// Most documents that one transaction may read and write. Default 10,000.
+    /// The maximum number of documents that one transaction reads and writes.
+    ///
+    /// All documents of a transaction are locked at the same time, and their contents are in one
+    /// record. Default: 10,000.
     pub max_documents: usize,
-    /// Most transactions that run at once in this process; others wait for their turn, a quarter of their deadline at most, and end with
-    /// [`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded) then. Those that are stepped through by hand, and those inside of others, do not
-    /// count. Default 1,024.
-    pub max_running: usize,
-    /// How far the wall clock of a process may be from the server's: beyond it every write is refused. A commit over a version that lies
-    /// further in the future is refused, too. A moment of the past can be read this long after it. Default 60 s.
+    /// The maximum number of transactions that run at the same time in this process.
+    ///
+    /// Further transactions wait for a quarter of their timeout, and then fail with
+    /// [`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded). Nested transactions and those of
+    /// [`Domain::begin`](crate::Domain::begin) do not count. Default: 1,024.
+    pub max_concurrent_transactions: usize,
+    /// The maximum difference between the wall clock of the process and the clock of the server.
+    ///
+    /// Beyond this difference the process refuses to write. The engine also refuses a commit over a
+    /// version that is further in the future. A timestamp becomes readable
+    /// ([`Domain::snapshot_at`](crate::Domain::snapshot_at)) after this time. Default: 60 s.
     pub max_drift: Duration,
-    /// For how many days before today records are kept. Default 7, at least 1.
+    /// For how many days before today the transaction table keeps its records.
+    ///
+    /// [`Domain::outcome`](crate::Domain::outcome) answers for this time. Each day is a collection
+    /// of its own. Default: 7, at least 1.
     pub retention_days: u16,
-    /// How often the janitor task looks for forgotten transactions; `None` runs no such task. The processes of a domain
-    /// take turns, so that the domain is looked through about once in this time. Default 10 s.
+    /// How often the janitor scans the domain for transactions of dead processes.
+    ///
+    /// One process of the domain scans at a time. A short interval releases documents sooner that
+    /// no other transaction wants, at the cost of one scan. With `None` this process never scans.
+    /// Default: 10 s.
     pub janitor_interval: Option<Duration>,
-    /// Whether the operations of all running transactions of this process share requests to the store: more transactions per
-    /// second where many run at once, no difference where one does. A request that is slow keeps all those waiting
-    /// whose operations are in it. `None`, the default, does as the store says
-    /// ([`Limits::shares_requests`](crate::store::Limits::shares_requests)): on servers yes, in this process no.
-    pub shared_requests: Option<bool>,
-    /// Whether transactions of this process that want the same documents, or run at the same time,
-    /// are composed into one: in memory, one after the other, and committed together. Many clients
-    /// of a hot document then share its writes instead of waiting for each other; a transaction
-    /// that is alone goes as it always did. Closures may be called more often. `None`, the default,
-    /// does as the store says
-    /// ([`Limits::merges_transactions`](crate::store::Limits::merges_transactions)): on servers and
-    /// in files yes, in memory no.
-    pub groups: Option<bool>,
-    /// A name of the application, kept in its records for people.
-    pub application: Option<String>,
-    /// A name of this process, kept in its records for people. Default: the process id.
-    pub coordinator: String,
-    /// Who is told of events, for logs and figures. It observes, and changes nothing.
+    /// Whether running transactions of this process share requests to the store.
+    ///
+    /// Shared requests give more transactions per second if many transactions run at the same time,
+    /// and change nothing for one client. A slow request delays all transactions that share the
+    /// request. `None`, the default, follows
+    /// [`Limits::batches_requests`](crate::store::Limits::batches_requests): yes on servers, no in
+    /// embedded stores.
+    pub request_batching: Option<bool>,
+    /// Whether the process merges concurrent transactions into groups, each with one commit.
+    ///
+    /// Clients of a hot document then share its writes. Closures run more often, because a
+    /// transaction runs again on the result of the members before it. A single client sees no
+    /// difference. `None`, the default, follows
+    /// [`Limits::merges_transactions`](crate::store::Limits::merges_transactions): yes on servers
+    /// and in files, no in memory.
+    pub group_commit: Option<bool>,
+    /// The name of the application, for operators who read records.
+    pub application_name: Option<String>,
+    /// The name of this process, for operators who read records. Default: the process id.
+    pub process_name: String,
+    /// Receives the events of the domain, for logs and metrics.
     pub observer: Option<Arc<dyn Observer>>,
-    /// The runtime for tasks of callers in current-thread runtimes: commits, applies, heartbeats and
-    /// shared requests.
+    /// The runtime for tasks of callers in current-thread runtimes: commits, applies, heartbeats
+    /// and shared requests.
     ///
-    /// A current-thread runtime runs its tasks only within `block_on`; a multi-thread runtime has threads
-    /// of its own, and runs the tasks of its callers itself. `None`, the default, takes the runtime in
-    /// which the domain is opened, if that is a multi-thread one. If it is not, each task runs in the
-    /// runtime of its caller. If that rests, its last commits stay unapplied, and transactions of other
-    /// runtimes that want the same documents wait.
+    /// A current-thread runtime runs its tasks only within `block_on`. A multi-thread runtime runs
+    /// the tasks of its callers on its own threads. `None`, the default, takes the runtime in which
+    /// the domain is opened, if that is a multi-thread runtime. Otherwise each task runs in the
+    /// runtime of its caller. While that runtime rests, its last commits stay unapplied, and
+    /// transactions of other runtimes wait for their documents.
     ///
-    /// Set it if several current-thread runtimes use one domain. The cost is a change of threads for each
-    /// task. The runtime needs its time driver, and must be driven until the domain is shut down. If it
-    /// ends earlier, later tasks run in the runtimes of their callers.
+    /// Set a runtime if several current-thread runtimes use one domain. The cost is one change of
+    /// threads per task. The runtime needs its time driver, and must run until the domain is shut
+    /// down. If the runtime ends earlier, later tasks run in the runtimes of their callers.
     pub runtime: Option<Handle>,
-    /// Where time comes from. Tests may put a clock of their own here.
+    /// The source of time. Tests may set their own.
     pub clock: Arc<dyn Clock>,
-    /// Where randomness comes from. Tests may put a source of their own here.
+    /// The source of randomness. Tests may set their own.
     pub entropy: Arc<dyn Entropy>,
     pub(crate) rules: Rules,
 }
@@ -84,18 +115,18 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             lease: Duration::from_secs(1),
-            transaction_limit: Duration::from_secs(10),
-            deadline: Duration::from_secs(30),
+            attempt_timeout: Duration::from_secs(10),
+            timeout: Duration::from_secs(30),
             max_attempts: 1_000,
             max_documents: 10_000,
-            max_running: 1_024,
+            max_concurrent_transactions: 1_024,
             max_drift: Duration::from_secs(60),
             retention_days: 7,
             janitor_interval: Some(Duration::from_secs(10)),
-            shared_requests: None,
-            groups: None,
-            application: None,
-            coordinator: format!("pid {}", std::process::id()),
+            request_batching: None,
+            group_commit: None,
+            application_name: None,
+            process_name: format!("pid {}", std::process::id()),
             observer: None,
             runtime: None,
             clock: Arc::new(SystemClock::default()),
@@ -105,7 +136,7 @@ impl Default for Config {
     }
 }
 
-/// Deadline and transaction limit together.
+/// The maximum of `timeout` and `attempt_timeout` together.
 const LONGEST: Duration = Duration::from_secs(12 * 3600);
 
 macro_rules! setters {
@@ -123,16 +154,16 @@ impl Config {
     setters! {
         /// Sets [`Config::lease`].
         with_lease: lease: Duration;
-        /// Sets [`Config::transaction_limit`].
-        with_transaction_limit: transaction_limit: Duration;
-        /// Sets [`Config::deadline`].
-        with_deadline: deadline: Duration;
+        /// Sets [`Config::attempt_timeout`].
+        with_attempt_timeout: attempt_timeout: Duration;
+        /// Sets [`Config::timeout`].
+        with_timeout: timeout: Duration;
         /// Sets [`Config::max_attempts`].
         with_max_attempts: max_attempts: u16;
         /// Sets [`Config::max_documents`].
         with_max_documents: max_documents: usize;
-        /// Sets [`Config::max_running`].
-        with_max_running: max_running: usize;
+        /// Sets [`Config::max_concurrent_transactions`].
+        with_max_concurrent_transactions: max_concurrent_transactions: usize;
         /// Sets [`Config::max_drift`].
         with_max_drift: max_drift: Duration;
         /// Sets [`Config::retention_days`].
@@ -141,14 +172,14 @@ impl Config {
         with_janitor_interval: janitor_interval: Option<Duration>;
         /// Sets [`Config::runtime`].
         with_runtime: runtime: Option<Handle>;
-        /// Sets [`Config::shared_requests`].
-        with_shared_requests: shared_requests: Option<bool>;
-        /// Sets [`Config::groups`].
-        with_groups: groups: Option<bool>;
-        /// Sets [`Config::application`].
-        with_application: application: Option<String>;
-        /// Sets [`Config::coordinator`].
-        with_coordinator: coordinator: String;
+        /// Sets [`Config::request_batching`].
+        with_request_batching: request_batching: Option<bool>;
+        /// Sets [`Config::group_commit`].
+        with_group_commit: group_commit: Option<bool>;
+        /// Sets [`Config::application_name`].
+        with_application_name: application_name: Option<String>;
+        /// Sets [`Config::process_name`].
+        with_process_name: process_name: String;
         /// Sets [`Config::observer`].
         with_observer: observer: Option<Arc<dyn Observer>>;
         /// Sets [`Config::clock`].
@@ -157,7 +188,7 @@ impl Config {
         with_entropy: entropy: Arc<dyn Entropy>;
     }
 
-    /// Sets which rules of the protocol stand, for tests that look whether they notice.
+    /// Leaves rules of the protocol out, so that tests can show that they detect it.
     #[cfg(feature = "testing")]
     #[must_use]
     pub fn with_rules(mut self, rules: Rules) -> Self {
@@ -171,7 +202,7 @@ impl Config {
         if self.lease < Duration::from_millis(10) {
             return refuse("the lease is under 10 ms");
         }
-        if self.transaction_limit < self.lease {
+        if self.attempt_timeout < self.lease {
             return refuse("the transaction limit is shorter than the lease");
         }
         if self.max_attempts == 0 || self.max_attempts > MAX_ATTEMPT + 1 {
@@ -180,86 +211,89 @@ impl Config {
         if self.max_documents == 0 {
             return refuse("max_documents is 0");
         }
-        if self.max_running == 0 {
-            return refuse("max_running is 0");
+        if self.max_concurrent_transactions == 0 {
+            return refuse("max_concurrent_transactions is 0");
         }
         if self.retention_days == 0 {
             return refuse("retention_days must be at least 1");
         }
-        self.check_wait(self.deadline)
+        self.check_wait(self.timeout)
     }
 
-    /// Whether something may take so long: a transaction must end long before its record may be dropped.
+    /// Refuses a wait that is too long: a transaction must end long before its record is dropped.
     pub(crate) fn check_wait(&self, deadline: Duration) -> Result<()> {
-        if deadline.saturating_add(self.transaction_limit) <= LONGEST {
+        if deadline.saturating_add(self.attempt_timeout) <= LONGEST {
             return Ok(());
         }
         Err(Error::invalid(format!(
             "a deadline of {deadline:?} with a transaction limit of {:?} is too long: together at most 12 hours, so \
              that everything ends long before its record may be dropped",
-            self.transaction_limit
+            self.attempt_timeout
         )))
     }
 
     /// How long a transaction with these options may take.
     pub(crate) fn deadline_of(&self, options: &Options) -> Result<Duration> {
-        let deadline = options.deadline.unwrap_or(self.deadline);
+        let deadline = options.timeout.unwrap_or(self.timeout);
         self.check_wait(deadline)?;
         Ok(deadline)
     }
 
-    /// The lease of an attempt: doubles, so that an overloaded cluster does not kill everyone.
+    /// The lease of an attempt. The lease doubles, because on an overloaded cluster processes would
+    /// otherwise abort each other.
     pub(crate) fn lease_of(&self, attempt: u16) -> Duration {
         let doubled = self.lease.saturating_mul(1 << attempt.min(16));
-        doubled.min(self.transaction_limit)
+        doubled.min(self.attempt_timeout)
     }
 }
 
-/// When a transaction returns to its caller.
+/// The point at which a transaction returns to its caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Acknowledge {
-    /// At the commit point: durable, and seen by every transaction and every reader of this crate. A task of the domain applies it
-    /// afterwards: see [`Config::runtime`].
+pub enum WaitFor {
+    /// The commit is durable, and each transaction and reader of this crate sees it. A task of the
+    /// domain applies the documents afterwards ([`Config::runtime`]).
     #[default]
-    Committed,
-    /// Once plain GETs see it too.
-    Applied,
-    /// Once plain searches see it too: applied, and its collections are refreshed.
-    Searchable,
+    Commit,
+    /// The documents are applied: plain GETs see the commit.
+    Apply,
+    /// The documents are applied and their collections refreshed: plain searches see the commit.
+    Refresh,
 }
 
 /// Settings of one transaction.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Options {
-    /// Lock at each read from the first attempt on, instead of at the end.
+    /// Whether the first attempt locks each document when it reads the document. Otherwise only
+    /// later attempts do.
     pub pessimistic: bool,
-    /// Lock what is only read, too (two-phase locking by the book).
+    /// Whether documents that are only read are locked, too. Otherwise the commit validates them.
     pub lock_reads: bool,
-    /// Never be composed with others ([`Config::groups`]): what it wrote has a version of its own.
-    pub by_itself: bool,
-    /// Refuse writes.
+    /// Whether the transaction joins no group ([`Config::group_commit`]). Its commit version is
+    /// then its own.
+    pub exclude_from_groups: bool,
+    /// Whether the transaction refuses writes.
     pub read_only: bool,
-    /// When to return.
-    pub acknowledge: Acknowledge,
-    /// Instead of [`Config::deadline`], within the same bound.
-    pub deadline: Option<Duration>,
-    /// A JSON value kept in the record, for people and programs that look at it. Never logged.
+    /// The point at which the transaction returns.
+    pub wait_for: WaitFor,
+    /// Replaces [`Config::timeout`], within the same bound.
+    pub timeout: Option<Duration>,
+    /// A JSON value that the record keeps for operators and their programs. Never logged.
     pub metadata: Option<String>,
 }
 
-/// What a caller says of a transaction stays out of logs.
+/// Leaves the metadata of the caller out of logs.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pessimistic, lock_reads, by_itself, read_only, .. } = self;
-        let Self { acknowledge, deadline, metadata, .. } = self;
+        let Self { pessimistic, lock_reads, exclude_from_groups, read_only, .. } = self;
+        let Self { wait_for, timeout, metadata, .. } = self;
         f.debug_struct("Options")
             .field("pessimistic", pessimistic)
             .field("lock_reads", lock_reads)
-            .field("by_itself", by_itself)
+            .field("exclude_from_groups", exclude_from_groups)
             .field("read_only", read_only)
-            .field("acknowledge", acknowledge)
-            .field("deadline", deadline)
+            .field("wait_for", wait_for)
+            .field("timeout", timeout)
             .field("metadata_bytes", &metadata.as_ref().map(String::len))
             .finish()
     }
@@ -271,14 +305,14 @@ impl Options {
         with_pessimistic: pessimistic: bool;
         /// Sets [`Options::lock_reads`].
         with_lock_reads: lock_reads: bool;
-        /// Sets [`Options::by_itself`].
-        with_by_itself: by_itself: bool;
+        /// Sets [`Options::exclude_from_groups`].
+        with_exclude_from_groups: exclude_from_groups: bool;
         /// Sets [`Options::read_only`].
         with_read_only: read_only: bool;
-        /// Sets [`Options::acknowledge`].
-        with_acknowledge: acknowledge: Acknowledge;
-        /// Sets [`Options::deadline`].
-        with_deadline: deadline: Option<Duration>;
+        /// Sets [`Options::wait_for`].
+        with_wait_for: wait_for: WaitFor;
+        /// Sets [`Options::timeout`].
+        with_timeout: timeout: Option<Duration>;
         /// Sets [`Options::metadata`].
         with_metadata: metadata: Option<String>;
     }

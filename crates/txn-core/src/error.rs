@@ -1,4 +1,6 @@
-//! The error of the engine: one type, few kinds, each answered by something else the caller does.
+//! The error of the engine.
+//!
+//! There is one type, with one kind for each reaction of the caller.
 
 use std::fmt;
 
@@ -6,44 +8,63 @@ use crate::store::{Key, Outcome, Refusal, RefusalKind, StoreError, StoreErrorKin
 use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::invariant::Invariant;
 
-/// What the caller should do about an [`Error`].
+/// The reaction of the caller that an [`Error`] calls for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The input cannot be carried out: correct it. Nothing was changed.
+    /// The input is invalid: correct it. Nothing was changed.
     Invalid,
-    /// A document that was to be inserted exists already. Nothing was changed.
+    /// The document to insert exists already. Nothing was changed.
     Exists,
-    /// Others were in the way until the deadline or the attempt limit: run it again later. Nothing
-    /// was changed.
+    /// Other transactions blocked this one until the deadline or the attempt limit.
+    ///
+    /// Run the transaction again later. Nothing was changed.
     Conflict,
-    /// The store does not answer, or the domain is shutting down: run it again later. Nothing was
-    /// changed.
+    /// The store does not answer, or the domain is shutting down.
+    ///
+    /// Run the transaction again later. Nothing was changed.
     Unavailable,
-    /// This process runs as many transactions as it may, and the transaction waited for its turn in vain: offer fewer at once, or
-    /// run it again later. Nothing was sent.
+    /// The process runs too many transactions at once.
+    ///
+    /// All permits of
+    /// [`Config::max_concurrent_transactions`](crate::Config::max_concurrent_transactions) are
+    /// taken, and the transaction waited in vain. Start fewer transactions at once, or run this
+    /// transaction again later. Nothing was sent.
     Overloaded,
-    /// It is unknown whether the transaction was committed. It is whole in either case: ask
-    /// `Domain::outcome` with [`Error::tid`] before running it again.
+    /// The transaction may be committed or not, but only as a whole.
+    ///
+    /// Ask [`Domain::outcome`](crate::Domain::outcome) with [`Error::tid`] before running the
+    /// transaction again.
     Unknown,
-    /// A collection, a permission or a setting is not fit: the message names the remedy. Nothing was
-    /// changed.
+    /// A collection, a permission or a setting is unfit.
+    ///
+    /// The message names the remedy. Nothing was changed.
     Misconfigured,
-    /// Something outside the engine wrote or removed what the engine relies on, or a committed
-    /// transaction cannot be applied any more: the message names the document. A person must look.
+    /// Another client changed or removed data that the engine relies on.
+    ///
+    /// The kind also reports a committed transaction that cannot be applied any more. The message
+    /// names the document. An operator must act.
     Damaged,
 }
 
 impl ErrorKind {
-    /// Whether the same may succeed later, though nobody corrects anything. After [`ErrorKind::Unknown`] it may also have happened
-    /// already.
+    /// Whether the same call may succeed later without a correction. Nothing happened.
     #[must_use]
-    pub const fn passes(self) -> bool {
-        matches!(self, Self::Conflict | Self::Unavailable | Self::Overloaded | Self::Unknown)
+    pub const fn is_transient(self) -> bool {
+        matches!(self, Self::Conflict | Self::Unavailable | Self::Overloaded)
+    }
+
+    /// Whether an idempotent call should be repeated.
+    ///
+    /// After [`ErrorKind::Unknown`] the first call may have happened, so a call that is not
+    /// idempotent must not be repeated.
+    #[must_use]
+    pub const fn is_transient_or_unknown(self) -> bool {
+        self.is_transient() || matches!(self, Self::Unknown)
     }
 }
 
-/// What happened, to which document, in which transaction, and what to do ([`ErrorKind`]).
+/// A failed call: the cause, the document, the transaction and the [`ErrorKind`].
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -53,7 +74,7 @@ pub struct Error {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// Results of the engine.
+/// The result of a call of the engine.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
@@ -69,7 +90,7 @@ impl Error {
         Self::new(ErrorKind::Damaged, message)
     }
 
-    /// An error in this library, not in what it was asked for.
+    /// A fault of this library, not of its input.
     pub(crate) fn broken(invariant: Invariant) -> Self {
         Self::damaged(format!(
             "the invariant {invariant} of the engine does not hold: nothing was committed; please report it"
@@ -80,13 +101,13 @@ impl Error {
         Self::new(ErrorKind::Unavailable, message)
     }
 
-    /// The same error to be told again, without its source.
+    /// A copy of the error for a further caller, without the source.
     pub(crate) fn again(&self) -> Self {
         let (message, document) = (self.message.clone(), self.document.clone());
         Self { kind: self.kind, message, tid: self.tid, document, source: None }
     }
 
-    /// The same error to be told again, with more behind it.
+    /// A copy of the error, with a note after its message.
     pub(crate) fn noting(&self, note: &str) -> Self {
         let again = self.again();
         Self { message: format!("{}; {note}", again.message), ..again }
@@ -110,7 +131,9 @@ impl Error {
         self
     }
 
-    /// The error of an outcome that no retry mends. `doing` completes "cannot … : reason".
+    /// The error of an outcome that no retry changes.
+    ///
+    /// `doing` completes "cannot … : reason".
     pub(crate) fn from_refused(outcome: &Outcome, key: &Key, doing: &str) -> Self {
         let (kind, reason) = match outcome {
             Outcome::MissingCollection => {
@@ -130,20 +153,21 @@ impl Error {
         Self::new(kind, format!("cannot {doing}: {reason}")).at(key)
     }
 
-    /// What the caller should do.
+    /// Returns the kind, which says what the caller should do.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The transaction attempt that failed. `None` if none had begun, and for a one-document
-    /// transaction, which leaves no record that could be asked.
+    /// Returns the attempt that failed.
+    ///
+    /// `None` if no attempt had begun, and for a one-document transaction, which leaves no record.
     #[must_use]
     pub fn tid(&self) -> Option<AttemptId> {
         self.tid
     }
 
-    /// The document that the error is about.
+    /// Returns the document of the error, if the error concerns one.
     #[must_use]
     pub fn document(&self) -> Option<&Key> {
         self.document.as_ref()
@@ -151,7 +175,7 @@ impl Error {
 }
 
 impl Error {
-    /// Whether the store said that there is no such collection.
+    /// Whether the store answered that the collection does not exist.
     pub(crate) fn is_not_found(&self) -> bool {
         let error = self.source.as_ref().and_then(|source| source.downcast_ref::<StoreError>());
         error.is_some_and(|error| error.kind == StoreErrorKind::NotFound)

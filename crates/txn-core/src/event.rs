@@ -5,14 +5,16 @@ use std::fmt;
 use crate::store::Key;
 use txn_protocol::ids::{AttemptId, CommitVersion, Day};
 
-/// Is told of events. Called on the engine's own tasks: it must return at once. A panic in it is logged and
-/// changes nothing.
+/// Receives the events of a domain.
+///
+/// The engine calls the observer on its own tasks, so the observer must return at once. The engine
+/// logs a panic of the observer, and continues.
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
-    /// Something happened.
+    /// Receives one event.
     fn on_event(&self, event: &Event);
 }
 
-/// Something that happened, from this process's point of view. Holds no document bodies.
+/// One step of a transaction, as this process observed it. No event holds a document's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -21,11 +23,12 @@ pub enum Event {
         /// The attempt.
         tid: AttemptId,
     },
-    /// Transactions of this process were composed into one, which is about to be committed by this attempt.
+    /// Transactions of this process were merged into a group, and one attempt is about to commit
+    /// the group.
     Composed {
-        /// The attempt.
+        /// The attempt of the group.
         tid: AttemptId,
-        /// How many they are: two or more.
+        /// The number of members, at least two.
         transactions: usize,
     },
     /// Locks were acknowledged.
@@ -35,91 +38,96 @@ pub enum Event {
         /// The documents.
         documents: Vec<Key>,
     },
-    /// Some locks overwrote a commit of this process that was not applied, and carry its content.
+    /// Locks were written together with the content of an earlier commit of this process.
     HandedOff {
-        /// The attempt.
+        /// The attempt that holds the locks.
         tid: AttemptId,
         /// The documents.
         documents: Vec<Key>,
     },
-    /// An attempt waits for an older holder.
+    /// An attempt waits for a lock of an older transaction.
     Waiting {
-        /// The attempt.
+        /// The attempt that waits.
         tid: AttemptId,
-        /// Who holds the document.
+        /// The attempt that holds the lock.
         holder: AttemptId,
         /// The document.
         document: Key,
     },
-    /// An older transaction aborted a younger one that was in its way, and takes its lock.
+    /// An older transaction aborted a younger one and takes its lock.
     Wounded {
-        /// The older one.
+        /// The older attempt.
         by: AttemptId,
-        /// The younger one.
+        /// The younger attempt.
         victim: AttemptId,
-        /// The document both want.
+        /// The document that both attempts want.
         document: Key,
     },
     /// The commit was acknowledged.
     Committed {
         /// The attempt.
         tid: AttemptId,
-        /// The version of what it wrote.
+        /// The version of the written documents.
         commit_version: CommitVersion,
-        /// How many documents it wrote.
+        /// The number of written documents.
         written: usize,
     },
     /// An attempt ended without a commit.
     Aborted {
         /// The attempt.
         tid: AttemptId,
-        /// Why, in words.
+        /// The reason, for logs.
         why: String,
         /// Whether another attempt follows.
         retried: bool,
     },
-    /// Every participant of a committed transaction of this process is applied.
+    /// All documents of a committed transaction of this process are applied.
     Finished {
         /// The attempt.
         tid: AttemptId,
     },
-    /// A transaction of somebody else that was committed, and not applied, was replayed.
+    /// This process rolled forward a committed transaction of another process.
     Replayed {
         /// The transaction.
         tid: AttemptId,
         /// Its participants.
         documents: Vec<Key>,
     },
-    /// A transaction of somebody else that was taken for dead was aborted: its locks are void.
+    /// This process aborted a transaction whose process seems dead. The locks of that transaction
+    /// are void.
     AbortedByRecovery {
-        /// The transaction.
+        /// The aborted attempt.
         tid: AttemptId,
-        /// The document at which it was met.
+        /// The document whose lock led to the attempt.
         document: Key,
-        /// Whether it had a record, which was `pending`. Without one it died before its commit, or its record was
-        /// deleted by somebody, and then it may have been committed: nobody can tell the two apart any more.
+        /// Whether the attempt had a `pending` record.
+        ///
+        /// Without a record the process died before the commit, or another client deleted the
+        /// record. The engine cannot tell these two cases apart. In the second case the transaction
+        /// may have been committed.
         recorded: bool,
     },
-    /// A void lock was taken off: of an aborted transaction, or one that the record of a committed one does not name.
+    /// A void lock was removed: the lock of an aborted transaction, or a lock that the record of
+    /// its committed transaction does not name.
     Unlocked {
-        /// The transaction.
+        /// The attempt that the lock names.
         tid: AttemptId,
         /// The document.
         document: Key,
     },
-    /// A document or a record is not what the protocol allows, or a committed write is refused for
-    /// good. A person must look.
+    /// A document or a record contradicts the protocol, or the store refuses a committed write for
+    /// good. An operator has to repair the document.
     Damaged {
-        /// The transaction.
+        /// The attempt.
         tid: AttemptId,
-        /// The document.
+        /// The document or the record.
         document: Key,
-        /// What is wrong.
+        /// The damage and its consequence, for logs.
         what: String,
     },
-    /// A partition of the transaction table was dropped.
+    /// The partition of one day of the transaction table was dropped.
     PartitionDropped {
-        /// Its day.
+        /// The day of the partition.
         day: Day,
     },
 }

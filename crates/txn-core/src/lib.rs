@@ -1,8 +1,9 @@
 //! Multi-document transactions on any document store with conditional writes.
 //!
 //! A [`Domain`] is one name space of transactions over collections of a [`Store`](store::Store).
-//! [`Domain::transact`] runs a closure over any number of documents: atomic, isolated, recoverable, by two-phase
-//! locking with wound-wait, without any service beside the store.
+//! [`Domain::transact`] runs a closure over any number of documents as an atomic, isolated and
+//! recoverable transaction. The protocol is two-phase locking with wound-wait, and needs no service
+//! besides the store.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -11,7 +12,8 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Error> {
-//! let domain = Domain::create(Arc::new(MemoryStore::new()), "shop", Config::default()).await?;
+//! let domain =
+//!     Domain::open_or_create(Arc::new(MemoryStore::new()), "shop", Config::default()).await?;
 //! let stock = domain.create_collection::<Typed<i64Doc>>("stock", None).await?;
 //! # #[derive(serde::Serialize, serde::Deserialize, Default)] #[allow(non_camel_case_types)] struct i64Doc { left: i64 }
 //! domain
@@ -42,15 +44,15 @@ mod group;
 
 pub use api::collection::{Codec, Collection, DocumentId, Raw, Typed};
 pub use api::domain::{Committed, Domain, TransactionFn};
-pub use api::history::ReaderAt;
-pub use api::reader::{CompareAndSet, Reader, Snapshot};
+pub use api::history::SnapshotReader;
+pub use api::reader::{CompareAndSet, Reader, Versioned};
 pub use api::transaction::Transaction;
 pub use attempt::Receipt;
-pub use config::{Acknowledge, Config, Options};
+pub use config::{Config, Options, WaitFor};
 pub use engine::barrier::{BarrierReport, UnappliedWrite};
-pub use engine::janitor::Report;
+pub use engine::janitor::JanitorReport;
 pub use engine::outcome::TransactionOutcome;
-pub use engine::rebuild::Rebuilt;
+pub use engine::rebuild::RebuildReport;
 pub use error::{Error, ErrorKind, Result};
 #[doc(inline)]
 pub use txn_protocol::document::{Image, JsonError};

@@ -30,7 +30,7 @@ impl Layer for Asked {
 async fn open(lease: Duration) -> (Arc<Asked>, Domain, Collection<Raw>) {
     let store = Arc::new(Asked::default());
     let config = Config::default().with_janitor_interval(None).with_lease(lease);
-    let domain = Domain::create(store.clone(), "shop", config).await.expect("opens");
+    let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("opens");
     for name in ["stock-1", "stock-2"] {
         domain.create_collection::<Raw>(name, None).await.expect("made");
     }

@@ -67,7 +67,7 @@ impl Process {
     async fn start(store: &Arc<MemoryStore>) -> Self {
         let side = Side::of(store);
         let config = Config::default().with_janitor_interval(None);
-        let domain = Domain::create(side.clone(), "shop", config).await.expect("opens");
+        let domain = Domain::open_or_create(side.clone(), "shop", config).await.expect("opens");
         let items = domain.create_collection("items", None).await.expect("opens");
         Self { side, domain, items }
     }

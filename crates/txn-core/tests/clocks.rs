@@ -48,7 +48,7 @@ impl World {
     async fn process_with(self: &Arc<Self>, off: i64, config: Config) -> Process {
         let wall = Arc::new(Wall { world: self.clone(), off: Mutex::new(off) });
         let config = config.with_janitor_interval(None).with_clock(wall.clone());
-        let domain = Domain::create(self.clone(), "shop", config).await.expect("opens");
+        let domain = Domain::open_or_create(self.clone(), "shop", config).await.expect("opens");
         let items = domain.create_collection("items", None).await.expect("opens");
         Process { wall, domain, items }
     }
@@ -134,7 +134,7 @@ impl Process {
     }
 
     async fn read_at(&self, moment: Duration) -> Vec<Option<String>> {
-        let reader = self.domain.at(moment).expect("is past");
+        let reader = self.domain.snapshot_at(moment).expect("is past");
         let mut found = Vec::new();
         for id in ["a", "b"] {
             let content = reader.get(&self.items, id).await.expect("reads");
@@ -153,7 +153,7 @@ async fn moment_shows_the_same_whatever_commits_later() {
     for (reader, writer) in [(50, -50), (-50, 50), (50, 50), (59, -59)] {
         let world = World::new(true);
         let reader = world.process(reader).await;
-        reader.domain.keep_history(&reader.items, DRIFT * 60).await.expect("keeps it");
+        reader.domain.enable_history(&reader.items, DRIFT * 60).await.expect("keeps it");
         reader.write(1).await.expect("writes");
         tokio::time::sleep(DRIFT * 15).await;
         let writer = world.process(writer).await;

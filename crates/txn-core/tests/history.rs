@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use txn_core::clock::Clock;
 use txn_core::store::{Filter, MemoryStore, Store, Write, WriteOp};
 use txn_core::{
-    Acknowledge, Collection, CommitVersion, CompareAndSet, Config, DocumentId, Domain, Error,
-    ErrorKind, Options, Typed,
+    Collection, CommitVersion, CompareAndSet, Config, DocumentId, Domain, Error, ErrorKind,
+    Options, Typed, WaitFor,
 };
 
 const DRIFT: Duration = Duration::from_secs(60);
@@ -34,16 +34,16 @@ impl Shop {
     async fn open(groups: bool) -> Self {
         let store = Arc::new(MemoryStore::new());
         let wall = Wall::ahead(Duration::ZERO);
-        let config = config(&wall).with_groups(Some(groups));
-        let domain = Domain::create(store.clone(), "shop", config).await.expect("opens");
+        let config = config(&wall).with_group_commit(Some(groups));
+        let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("opens");
         let items: Items = domain.create_collection("items", None).await.expect("opens");
-        domain.keep_history(&items, WEEK).await.expect("begins");
+        domain.enable_history(&items, WEEK).await.expect("begins");
         Self { store, wall, domain, items }
     }
 
     /// Commits, and returns when.
     async fn write(&self, documents: &[(&str, Option<u64>)]) -> Duration {
-        let options = Options::default().with_acknowledge(Acknowledge::Applied);
+        let options = Options::default().with_wait_for(WaitFor::Apply);
         let written = self.domain.run::<_, Error, _>(&options, async |tx| {
             for (id, n) in documents {
                 match n {
@@ -63,7 +63,7 @@ impl Shop {
     }
 
     async fn at(&self, time: Duration, ids: &[&str]) -> Result<Vec<Option<u64>>, Error> {
-        let values = self.domain.at(time)?.get_many(&self.items, ids).await?;
+        let values = self.domain.snapshot_at(time)?.get_many(&self.items, ids).await?;
         Ok(values.into_iter().map(|item| item.map(|item| item.n)).collect())
     }
 }
@@ -114,22 +114,23 @@ async fn what_was_there_before_its_history_began_is_found_too() {
     let shop = Shop::open(false).await;
     let old: Items = shop.domain.create_collection("old", None).await.expect("opens");
     let put = async |id: &str, n| {
-        let options = Options::default().with_acknowledge(Acknowledge::Applied);
+        let options = Options::default().with_wait_for(WaitFor::Apply);
         let put =
             shop.domain.run::<_, Error, _>(&options, async |tx| tx.put(&old, id, &Item { n }));
         put.await.expect("writes")
     };
     put("a", 1).await;
     put("b", 1).await;
-    shop.domain.keep_history(&old, WEEK).await.expect("begins");
+    shop.domain.enable_history(&old, WEEK).await.expect("begins");
     let began = shop.wall.wall();
     put("a", 2).await;
     put("c", 1).await;
     shop.pass(DRIFT * 2);
-    let values = shop.domain.at(began).expect("past").get_many(&old, ["a", "b", "c"]).await;
+    let values =
+        shop.domain.snapshot_at(began).expect("past").get_many(&old, ["a", "b", "c"]).await;
     assert_eq!(values.expect("reads"), [Some(Item { n: 1 }), Some(Item { n: 1 }), None]);
     let too_early =
-        shop.domain.at(began - Duration::from_secs(1)).expect("past").get(&old, "a").await;
+        shop.domain.snapshot_at(began - Duration::from_secs(1)).expect("past").get(&old, "a").await;
     assert_eq!(too_early.expect_err("not kept then").kind(), ErrorKind::Invalid);
 }
 
@@ -146,7 +147,7 @@ async fn a_document_may_have_a_routing() {
     let between = shop.wall.wall();
     put(2).await;
     shop.pass(DRIFT * 2);
-    let read = shop.domain.at(between).expect("past").get(&shop.items, &id).await;
+    let read = shop.domain.snapshot_at(between).expect("past").get(&shop.items, &id).await;
     assert_eq!(read.expect("reads"), Some(Item { n: 1 }));
 }
 
@@ -155,7 +156,7 @@ async fn moments_that_cannot_be_read_are_refused() {
     let shop = Shop::open(false).await;
     shop.write(&[("a", Some(1))]).await;
     let now = shop.wall.wall();
-    let too_late = shop.domain.at(now).expect_err("somebody may still commit before it");
+    let too_late = shop.domain.snapshot_at(now).expect_err("somebody may still commit before it");
     assert_eq!(too_late.kind(), ErrorKind::Invalid);
     assert!(too_late.to_string().contains("ask again in"), "{too_late}");
     shop.pass(WEEK + DRIFT);
@@ -163,16 +164,16 @@ async fn moments_that_cannot_be_read_are_refused() {
     assert_eq!(too_early.kind(), ErrorKind::Invalid);
     let other: Items = shop.domain.create_collection("other", None).await.expect("opens");
     let latest = shop.domain.latest_timestamp();
-    let none = shop.domain.at(latest).expect("past").get(&other, "a").await;
-    assert!(none.expect_err("no history").to_string().contains("keep_history"));
-    let again = shop.domain.keep_history(&shop.items, 2 * WEEK).await;
+    let none = shop.domain.snapshot_at(latest).expect("past").get(&other, "a").await;
+    assert!(none.expect_err("no history").to_string().contains("enable_history"));
+    let again = shop.domain.enable_history(&shop.items, 2 * WEEK).await;
     assert_eq!(again.expect_err("another time").kind(), ErrorKind::Misconfigured);
     let own: Items = shop.domain.create_collection("other-history", None).await.expect("opens");
     let put = shop.domain.transact::<_, Error, _>(async |tx| tx.put(&own, "a", &Item { n: 1 }));
     put.await.expect("writes");
-    let taken = shop.domain.keep_history(&other, WEEK).await.expect_err("somebody's own");
+    let taken = shop.domain.enable_history(&other, WEEK).await.expect_err("somebody's own");
     assert!(taken.to_string().contains("not empty"), "{taken}");
-    let short = shop.domain.keep_history(&other, DRIFT).await;
+    let short = shop.domain.enable_history(&other, DRIFT).await;
     assert_eq!(short.expect_err("never readable").kind(), ErrorKind::Invalid);
 }
 
@@ -231,7 +232,7 @@ async fn a_process_learns_of_the_history_when_it_opens_the_collection() {
     assert_eq!(shop.at(first, &["a"]).await.expect("reads"), [Some(1)]);
     other.release_collection("items").await.expect("releases");
     let items: Items = shop.domain.collection("items").await.expect("claims it again");
-    let ended = shop.domain.at(first).expect("past").get(&items, "a").await;
+    let ended = shop.domain.snapshot_at(first).expect("past").get(&items, "a").await;
     assert_eq!(ended.expect_err("no history").kind(), ErrorKind::Invalid);
 }
 

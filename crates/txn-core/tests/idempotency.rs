@@ -40,7 +40,7 @@ impl Bank {
             .with_janitor_interval(None)
             .with_lease(Duration::from_millis(100))
             .with_entropy(Arc::new(Dice(AtomicU64::new(seed))));
-        let domain = Domain::create(store.clone(), "bank", config).await.expect("opens");
+        let domain = Domain::open_or_create(store.clone(), "bank", config).await.expect("opens");
         let accounts = domain.create_collection("accounts", None).await.expect("opens");
         let payments = domain.create_collection("payments", None).await.expect("opens");
         Self { domain, accounts, payments }
@@ -48,7 +48,7 @@ impl Bank {
 
     /// Moves one unit, once for each key.
     async fn pay(&self, key: &str, deadline: Duration) -> Result<(), Error> {
-        let options = Options::default().with_deadline(Some(deadline));
+        let options = Options::default().with_timeout(Some(deadline));
         let paid = self.domain.run::<_, Error, _>(&options, async |tx| {
             tx.update(&self.accounts, "from", |account| account.balance -= 1).await?;
             tx.update(&self.accounts, "to", |account| account.balance += 1).await?;

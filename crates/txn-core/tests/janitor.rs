@@ -31,12 +31,12 @@ struct World {
 /// A domain with one document `a` in each of two collections; `bad` comes before `good`.
 async fn world() -> World {
     let store = Arc::new(TestStore::default());
-    let domain = Domain::create(store.clone(), "shop", config()).await.expect("opens");
+    let domain = Domain::open_or_create(store.clone(), "shop", config()).await.expect("opens");
     let bad: Items = domain.create_collection("bad", None).await.expect("opens");
     let good: Items = domain.create_collection("good", None).await.expect("opens");
     let w = World { store, domain, bad, good };
     for items in [&w.bad, &w.good] {
-        let options = Options::default().with_acknowledge(txn_core::Acknowledge::Applied);
+        let options = Options::default().with_wait_for(txn_core::WaitFor::Apply);
         let write =
             w.domain.run::<_, Error, _>(&options, async |tx| tx.put(items, "a", &Item { n: 1 }));
         write.await.expect("writes");

@@ -48,7 +48,7 @@ struct World {
 
 async fn domain(store: &Arc<CountingStore>, log: &Arc<Log>) -> Domain {
     let config = Config::default().with_janitor_interval(None).with_observer(Some(log.clone()));
-    Domain::create(store.clone(), "shop", config).await.expect("opens")
+    Domain::open_or_create(store.clone(), "shop", config).await.expect("opens")
 }
 
 async fn world() -> World {
@@ -333,7 +333,7 @@ async fn limits_are_errors_before_the_first_lock() {
     let long = "x".repeat(513);
     let big = "y".repeat(51 << 20);
     let too_many = Config::default().with_max_documents(1).with_janitor_interval(None);
-    let small = Domain::create(w.store.clone(), "shop", too_many).await.expect("opens");
+    let small = Domain::open_or_create(w.store.clone(), "shop", too_many).await.expect("opens");
     for (domain, id, text) in
         [(&w.domain, &*long, "x"), (&w.domain, "c", &*big), (&small, "c", "x")]
     {
@@ -348,7 +348,7 @@ async fn limits_are_errors_before_the_first_lock() {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     }
     let twice = w.domain.raw_collection("items").await.expect("opens");
-    for text in ["{\"a\":1,\"a\":2}", "[]", "{\"tid\":\"x\"}", "{"] {
+    for text in ["{\"a\":1,\"a\":2}", "[]", "{\"transaction_version\":\"x\"}", "{"] {
         let tx = w.domain.begin(&Options::default()).expect("begins");
         let error = tx.put(&twice, "c", &txn_core::Raw::new(text)).expect_err(text);
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
@@ -406,14 +406,16 @@ async fn reads_may_be_locked_and_read_only_transactions_may_not_write() {
 #[tokio::test(start_paused = true)]
 async fn a_collection_belongs_to_one_domain() {
     let w = world().await;
-    let other = Domain::create(w.store.clone(), "other", Config::default()).await.expect("opens");
+    let other =
+        Domain::open_or_create(w.store.clone(), "other", Config::default()).await.expect("opens");
     let error = other.raw_collection("items").await.expect_err("taken");
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     assert!(error.to_string().contains("shop"), "{error}");
     let missing = w.domain.raw_collection("nowhere").await.expect_err("missing");
     assert_eq!(missing.kind(), ErrorKind::Misconfigured);
     for name in ["", "Bank", "a b", "-a", &"a".repeat(65)] {
-        let error = Domain::create(w.store.clone(), name, Config::default()).await.expect_err(name);
+        let error =
+            Domain::open_or_create(w.store.clone(), name, Config::default()).await.expect_err(name);
         assert_eq!(error.kind(), ErrorKind::Invalid);
     }
 }
@@ -446,7 +448,8 @@ async fn old_days_are_dropped_and_never_come_back() {
     let dead = w.leave_lock("a", Some(State::Pending)).await;
     let wall = Arc::new(Wall { system: SystemClock::default(), ahead: Mutex::default() });
     let config = Config::default().with_janitor_interval(None).with_clock(wall.clone());
-    let late = Domain::create(w.store.clone(), "shop", config.clone()).await.expect("opens");
+    let late =
+        Domain::open_or_create(w.store.clone(), "shop", config.clone()).await.expect("opens");
     let report = late.janitor_pass().await.expect("passes");
     assert_eq!(report.partitions_dropped, 0);
     let day = 24 * 3600;
@@ -456,9 +459,12 @@ async fn old_days_are_dropped_and_never_come_back() {
     assert!(report.partitions_dropped >= 1 && report.is_clean(), "{report:?}");
     assert_eq!(late.outcome(dead).await.expect("answers"), TransactionOutcome::Forgotten);
     // A process with a slow clock that wakes late: its day is gone for good.
-    let slow =
-        Domain::create(w.store.clone(), "shop", Config::default().with_janitor_interval(None))
-            .await;
+    let slow = Domain::open_or_create(
+        w.store.clone(),
+        "shop",
+        Config::default().with_janitor_interval(None),
+    )
+    .await;
     match slow {
         Ok(slow) => {
             let error = slow
@@ -489,7 +495,7 @@ async fn nobody_waits_in_a_circle_while_helping() {
         let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), slow));
         let log = Arc::new(Log::default());
         let config = Config::default().with_janitor_interval(None).with_observer(Some(log.clone()));
-        let domain = Domain::create(store, "shop", config).await.expect("opens");
+        let domain = Domain::open_or_create(store, "shop", config).await.expect("opens");
         let items: Items = domain.create_collection("items", None).await.expect("opens");
         let tasks: Vec<_> = (0..6_u64)
             .map(|task| {
@@ -521,7 +527,8 @@ async fn nobody_waits_in_a_circle_while_helping() {
         for task in tasks {
             task.await.expect("no panic");
         }
-        let expired = |e: &Event| matches!(e, Event::Aborted { why, .. } if why.contains("limit"));
+        let expired =
+            |e: &Event| matches!(e, Event::Aborted { why, .. } if why.contains("timeout"));
         assert_eq!(log.count(expired), 0, "seed {seed}");
         drained(&domain).await;
     }
@@ -546,7 +553,7 @@ async fn a_block_that_a_dead_janitor_left_is_lifted() {
     assert_eq!(w.value("a").await, Some(1));
     let wall = Arc::new(Wall { system: SystemClock::default(), ahead: Mutex::default() });
     let config = Config::default().with_janitor_interval(None).with_clock(wall.clone());
-    let late = Domain::create(w.store.clone(), "shop", config).await.expect("opens");
+    let late = Domain::open_or_create(w.store.clone(), "shop", config).await.expect("opens");
     *wall.ahead.lock() = Duration::from_secs(30 * 24 * 3_600);
     for _ in 0..2 {
         let report = late.janitor_pass().await.expect("passes");

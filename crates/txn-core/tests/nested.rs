@@ -9,7 +9,8 @@ type Items = Collection<Raw>;
 
 async fn open() -> (Domain, Items) {
     let config = Config::default().with_janitor_interval(None);
-    let domain = Domain::create(Arc::new(MemoryStore::new()), "shop", config).await.expect("opens");
+    let domain =
+        Domain::open_or_create(Arc::new(MemoryStore::new()), "shop", config).await.expect("opens");
     let items = domain.create_collection("items", None).await.expect("opens");
     let first = domain.transact::<_, Error, _>(async |tx| {
         ["a", "b"].iter().try_for_each(|id| tx.put(&items, *id, &Raw::new("{\"n\":0}")))

@@ -32,7 +32,7 @@ struct World {
 /// A domain with two items, each written by a transaction that is finished.
 async fn world() -> World {
     let store = Arc::new(TestStore::default());
-    let domain = Domain::create(store.clone(), "shop", config()).await.expect("opens");
+    let domain = Domain::open_or_create(store.clone(), "shop", config()).await.expect("opens");
     let items: Items = domain.create_collection("items", None).await.expect("opens");
     let w = World { store, domain, items };
     w.write(1).await.expect("writes");
@@ -41,7 +41,7 @@ async fn world() -> World {
 
 impl World {
     async fn write(&self, n: i64) -> Result<(), Error> {
-        let options = Options::default().with_acknowledge(txn_core::Acknowledge::Applied);
+        let options = Options::default().with_wait_for(txn_core::WaitFor::Apply);
         let write = self.domain.run::<_, Error, _>(&options, async |tx| {
             tx.get_many(&self.items, ["a", "b"]).await?;
             tx.put(&self.items, "a", &Item { n })?;
@@ -98,8 +98,8 @@ async fn a_mistyped_name_makes_no_domain() {
     let store: Arc<dyn Store> = Arc::new(TestStore::default());
     let error = Domain::open(store.clone(), "shop", config()).await.expect_err("no registry");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
-    Domain::create(store.clone(), "shop", config()).await.expect("makes it");
-    Domain::create(store.clone(), "shop", config()).await.expect("opens it");
+    Domain::open_or_create(store.clone(), "shop", config()).await.expect("makes it");
+    Domain::open_or_create(store.clone(), "shop", config()).await.expect("opens it");
     Domain::open(store.clone(), "shop", config()).await.expect("opens it");
     let error = Domain::open(store.clone(), "shpo", config()).await.expect_err("mistyped");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
@@ -112,7 +112,8 @@ async fn a_lost_domain_document_is_named_and_nothing_is_made_beside_what_is_left
     let w = world().await;
     let before = w.partitions().await;
     w.delete(&domain_key()).await;
-    for opened in [w.open().await, Domain::create(w.store.clone(), "shop", config()).await] {
+    for opened in [w.open().await, Domain::open_or_create(w.store.clone(), "shop", config()).await]
+    {
         let error = opened.expect_err("lost");
         assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
         assert_eq!(error.document(), Some(&domain_key()));
@@ -123,20 +124,20 @@ async fn a_lost_domain_document_is_named_and_nothing_is_made_beside_what_is_left
     }
     assert_eq!(w.partitions().await, before);
     // The domain of another name is no part of it.
-    Domain::create(w.store.clone(), "shop-eu", config()).await.expect("makes it");
-    Domain::create(w.store.clone(), "sho", config()).await.expect("makes it");
+    Domain::open_or_create(w.store.clone(), "shop-eu", config()).await.expect("makes it");
+    Domain::open_or_create(w.store.clone(), "sho", config()).await.expect("makes it");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_registry_is_named_and_what_is_left_is_rebuilt() {
     let w = world().await;
     w.store.drop_collection("txn-registry").await.expect("drops");
-    let error = Domain::create(w.store.clone(), "shop", config()).await.expect_err("lost");
+    let error = Domain::open_or_create(w.store.clone(), "shop", config()).await.expect_err("lost");
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
     let report = w.domain.inspect().await.expect("looks");
     assert!(!report.is_clean(), "{report:?}");
     // Another domain makes the registry anew, and does not get the collection.
-    let other = Domain::create(w.store.clone(), "other", config()).await.expect("makes it");
+    let other = Domain::open_or_create(w.store.clone(), "other", config()).await.expect("makes it");
     let error = other.raw_collection("items").await.expect_err("not its own");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("shop"), "{error}");
@@ -159,7 +160,7 @@ async fn a_committed_transaction_survives_the_loss_of_the_domain_document() {
     let (tid, commit) = (tid_of(0), tid_of(0));
     let text = w.store.text(&w.items.key("a")).await;
     let before: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let before = &before["tid"];
+    let before = &before["transaction_version"];
     w.lock("a", &tid.to_string()).await;
     let record = format!(
         "{{\"state\":\"committed\",\"tid\":\"{tid}\",\"attempt\":0,\"commit_version\":\"{commit}\",\
@@ -337,7 +338,7 @@ async fn documents_without_a_format_are_read() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_touch_is_in_doubt_is_still_a_claim() {
     let w = world().await;
-    let other = Domain::create(w.store.clone(), "other", config()).await.expect("makes it");
+    let other = Domain::open_or_create(w.store.clone(), "other", config()).await.expect("makes it");
     w.store.race("collection:");
     let error = other.release_collection("items").await.expect_err("not its own");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
@@ -347,7 +348,7 @@ async fn a_claim_whose_touch_is_in_doubt_is_still_a_claim() {
 #[tokio::test(start_paused = true)]
 async fn a_collection_is_released_when_nothing_stands_there() {
     let w = world().await;
-    let other = Domain::create(w.store.clone(), "other", config()).await.expect("makes it");
+    let other = Domain::open_or_create(w.store.clone(), "other", config()).await.expect("makes it");
     other.raw_collection("items").await.expect_err("belongs to the first");
     let error = other.release_collection("items").await.expect_err("not its own");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
@@ -375,11 +376,11 @@ async fn a_removed_domain_leaves_nothing_but_the_collections() {
     assert_eq!(store.read(&domain_key()).await, Read::Absent);
     let error = Domain::open(store.clone(), "shop", config()).await.expect_err("gone");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
-    let other = Domain::create(store.clone(), "other", config()).await.expect("makes it");
+    let other = Domain::open_or_create(store.clone(), "other", config()).await.expect("makes it");
     let again: Items = other.collection("items").await.expect("is free");
     assert_eq!(other.reader().get(&again, "a").await.expect("reads"), Some(Item { n: 1 }));
     assert_eq!(items.name(), again.name());
-    Domain::create(store, "shop", config()).await.expect("makes it anew");
+    Domain::open_or_create(store, "shop", config()).await.expect("makes it anew");
 }
 
 #[tokio::test(start_paused = true)]
@@ -414,12 +415,13 @@ async fn a_process_that_is_ahead_of_the_server_is_refused_until_its_clock_is_rig
     store.set_time(Some(real()));
     wall.set_ahead(Duration::from_secs(3_600));
     let config = config().with_clock(clock);
-    let error = Domain::create(store.clone(), "shop", config.clone()).await.expect_err("ahead");
+    let error =
+        Domain::open_or_create(store.clone(), "shop", config.clone()).await.expect_err("ahead");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("ahead"), "{error}");
 
     wall.set_ahead(Duration::ZERO);
-    let domain = Domain::create(store.clone(), "shop", config).await.expect("opens");
+    let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("opens");
     let items: Items = domain.create_collection("items", None).await.expect("opens");
     let write = async || {
         let write = domain.transact::<_, Error, _>(async |tx| {
@@ -447,7 +449,7 @@ async fn a_process_that_is_ahead_of_the_server_is_refused_until_its_clock_is_rig
 async fn whoever_reads_of_the_future_is_told_whose_clock_is_wrong() {
     let store = Arc::new(TestStore::default());
     let ahead = config().with_clock(Wall::ahead(Duration::from_secs(3_600)));
-    let first = Domain::create(store.clone(), "shop", ahead).await.expect("opens");
+    let first = Domain::open_or_create(store.clone(), "shop", ahead).await.expect("opens");
     let items: Items = first.create_collection("items", None).await.expect("opens");
     let write = async |domain: &Domain| {
         let write = domain.transact::<_, Error, _>(async |tx| {
@@ -479,7 +481,7 @@ async fn names_of_one_domain_begin_as_those_of_no_other() {
     let store = Arc::new(TestStore::default());
     let mut prefixes = Vec::new();
     for name in ["shop", "shop-eu", "shop-eu-1", "shop_eu", "identity", "registry"] {
-        let domain = Domain::create(store.clone(), name, config()).await.expect("opens");
+        let domain = Domain::open_or_create(store.clone(), name, config()).await.expect("opens");
         assert_eq!(domain.name(), name);
         let locks = domain.collection_name("locks");
         domain.create_collection::<Typed<Item>>(&locks, None).await.expect("opens");

@@ -12,10 +12,10 @@ use txn_core::{Collection, Config, Domain, Error, ErrorKind, Raw, Result};
 async fn open(running: usize) -> (Domain, Collection<Raw>) {
     let config = Config::default()
         .with_janitor_interval(None)
-        .with_max_running(running)
-        .with_deadline(Duration::from_secs(4));
+        .with_max_concurrent_transactions(running)
+        .with_timeout(Duration::from_secs(4));
     let store = Arc::new(MemoryStore::new());
-    let domain = Domain::create(store, "busy", config).await.expect("opens");
+    let domain = Domain::open_or_create(store, "busy", config).await.expect("opens");
     let things = domain.create_collection("things", None).await.expect("opens");
     (domain, things)
 }
@@ -45,7 +45,9 @@ async fn what_is_too_much_is_refused_early_and_the_rest_gets_through() {
     assert_eq!(done, 8, "{results:?}");
     let refused = results.iter().filter_map(|result| result.as_ref().err());
     assert!(
-        refused.clone().all(|error| error.kind() == ErrorKind::Overloaded && error.kind().passes())
+        refused
+            .clone()
+            .all(|error| error.kind() == ErrorKind::Overloaded && error.kind().is_transient())
     );
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
 }

@@ -75,7 +75,7 @@ impl Clock for Later {
 async fn open() -> (Arc<FullStore>, Arc<Later>, Domain, Collection<Raw>) {
     let (store, clock) = (Arc::new(FullStore::default()), Arc::new(Later::default()));
     let config = Config::default().with_janitor_interval(None).with_clock(clock.clone());
-    let domain = Domain::create(store.clone(), "shop", config).await.expect("makes");
+    let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("makes");
     let items = domain.create_collection("items", None).await.expect("opens");
     (store, clock, domain, items)
 }
@@ -144,7 +144,7 @@ async fn domain_opens_before_tomorrow_has_a_partition() {
     let store = Arc::new(FullStore::default());
     let config = || Config::default().with_janitor_interval(None);
     let clock = Arc::new(Later::default());
-    let earlier = Domain::create(store.clone(), "shop", config()).await.expect("makes");
+    let earlier = Domain::open_or_create(store.clone(), "shop", config()).await.expect("makes");
     assert!(earlier.shutdown(Duration::from_secs(60)).await);
     store.full.store(true, Ordering::Relaxed);
     // Of the two days ahead the second has none yet.

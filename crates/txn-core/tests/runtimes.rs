@@ -40,9 +40,9 @@ struct Shop {
 
 impl Shop {
     async fn open(config: Config) -> Self {
-        let config = config.with_janitor_interval(None).with_shared_requests(Some(true));
+        let config = config.with_janitor_interval(None).with_request_batching(Some(true));
         let domain =
-            Domain::create(Arc::new(Slow::default()), "shop", config).await.expect("opens");
+            Domain::open_or_create(Arc::new(Slow::default()), "shop", config).await.expect("opens");
         let items = domain.create_collection("items", None).await.expect("opens");
         Self { domain, items }
     }
@@ -161,7 +161,8 @@ fn callers_that_give_up_and_rest_stop_no_request() {
 #[test]
 fn ended_runtime_leaves_no_handoff() {
     let runtime = multi_thread();
-    let config = Config::default().with_groups(Some(true)).with_deadline(Duration::from_secs(10));
+    let config =
+        Config::default().with_group_commit(Some(true)).with_timeout(Duration::from_secs(10));
     let shop = runtime.block_on(Shop::open(config));
     let other = multi_thread();
     other.block_on(shop.put(["a", "b"])).expect("commits");

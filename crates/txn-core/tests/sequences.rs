@@ -73,7 +73,8 @@ async fn run(tx: &Transaction, items: &Items, steps: &[Step]) -> Vec<Option<u32>
 
 async fn check(plan: &Plan) {
     let config = Config::default().with_janitor_interval(None);
-    let domain = Domain::create(Arc::new(MemoryStore::new()), "shop", config).await.expect("opens");
+    let domain =
+        Domain::open_or_create(Arc::new(MemoryStore::new()), "shop", config).await.expect("opens");
     let items: Items = domain.create_collection("items", None).await.expect("opens");
     if let Some(n) = plan.before {
         let first = domain.transact::<_, Error, _>(async |tx| tx.put(&items, "a", &Item { n }));

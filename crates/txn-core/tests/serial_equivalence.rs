@@ -86,7 +86,7 @@ async fn run_one(domain: &Domain, lists: &Lists, number: u64, plan: Plan) -> Don
     let options = Options::default()
         .with_pessimistic(plan.pessimistic)
         .with_lock_reads(plan.lock_reads)
-        .with_deadline(Some(Duration::from_secs(60)));
+        .with_timeout(Some(Duration::from_secs(60)));
     let seen = parking_lot::Mutex::new(BTreeMap::new());
     let result = domain
         .run::<_, Error, _>(&options, async |tx| {
@@ -168,11 +168,12 @@ async fn check(clients: Vec<Vec<Plan>>, seed: u64, rough: bool) {
         Config::default()
             .with_janitor_interval(Some(Duration::from_secs(3)))
             .with_entropy(Arc::new(Dice(AtomicU64::new(seed ^ (n << 32)))))
-            .with_coordinator(format!("client {n}"))
+            .with_process_name(format!("client {n}"))
     };
     let mut domains = Vec::new();
     for n in 0..clients.len() as u64 {
-        domains.push(Domain::create(store.clone(), "lists", config(n)).await.expect("opens"));
+        domains
+            .push(Domain::open_or_create(store.clone(), "lists", config(n)).await.expect("opens"));
     }
     let lists: Lists = domains[0].create_collection("lists", None).await.expect("opens");
     store.set_enabled(true);
@@ -195,7 +196,7 @@ async fn check(clients: Vec<Vec<Plan>>, seed: u64, rough: bool) {
     }
     store.settle().await;
     // A coordinator that knows nothing of the others cleans up.
-    let witness = Domain::create(store.clone(), "lists", config(99)).await.expect("opens");
+    let witness = Domain::open_or_create(store.clone(), "lists", config(99)).await.expect("opens");
     let report = witness.janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "left over: {report:?}; faults: {}", store.injected());
     let mut finals = BTreeMap::new();

@@ -82,12 +82,14 @@ struct Shop {
 impl Shop {
     async fn open() -> Self {
         let store = Arc::new(HungShard::default());
-        let other =
-            Domain::create(store.inner.clone(), "shop", config()).await.expect("the store works");
+        let other = Domain::open_or_create(store.inner.clone(), "shop", config())
+            .await
+            .expect("the store works");
         let items: Collection<Raw> =
             other.create_collection("items", None).await.expect("the store works");
-        let shared = config().with_shared_requests(Some(true));
-        let domain = Domain::create(store.clone(), "shop", shared).await.expect("the store works");
+        let shared = config().with_request_batching(Some(true));
+        let domain =
+            Domain::open_or_create(store.clone(), "shop", shared).await.expect("the store works");
         let _: Collection<Raw> = domain.collection("items").await.expect("the store works");
         let filled = other.transact::<_, Error, _>(async |tx| {
             for i in 0..100 {
@@ -197,8 +199,9 @@ fn a_runtime_that_rests_carries_nothing_of_others() {
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
     let (one, other) = (runtime(), runtime());
     let (domain, items) = one.block_on(async {
-        let shared = config().with_shared_requests(Some(true));
-        let domain = Domain::create(Arc::new(Slow::default()), "shop", shared).await.unwrap();
+        let shared = config().with_request_batching(Some(true));
+        let domain =
+            Domain::open_or_create(Arc::new(Slow::default()), "shop", shared).await.unwrap();
         let items: Collection<Raw> = domain.create_collection("items", None).await.unwrap();
         (domain, items)
     });
@@ -256,7 +259,7 @@ async fn a_read_that_is_given_up_after_its_lock_was_lost_does_not_hold_up_the_co
     let memory = Arc::new(MemoryStore::new());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let config = || config().with_clock(clock.clone());
-    let other = Domain::create(memory.clone(), "shop", config()).await.unwrap();
+    let other = Domain::open_or_create(memory.clone(), "shop", config()).await.unwrap();
     let items: Collection<Raw> = other.create_collection("items", None).await.unwrap();
     let filled = other.transact::<_, Error, _>(async |tx| {
         tx.put(&items, "a", &Raw::new(ONE))?;
@@ -265,7 +268,7 @@ async fn a_read_that_is_given_up_after_its_lock_was_lost_does_not_hold_up_the_co
     filled.await.unwrap();
     sleep(ms(500)).await;
     let store = Arc::new(BeforeTheLock { inner: memory, hook: Mutex::new(None) });
-    let domain = Domain::create(store.clone(), "shop", config()).await.unwrap();
+    let domain = Domain::open_or_create(store.clone(), "shop", config()).await.unwrap();
     let older = Arc::new(other.begin(&pessimistic()).unwrap());
     sleep(ms(20)).await;
     let (holder, of) = (older.clone(), items.clone());
@@ -312,8 +315,8 @@ impl Layer for NoApply {
 /// What is committed and not applied, of seven transactions of two documents each.
 async fn left_behind() -> (Arc<MemoryStore>, Arc<Scroll>, Vec<Key>) {
     let memory = Arc::new(MemoryStore::new());
-    let config = config().with_deadline(ms(200));
-    let dead = Domain::create(Arc::new(NoApply(memory.clone())), "shop", config)
+    let config = config().with_timeout(ms(200));
+    let dead = Domain::open_or_create(Arc::new(NoApply(memory.clone())), "shop", config)
         .await
         .expect("the store works");
     let items: Collection<Raw> =
@@ -358,9 +361,9 @@ fn a_handle_that_is_dropped_outside_of_a_runtime_gives_its_locks_back() {
     let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let memory = Arc::new(MemoryStore::new());
     let (domain, other, items) = runtime.block_on(async {
-        let domain = Domain::create(memory.clone(), "shop", config()).await.unwrap();
+        let domain = Domain::open_or_create(memory.clone(), "shop", config()).await.unwrap();
         let items: Collection<Raw> = domain.create_collection("items", None).await.unwrap();
-        let other = Domain::create(memory, "shop", config()).await.unwrap();
+        let other = Domain::open_or_create(memory, "shop", config()).await.unwrap();
         rewrite(&domain, &items, "a").await.unwrap();
         sleep(ms(500)).await;
         (domain, other, items)
@@ -402,12 +405,12 @@ async fn a_look_that_takes_a_lease_is_no_lease_without_a_sign_of_life() {
     let memory = Arc::new(MemoryStore::new());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let config = || config().with_clock(clock.clone());
-    let owner = Domain::create(memory.clone(), "shop", config()).await.unwrap();
+    let owner = Domain::open_or_create(memory.clone(), "shop", config()).await.unwrap();
     let items: Collection<Raw> = owner.create_collection("items", None).await.unwrap();
     rewrite(&owner, &items, "a").await.unwrap();
     sleep(ms(500)).await;
     let store = Arc::new(SlowRecord { inner: memory, once: AtomicBool::new(false) });
-    let rival = Domain::create(store.clone(), "shop", config()).await.unwrap();
+    let rival = Domain::open_or_create(store.clone(), "shop", config()).await.unwrap();
     let runs = AtomicUsize::new(0);
     let options = pessimistic();
     let old = owner.run::<_, Error, _>(&options, async |tx| {
@@ -455,10 +458,10 @@ impl Layer for NoCommit {
 async fn a_commit_that_was_refused_to_the_end_leaves_no_open_record() {
     cov_mark::check!(commit_refused_for_certain);
     let memory = Arc::new(MemoryStore::new());
-    let other = Domain::create(memory.clone(), "shop", config()).await.unwrap();
+    let other = Domain::open_or_create(memory.clone(), "shop", config()).await.unwrap();
     let items: Collection<Raw> = other.create_collection("items", None).await.unwrap();
-    let config = config().with_deadline(ms(3_000));
-    let domain = Domain::create(Arc::new(NoCommit(memory)), "shop", config).await.unwrap();
+    let config = config().with_timeout(ms(3_000));
+    let domain = Domain::open_or_create(Arc::new(NoCommit(memory)), "shop", config).await.unwrap();
     let options = pessimistic();
     let refused = domain.run::<(), Error, _>(&options, async |tx| {
         tx.get_many(&items, ["a", "b"]).await?;

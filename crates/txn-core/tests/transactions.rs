@@ -19,7 +19,7 @@ async fn open() -> (Domain, Accounts) {
     let store = Arc::new(MemoryStore::new());
     let config =
         Config::default().with_janitor_interval(None).with_lease(Duration::from_millis(100));
-    let domain = Domain::create(store, "bank", config).await.expect("opens");
+    let domain = Domain::open_or_create(store, "bank", config).await.expect("opens");
     let accounts = domain.create_collection("accounts", None).await.expect("opens");
     (domain, accounts)
 }
@@ -162,7 +162,7 @@ async fn begin_commit_and_rollback() {
 async fn a_write_that_was_refused_dooms_the_transaction_whatever_the_closure_makes_of_it() {
     let store = Arc::new(MemoryStore::new());
     let config = Config::default().with_janitor_interval(None).with_max_documents(2);
-    let domain = Domain::create(store, "bank", config).await.expect("opens");
+    let domain = Domain::open_or_create(store, "bank", config).await.expect("opens");
     let accounts: Accounts = domain.create_collection("accounts", None).await.expect("opens");
     let raw = domain.raw_collection("accounts").await.expect("opens");
     let (one, no_json) = (Account { balance: 1 }, Raw::new("no JSON"));
@@ -201,7 +201,7 @@ async fn a_write_that_was_refused_dooms_the_transaction_whatever_the_closure_mak
 async fn a_document_counts_once_however_often_it_is_used() {
     let store = Arc::new(MemoryStore::new());
     let config = Config::default().with_janitor_interval(None).with_max_documents(2);
-    let domain = Domain::create(store, "bank", config).await.expect("opens");
+    let domain = Domain::open_or_create(store, "bank", config).await.expect("opens");
     let accounts: Accounts = domain.create_collection("accounts", None).await.expect("opens");
     for options in [Options::default(), Options::default().with_pessimistic(true)] {
         let used: Result<_, Error> = domain
@@ -225,14 +225,14 @@ async fn a_document_counts_once_however_often_it_is_used() {
 async fn deadlines_that_outlive_a_record_are_refused() {
     let open = |config: Config| async {
         let config = config.with_janitor_interval(None);
-        Domain::create(Arc::new(MemoryStore::new()), "bank", config).await
+        Domain::open_or_create(Arc::new(MemoryStore::new()), "bank", config).await
     };
     let days = Duration::from_secs(30 * 24 * 3600);
     for config in [
-        Config::default().with_deadline(Duration::MAX),
-        Config::default().with_deadline(days),
-        Config::default().with_transaction_limit(Duration::MAX),
-        Config::default().with_lease(Duration::MAX).with_transaction_limit(Duration::MAX),
+        Config::default().with_timeout(Duration::MAX),
+        Config::default().with_timeout(days),
+        Config::default().with_attempt_timeout(Duration::MAX),
+        Config::default().with_lease(Duration::MAX).with_attempt_timeout(Duration::MAX),
     ] {
         assert_eq!(open(config).await.expect_err("refused").kind(), ErrorKind::Invalid);
     }
@@ -241,12 +241,12 @@ async fn deadlines_that_outlive_a_record_are_refused() {
     let accounts: Accounts = domain.create_collection("accounts", None).await.expect("opens");
     fund(&domain, &accounts, &["alice"], 10).await;
     for deadline in [Duration::MAX, days, Duration::from_secs(12 * 3600)] {
-        let options = Options::default().with_deadline(Some(deadline));
+        let options = Options::default().with_timeout(Some(deadline));
         assert_eq!(domain.begin(&options).expect_err("refused").kind(), ErrorKind::Invalid);
         let run: Result<_, Error> = domain.run(&options, async |_| Ok(())).await;
         assert_eq!(run.expect_err("refused").kind(), ErrorKind::Invalid);
     }
-    let options = Options::default().with_deadline(Some(Duration::from_secs(11 * 3600)));
+    let options = Options::default().with_timeout(Some(Duration::from_secs(11 * 3600)));
     let run: Result<_, Error> =
         domain.run(&options, async |tx| tx.get(&accounts, "alice").await).await;
     assert_eq!(run.expect("in time").value, Some(Account { balance: 10 }));
@@ -259,7 +259,7 @@ async fn joined_reads_of_one_document_see_the_same_content() {
         (plan.delay, plan.max_delay) = (1.0, Duration::from_millis(20));
         let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan));
         let config = Config::default().with_janitor_interval(None);
-        let domain = Domain::create(store, "bank", config).await.expect("opens");
+        let domain = Domain::open_or_create(store, "bank", config).await.expect("opens");
         let accounts: Accounts = domain.create_collection("accounts", None).await.expect("opens");
         fund(&domain, &accounts, &["alice", "bob"], 100).await;
         let writer = {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use txn_core::store::MemoryStore;
-use txn_core::{Acknowledge, Collection, Config, Domain, Error, ErrorKind, Options, Raw, Typed};
+use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw, Typed, WaitFor};
 use txn_sim::CountingStore;
 
 /// One and the same collection, raw and typed.
@@ -20,11 +20,11 @@ impl<T: Serialize + serde::de::DeserializeOwned + Send + 'static> World<T> {
     async fn with(text: &str) -> Self {
         let store = Arc::new(CountingStore::new(Arc::new(MemoryStore::new())));
         let config = Config::default().with_janitor_interval(None);
-        let domain = Domain::create(store.clone(), "shop", config).await.expect("opens");
+        let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("opens");
         let raw = domain.create_collection("items", None).await.expect("opens");
         let typed = domain.collection("items").await.expect("opens");
         let text = Raw::new(text);
-        let options = Options::default().with_acknowledge(Acknowledge::Applied);
+        let options = Options::default().with_wait_for(WaitFor::Apply);
         let put = domain.run::<_, Error, _>(&options, async |tx| tx.put(&raw, "a", &text)).await;
         assert!(put.expect("puts").receipt.applied);
         Self { store, domain, raw, typed }

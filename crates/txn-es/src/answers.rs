@@ -1,5 +1,7 @@
-//! Bodies of answers, of which a part may not be readable: bytes that are no UTF-8, and escapes of half a character. The
-//! servers hand out documents as they were stored, and repeat values in their errors. No I/O.
+//! Bodies of answers that are not valid UTF-8 or hold broken escapes. No I/O.
+//!
+//! The servers return documents as they were stored, and repeat values in their errors. So an
+//! answer may hold bytes that are not UTF-8, and escapes of half a surrogate pair.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,10 +10,12 @@ use serde::de::{Deserialize, Deserializer, Visitor};
 use serde_json::value::RawValue;
 use txn_store::{StoreError, StoreErrorKind};
 
-/// Stands for each byte that is no UTF-8: as long as it, and nothing that ends a string.
+/// Replaces each byte that is not UTF-8.
+///
+/// The length stays the same, and the byte ends no string.
 const STAND_IN: u8 = 0x7f;
 
-/// The text of an answer, place by place that of its body.
+/// The text of an answer, with the same byte offsets as its body.
 pub(crate) struct Text<'a> {
     body: &'a [u8],
     text: Cow<'a, str>,
@@ -27,7 +31,7 @@ impl<'a> Text<'a> {
         &self.text
     }
 
-    /// Whether a piece of this text is as the server sent it.
+    /// Whether the server sent this piece of the text unchanged.
     pub(crate) fn is_as_sent(&self, piece: &str) -> bool {
         let Cow::Owned(text) = &self.text else { return true };
         let from = piece.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
@@ -45,9 +49,9 @@ fn masked(body: &[u8]) -> String {
     text
 }
 
-/// The string that a piece of an answer is; half a character is replaced.
+/// Returns the string in a piece of an answer, and replaces broken surrogates.
 pub(crate) fn string(raw: &RawValue) -> Option<String> {
-    // Errors are objects most of the time, of which a refusal would have to be made in words.
+    // Errors are objects most of the time, and a failed parse would format an error text.
     if !raw.get().starts_with('"') {
         return None;
     }
@@ -70,12 +74,12 @@ impl<'de> Deserialize<'de> for Loose {
                 Ok(Loose(String::from_utf8_lossy(bytes).into_owned()))
             }
         }
-        // As bytes, a string may hold half a character.
+        // Only the bytes variant accepts half a surrogate pair.
         deserializer.deserialize_bytes(Bytes)
     }
 }
 
-/// Of a stored document that is no text. No later read tells more.
+/// The error for a stored document that is not UTF-8. A retry does not help.
 pub(crate) fn not_utf8() -> StoreError {
     let text = "the stored document holds bytes that are not UTF-8, which some client wrote: put it right \
                 with that client, or delete it";
@@ -87,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_has_the_places_of_its_body() {
+    fn text_keeps_the_offsets_of_its_body() {
         let body = b"{\"a\":\"x\xED\xA0\x80y\",\"b\":\"\xC3\xBC\"}";
         let text = Text::of(body);
         assert_eq!(text.as_str(), "{\"a\":\"x\u{7f}\u{7f}\u{7f}y\",\"b\":\"ü\"}");
@@ -100,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_character_is_replaced() {
+    fn lone_surrogate_is_replaced() {
         for (json, expected) in [
             (r#""a\ud800b""#, Some("a\u{fffd}\u{fffd}\u{fffd}b")),
             (r#""\ud83d\ude00""#, Some("😀")),

@@ -1,4 +1,4 @@
-//! AWS Signature Version 4, for the managed OpenSearch.
+//! AWS Signature Version 4, for Amazon OpenSearch Service.
 
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime};
@@ -21,12 +21,12 @@ use txn_store::{StoreError, StoreErrorKind};
 
 use crate::config::{RequestSigner, UnsignedRequest};
 
-/// Signs requests with AWS Signature Version 4, as the managed OpenSearch of AWS asks for.
+/// Signs requests with AWS Signature Version 4, for Amazon OpenSearch Service.
 ///
-/// Credentials are asked for when the first request is signed, and again five minutes before they
-/// expire or after they were refused. A role needs `es:ESHttp*` on the domain; with fine-grained
-/// access control it also has to be mapped to a role of OpenSearch. OpenSearch Serverless is not
-/// supported: it has no conditional writes.
+/// The signer fetches credentials for its first request, five minutes before they expire, and after
+/// a refusal. A role needs `es:ESHttp*` on the domain. With fine-grained access control the role
+/// also has to be mapped to a role of OpenSearch. OpenSearch Serverless is not supported, because
+/// it has no conditional writes.
 ///
 /// ```no_run
 /// # use std::sync::Arc;
@@ -44,9 +44,9 @@ pub struct AwsSigner {
     service: String,
     source: OnceCell<Source>,
     cached: Mutex<Option<Cached>>,
-    /// Held while credentials are asked for.
+    /// Held while the signer fetches credentials.
     asking: tokio::sync::Mutex<()>,
-    /// When credentials were last given up because they were refused.
+    /// When the signer last dropped refused credentials.
     refused: Mutex<Option<Instant>>,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Debug for AwsSigner {
     }
 }
 
-/// Where credentials come from, and what they are for.
+/// The provider of credentials, and the region.
 struct Source {
     provider: SharedCredentialsProvider,
     region: String,
@@ -69,23 +69,25 @@ struct Cached {
     since: SystemTime,
 }
 
-/// Credentials that expire sooner are renewed.
+/// The signer renews credentials that expire sooner.
 const RENEWAL: Duration = Duration::from_secs(5 * 60);
 
-/// Credentials that are refused are asked for again, no more often than this: what is refused then
-/// is the role, and not what proves it.
+/// The minimum pause between renewals of refused credentials.
+///
+/// After a fresh renewal the server refuses the role, not the credentials.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(10);
 
 impl AwsSigner {
-    /// Credentials and region of the environment, by the default chain of AWS: environment
-    /// variables, profiles, web identity (EKS), the container's (ECS, EKS), and the instance's
-    /// (EC2).
+    /// Takes credentials and region from the environment, by AWS's default chain.
+    ///
+    /// The chain: environment variables, profiles, web identity (EKS), the container (ECS, EKS),
+    /// and the instance (EC2).
     #[must_use]
     pub fn from_environment() -> Self {
         Self::of(None, None)
     }
 
-    /// Credentials of a provider, for a region.
+    /// Signs with the credentials of a provider, for a region.
     pub fn new(provider: impl ProvideCredentials + 'static, region: impl Into<String>) -> Self {
         Self::of(Some(SharedCredentialsProvider::new(provider)), Some(region.into()))
     }
@@ -96,14 +98,14 @@ impl AwsSigner {
         Self { given, region, service, source, cached, asking, refused }
     }
 
-    /// The region of the domain (default: that of the environment).
+    /// Sets the region of the domain (default: the region of the environment).
     #[must_use]
     pub fn with_region(mut self, region: impl Into<String>) -> Self {
         self.region = Some(region.into());
         self
     }
 
-    /// The name of the service in the signature (default: `es`).
+    /// Sets the name of the service in the signature (default: `es`).
     #[must_use]
     pub fn with_service(mut self, service: impl Into<String>) -> Self {
         self.service = service.into();
@@ -140,7 +142,7 @@ impl AwsSigner {
             return Ok(credentials.clone());
         }
         let valid = cached.filter(|cached| expires_after(&cached.credentials, now));
-        // One request renews them, the others go on with the old ones.
+        // One request renews the credentials. The other requests continue with the old ones.
         let asking = match &valid {
             Some(Cached { credentials, .. }) => match self.asking.try_lock() {
                 Ok(asking) => asking,
@@ -172,7 +174,7 @@ impl AwsSigner {
     }
 }
 
-/// The default chain, with a client of its own: all of it is asked on the store's threads.
+/// Loads the default chain with its own HTTP client, on the store's threads.
 async fn environment() -> SdkConfig {
     let client = aws_smithy_http_client::Builder::new();
     let client = client.tls_provider(TlsProvider::Rustls(CryptoMode::Ring)).build_https();
@@ -224,7 +226,7 @@ impl RequestSigner for AwsSigner {
             .settings(settings)
             .build()
             .map_err(|error| fault(&error))?;
-        // Proxies add and change the others.
+        // Proxies add and change other headers.
         let headers = request.headers.iter().copied().filter(|(name, _)| *name == "content-type");
         let body = SignableBody::Bytes(request.body);
         let signable = SignableRequest::new(request.method, request.url, headers, body);

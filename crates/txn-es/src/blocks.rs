@@ -1,7 +1,9 @@
-//! Blocks of indices and of the cluster, as the servers name them in errors. Pure functions.
+//! Blocks of indices and of the cluster, parsed from errors. Pure functions.
 
-/// Blocks by their ids. A server that has just started, has no master or opens an index has others:
-/// those pass by themselves.
+/// Blocks by their ids, with the remedy.
+///
+/// A server that has just started, has no master or opens an index reports other blocks, which end
+/// on their own.
 const BLOCKS: &[(u32, &str)] = &[
     (5, "set index.blocks.read_only of the index to null to lift the block"),
     (6, "set cluster.blocks.read_only of the cluster to null to lift the block"),
@@ -15,8 +17,9 @@ const BLOCKS: &[(u32, &str)] = &[
     (13, "set cluster.blocks.read_only_allow_delete of the cluster to null to lift the block"),
 ];
 
-/// How to lift the blocks that an error names; `None` if it names none, or one that passes by
-/// itself.
+/// Returns how to lift the blocks in an error.
+///
+/// `None` if the error names no block, or a block that ends on its own.
 pub(crate) fn remedy(kind: &str, reason: Option<&str>) -> Option<String> {
     if kind != "cluster_block_exception" {
         return None;
@@ -31,7 +34,7 @@ pub(crate) fn remedy(kind: &str, reason: Option<&str>) -> Option<String> {
     (!remedies.is_empty()).then(|| remedies.join(", and "))
 }
 
-/// The ids in `blocked by: [FORBIDDEN/8/index write (api)];[…];`.
+/// Returns the ids in `blocked by: [FORBIDDEN/8/index write (api)];[…];`.
 fn ids(reason: &str) -> impl Iterator<Item = u32> {
     let blocks = reason.split_once("blocked by: ").map_or("", |(_, blocks)| blocks);
     blocks.split('[').filter_map(|block| {
@@ -79,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn block_that_passes_by_itself_has_no_remedy() {
+    fn temporary_block_has_no_remedy() {
         for reason in [
             "blocked by: [SERVICE_UNAVAILABLE/1/state not recovered / initialized];",
             "index [a] blocked by: [FORBIDDEN/8/index write (api)];[SERVICE_UNAVAILABLE/2/no master];",

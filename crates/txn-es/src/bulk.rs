@@ -1,4 +1,4 @@
-//! Bulk requests: operations as lines of text, and outcomes by their answers. No I/O.
+//! Bulk requests: operations to text, and answers to outcomes. No I/O.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -16,9 +16,9 @@ use crate::target::{Condition, IMPOSSIBLE, Target};
 /// One operation of a bulk request.
 #[derive(Clone, Debug)]
 pub(crate) struct Item<'a> {
-    /// Where the caller wants the result.
+    /// The index of the result in the caller's list.
     pub(crate) at: usize,
-    /// The alias, or index, that it is sent to.
+    /// The alias or index that receives the operation.
     pub(crate) route: Arc<str>,
     pub(crate) require_alias: bool,
     /// The index that has to answer.
@@ -28,7 +28,7 @@ pub(crate) struct Item<'a> {
     pub(crate) op: Op<'a>,
 }
 
-/// What it does. Sources are checked: JSON objects without raw line breaks.
+/// The action. Sources are checked: JSON objects without raw line breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op<'a> {
     Create(&'a str),
@@ -40,7 +40,7 @@ pub(crate) enum Op<'a> {
     Read,
 }
 
-/// What became of an operation.
+/// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
     Write(Outcome),
@@ -49,10 +49,10 @@ pub(crate) enum Settled {
 
 const UPDATE_NOTHING: &str = "{\"doc\":{}}";
 
-/// Appended for every item at most, beside its names and its source.
+/// The maximum overhead per item in bytes, without names and source.
 pub(crate) const OVERHEAD: usize = 160;
 
-/// The body of a bulk request.
+/// Returns the body of a bulk request.
 pub(crate) fn encode(items: &[Item<'_>]) -> Bytes {
     let mut body = String::with_capacity(items.iter().map(Item::len).sum());
     for item in items {
@@ -94,12 +94,12 @@ pub(crate) fn encode(items: &[Item<'_>]) -> Bytes {
 }
 
 impl Item<'_> {
-    /// Whether it can change a document.
+    /// Whether the operation can change a document.
     pub(crate) fn changes(&self) -> bool {
         matches!(self.op, Op::Create(_) | Op::Replace(..) | Op::Delete(_))
     }
 
-    /// About how many bytes it takes.
+    /// Returns the approximate size in bytes.
     pub(crate) fn len(&self) -> usize {
         let source = match self.op {
             Op::Create(source) | Op::Replace(source, _) | Op::Check(source) => source.len(),
@@ -109,7 +109,7 @@ impl Item<'_> {
         names + source + OVERHEAD
     }
 
-    /// The result, by what an error says.
+    /// Returns the result for an error.
     pub(crate) fn settle(&self, fate: Fate) -> Settled {
         if fate == Fate::MissingCollection {
             self.target.expire();
@@ -121,7 +121,7 @@ impl Item<'_> {
             return Settled::Read(match fate {
                 Fate::MissingDocument => Read::Absent,
                 Fate::MissingCollection => Read::MissingCollection,
-                // The block of a partition is a janitor's, and short.
+                // Only a janitor blocks a partition, and for a short time.
                 Fate::Blocked(text) if !self.target.data => {
                     Read::Unavailable(StoreError::new(StoreErrorKind::Unavailable, text))
                 }
@@ -134,7 +134,7 @@ impl Item<'_> {
             (Fate::MissingCollection, _) => Outcome::MissingCollection,
             (Fate::MissingDocument, Op::Verify(None)) => Outcome::Holds,
             (Fate::MissingDocument, Op::Verify(Some(_))) => Outcome::Conflict,
-            // Only an update misses a document.
+            // Only an update reports a missing document.
             (Fate::MissingDocument, _) => Outcome::MissingCollection,
             (Fate::Blocked(reason), Op::Check(_) | Op::Verify(_)) => {
                 Outcome::Invalid(Refusal { kind: RefusalKind::Blocked, reason })
@@ -147,8 +147,9 @@ impl Item<'_> {
         })
     }
 
-    /// The same result of a later try, where an earlier one may have been carried out. A missing privilege is
-    /// never told as proof.
+    /// Weakens the result, because an earlier try may have been carried out.
+    ///
+    /// A missing privilege stays a refusal, and is no proof in either case.
     pub(crate) fn in_doubt(&self, settled: Settled) -> Settled {
         let changes = self.changes();
         match settled {
@@ -160,7 +161,7 @@ impl Item<'_> {
         }
     }
 
-    /// The result, by the answer to this very item.
+    /// Returns the result from the answer to this item.
     fn judge(&self, entry: Option<Entry<'_>>, text: &Text<'_>) -> Settled {
         let unknown = |text: &str| self.settle(Fate::Unknown(text.to_owned()));
         let Some(entry) = entry else {
@@ -185,7 +186,7 @@ impl Item<'_> {
         }
         if reply.index != *self.target.name {
             self.target.expire();
-            return unknown("another index answered than the one that the name stood for");
+            return unknown("the answer is from another index than that of the name");
         }
         let version = reply
             .seq_no
@@ -214,19 +215,19 @@ impl Item<'_> {
                     None => self.settle(Fate::Invalid(no_source())),
                 };
             }
-            _ => return unknown("an answer out of place"),
+            _ => return unknown("an unexpected answer"),
         };
         Settled::Write(outcome)
     }
 }
 
-/// The refusal of an index that does not keep what is written to it.
+/// The refusal of an index that does not keep its sources.
 pub(crate) fn no_source() -> Refusal {
     let reason = "the index does not store the _source of its documents".to_owned();
     Refusal { kind: RefusalKind::Document, reason }
 }
 
-/// Text as a JSON string.
+/// Appends text as a JSON string.
 pub(crate) fn push_text(body: &mut String, text: &str) {
     body.push('"');
     if !text.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
@@ -257,7 +258,7 @@ impl<'a> BulkAnswer<'a, Option<Entry<'a>>> {
         if let Ok(answer) = serde_json::from_str(text) {
             return Ok(answer);
         }
-        // What is wrong with one says nothing about the others.
+        // An unreadable item says nothing about the other items.
         let BulkAnswer { took, items } = serde_json::from_str::<BulkAnswer<'a, &RawValue>>(text)?;
         let items = items.into_iter().map(|item| serde_json::from_str(item.get()).ok()).collect();
         Ok(Self { took, items })
@@ -313,13 +314,13 @@ struct Get<'a> {
     source: Option<&'a RawValue>,
 }
 
-/// The results of the items, in their order, by the body of an answer of success.
+/// Returns the results of the items, in order, from a 200 answer.
 pub(crate) fn decode(items: &[Item<'_>], body: &[u8]) -> Vec<Settled> {
     let all = |text: String| items.iter().map(|i| i.settle(Fate::Unknown(text.clone()))).collect();
     let text = Text::of(body);
     let answer = match BulkAnswer::read(text.as_str()) {
         Ok(answer) => answer,
-        // The position only: the message may repeat a piece of a document.
+        // Only the position, because the message may repeat a piece of a document.
         Err(e) => return all(format!("the answer cannot be read, at byte {}", e.column())),
     };
     tracing::trace!(took_ms = answer.took.map(RawValue::get), "bulk");

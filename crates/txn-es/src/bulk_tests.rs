@@ -79,7 +79,7 @@ fn successes() {
     assert_eq!(outcome(Op::Delete(AT_7_2), &done("delete", "deleted", 200)), applied);
     assert_eq!(outcome(Op::Verify(Some(AT_7_2)), &done("update", "noop", 200)), Outcome::Holds);
     assert_eq!(outcome(Op::Verify(None), &done("update", "noop", 200)), Outcome::Conflict);
-    // Answers that cannot be: nothing is known.
+    // Impossible answers leave the outcome unknown.
     let cases = [
         (Op::Check("{}"), done("index", "created", 201)),
         (Op::Create("{}"), done("index", "created", 201)),
@@ -138,7 +138,7 @@ fn errors_by_operation() {
 }
 
 #[test]
-fn an_item_that_is_refused_for_the_moment_is_in_doubt() {
+fn temporarily_refused_item_is_in_doubt() {
     for (kind, status) in [
         ("es_rejected_execution_exception", 429),
         ("circuit_breaking_exception", 429),
@@ -231,16 +231,16 @@ fn short_and_garbled_answers_are_unknown() {
     }
 }
 
-/// Bytes that a plain client can store as a part of a string, though they are no UTF-8.
+/// Invalid UTF-8 that a plain client can store inside a string.
 const NO_TEXT: [&[u8]; 3] = [b"\xED\xA0\x80", b"\xC0\x80", b"\xF4\x90\x80\x80"];
 
-/// The text as bytes, with others for each `?`.
+/// Returns the text with `bytes` in place of each `?`.
 fn with_bytes(text: &str, bytes: &[u8]) -> Vec<u8> {
     text.as_bytes().split(|byte| *byte == b'?').collect::<Vec<_>>().join(bytes)
 }
 
 #[test]
-fn half_a_character_in_an_error_hurts_nobody() {
+fn lone_surrogate_in_an_error_affects_no_other_item() {
     let items = [item(Op::Create("{}")), item(Op::Check("{}")), item(Op::Create("{}"))];
     let done = r#"{"create":{"_index":"a","_id":"1","result":"created","_seq_no":7,"_primary_term":2,"status":201}}"#;
     let refused = r#"{"index":{"_index":"a","_id":"1","status":400,"error":{"type":"document_parsing_exception","reason":"[1:6] failed to parse field [n] of type [long] in document with id '1'. Preview of field's value: '\uD800'","caused_by":{"type":"illegal_argument_exception","reason":"For input string: \"\uD800\""}}}}"#;
@@ -254,7 +254,7 @@ fn half_a_character_in_an_error_hurts_nobody() {
 }
 
 #[test]
-fn a_document_that_is_no_text_is_damaged_and_alone() {
+fn invalid_utf8_damages_only_its_document() {
     let items = [item(Op::Read), item(Op::Read), item(Op::Read)];
     let read = |source: &str| {
         format!(
@@ -274,7 +274,7 @@ fn a_document_that_is_no_text_is_damaged_and_alone() {
 }
 
 #[test]
-fn an_item_is_settled_by_its_status_where_its_text_is_none() {
+fn unreadable_item_is_settled_by_its_status() {
     let error = r#"{"type":"document_parsing_exception","reason":"'?\ud800'","caused_by":7}"#;
     for (status, error, expected) in [
         (400, error, "Invalid(Refusal { kind: Document"),
@@ -295,7 +295,7 @@ fn an_item_is_settled_by_its_status_where_its_text_is_none() {
 }
 
 #[test]
-fn an_item_that_cannot_be_read_is_unknown_alone() {
+fn unreadable_item_alone_is_unknown() {
     let items = [item(Op::Create("{}")), item(Op::Create("{}"))];
     let done = r#"{"create":{"_index":"a","_id":"1","result":"created","_seq_no":7,"_primary_term":2,"status":201}}"#;
     for bad in ["7", "null", r#"{"x":{}}"#, &done.replace("201", "\"\"") as &str] {
@@ -306,7 +306,7 @@ fn an_item_that_cannot_be_read_is_unknown_alone() {
 }
 
 #[test]
-fn causes_without_end_are_read_as_far_as_they_are_of_use() {
+fn endless_causes_are_read_up_to_a_limit() {
     let deep = format!("{}{{}}{}", r#"{"caused_by":"#.repeat(100_000), "}".repeat(100_000));
     let reply = format!(r#"{{"create":{{"_index":"a","_id":"1","status":500,"error":{deep}}}}}"#);
     assert!(matches!(outcome(Op::Create("{}"), &reply), Outcome::Unknown(_)));

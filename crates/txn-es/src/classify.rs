@@ -1,5 +1,6 @@
-//! What an answer says about the fate of a write. Pure functions; errors are told apart by their
-//! type, for one status stands for many things (a write block is 403, and so is a missing privilege).
+//! Classifies answers: the fate of a write, and the errors of reads.
+//!
+//! Pure functions. The type of an error decides: both a write block and a missing privilege are 403.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -14,11 +15,11 @@ use crate::{blocks, reason};
 pub(crate) struct Cause {
     pub(crate) kind: String,
     pub(crate) reason: Option<String>,
-    /// Types and reasons, from the nearest.
+    /// Types and reasons of the causes, nearest first.
     caused_by: Vec<(String, Option<String>)>,
 }
 
-/// As much of the causes of an error as is of use.
+/// The maximum number of causes that are read.
 const MOST_CAUSES: usize = 8;
 
 #[derive(Default, Deserialize)]
@@ -32,7 +33,7 @@ struct Level<'a> {
 }
 
 impl Cause {
-    /// As much of an error as can be read. Some are a text only.
+    /// Parses the readable part of an error. Some errors are a plain text.
     pub(crate) fn of(error: &RawValue) -> Self {
         let (kind, reason, mut next) = level(error);
         let mut caused_by = Vec::new();
@@ -54,7 +55,7 @@ fn level(error: &RawValue) -> (String, Option<String>, Option<&RawValue>) {
     (type_name(&kind).to_owned(), level.reason.and_then(string), level.caused_by)
 }
 
-/// What an error says about one operation.
+/// The meaning of an error for one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The condition did not hold.
@@ -63,25 +64,30 @@ pub(crate) enum Fate {
     MissingCollection,
     /// An update of a document that does not exist.
     MissingDocument,
-    /// Not sent, or refused before anything was begun; may succeed later.
+    /// Not sent, or refused before the start. A retry may succeed.
     Rejected(String),
-    /// A block that nobody but an operator, or a disk with room, lifts. An earlier try may have
-    /// been carried out.
+    /// Blocked until an operator, or a disk with space, lifts the block.
+    ///
+    /// An earlier try may have been carried out.
     Blocked(String),
-    /// The alias stands for another index as well, which is a copy of the one that it identifies.
+    /// The alias also names a copy of the index that it identifies.
+    ///
     /// An earlier try may have been carried out.
     SharedAlias(String),
-    /// The last try was refused for the moment. Inside a server an operation is sent on again after
-    /// the connection to its primary broke, so that an earlier try may have been carried out.
+    /// The last try was refused for the moment.
+    ///
+    /// A server sends an operation again internally after the connection to its primary broke. So
+    /// an earlier try may have been carried out.
     RejectedInDoubt(String),
-    /// Will fail again. Not carried out, but for a missing privilege, which is in doubt as well.
+    /// Refused for good. Not carried out, except if a privilege is missing, which is in doubt.
     Invalid(Refusal),
     /// Nothing is known.
     Unknown(String),
 }
 
-/// The fate of one operation by its error. Nothing but a conflict and an operation that is not valid in
-/// itself is known to have had no effect.
+/// Returns the fate of one operation from its error.
+///
+/// Only a conflict and an invalid operation are known to have had no effect.
 pub(crate) fn fate(cause: &Cause) -> Fate {
     let refuse = |kind| Fate::Invalid(Refusal { kind, reason: describe(cause) });
     if let Some(remedy) = blocks::remedy(&cause.kind, cause.reason.as_deref()) {
@@ -122,8 +128,8 @@ pub(crate) fn fate(cause: &Cause) -> Fate {
         | "routing_missing_exception"
         | "action_request_validation_exception" => refuse(RefusalKind::Document),
         "security_exception" => refuse(RefusalKind::Denied),
-        // `unavailable_shards_exception` is among the rest: the coordinating node answers it also
-        // after it had sent the operation to a primary that then went away.
+        // `unavailable_shards_exception` is unknown, too: the coordinating node also answers it
+        // after it had sent the operation to a primary that then vanished.
         _ => Fate::Unknown(describe(cause)),
     }
 }
@@ -132,11 +138,11 @@ const COPIED: &str = "a copy of the index carries an alias of the original (a cl
                       the copy, if the account may manage the copy; otherwise send POST /_aliases \
                       {\"actions\":[{\"remove\":{\"index\":\"<the copy>\",\"alias\":\"<the alias>\"}}]}";
 
-/// What is told of an account that reads documents in part.
+/// The explanation for an account that reads only parts of documents.
 pub(crate) const SEEN_IN_PART: &str = "the account sees fields or documents in part, and a transaction would write \
                                        documents back without the rest: grant it all fields and documents of the index";
 
-/// Whether an error says that field-level or document-level security is on for the account.
+/// Whether the account is under field-level or document-level security.
 fn sees_in_part(cause: &Cause) -> bool {
     let reason = cause.reason.as_deref().unwrap_or_default();
     let words = ["field or document level security", "FLS or DLS", "DLS or FLS"];
@@ -144,21 +150,24 @@ fn sees_in_part(cause: &Cause) -> bool {
         && words.iter().any(|words| reason.contains(words))
 }
 
-/// Whether an error says that an alias stands for several indices. Only aliases of this library are
-/// written to.
+/// Whether an error says that an alias names several indices.
+///
+/// The library writes only to its own aliases.
 fn is_shared_alias(cause: &Cause) -> bool {
     says(cause, "has more than one index associated with it")
         || says(cause, "no write index is defined for alias")
 }
 
-/// Whether an argument is refused in these words.
+/// Whether an argument is refused with these words.
 fn says(cause: &Cause, words: &str) -> bool {
     let reason = cause.reason.as_deref().unwrap_or_default();
     cause.kind == "illegal_argument_exception" && reason.contains(words)
 }
 
-/// The fate of the operations of a request that has no answer. What can never work is refused for good: another try would
-/// only wait for the deadline.
+/// Returns the fate of the operations of a request without an answer.
+///
+/// An operation that can never work is refused for good, because a retry would only wait for the
+/// deadline.
 pub(crate) fn fate_of_failure(failure: Failure) -> Fate {
     let refuse = |kind, error: StoreError| Fate::Invalid(Refusal { kind, reason: error.message });
     match failure {
@@ -166,7 +175,7 @@ pub(crate) fn fate_of_failure(failure: Failure) -> Fate {
             refuse(RefusalKind::Misconfigured, error)
         }
         Failure::NotSent(error) => Fate::Rejected(error.message),
-        // A redirect: what sent it may have passed the request on before.
+        // A redirect. Its sender may have forwarded the request before.
         Failure::Lost(error) if error.kind == StoreErrorKind::Misconfigured => {
             refuse(RefusalKind::Denied, error)
         }
@@ -174,7 +183,7 @@ pub(crate) fn fate_of_failure(failure: Failure) -> Fate {
     }
 }
 
-/// The fate of one item of a bulk request, by its error and its status.
+/// Returns the fate of one bulk item, from its error and status.
 pub(crate) fn fate_of_item(cause: &Cause, status: Option<u16>) -> Fate {
     match (fate(cause), status) {
         (Fate::Invalid(Refusal { kind: RefusalKind::Document, reason }), status)
@@ -182,9 +191,9 @@ pub(crate) fn fate_of_item(cause: &Cause, status: Option<u16>) -> Fate {
         {
             Fate::Unknown(reason)
         }
-        // There is nothing else that a server could miss.
+        // A server can miss nothing else.
         (Fate::Unknown(_), Some(404)) => Fate::MissingCollection,
-        // Of which type it is cannot be read.
+        // The type of the error is unreadable.
         (Fate::Unknown(text), Some(status)) if cause.kind.is_empty() => match status {
             409 => Fate::Conflict,
             400 | 403 | 429 => Fate::RejectedInDoubt(told(text, status)),
@@ -198,14 +207,16 @@ fn told(text: String, status: u16) -> String {
     if text.is_empty() { format!("status {status}") } else { text }
 }
 
-/// What the answer to a whole request says about all of its operations.
+/// The meaning of an answer to a whole request for all of its operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Whole {
-    /// Larger than the server or something before it takes. Nothing was carried out.
+    /// Larger than the server or a proxy accepts. Nothing was carried out.
     TooLarge,
-    /// Something in it is not valid. Nothing was carried out.
+    /// An operation in the request is invalid. Nothing was carried out.
     Malformed(Fate),
-    /// Refused by somebody before the server, perhaps for one document in it. Nobody says that nothing was carried out.
+    /// A proxy refused the request, perhaps because of one document.
+    ///
+    /// A part of the request may have been carried out.
     Barred(Fate),
     /// The same for every operation.
     Same(Fate),
@@ -217,16 +228,17 @@ struct ErrorBody<'a> {
     error: &'a RawValue,
 }
 
-/// The error in the body of an answer, if there is one of the servers' own shape.
+/// Returns the error in an answer, if it has the servers' format.
 pub(crate) fn cause_of(answer: &Answer) -> Option<Cause> {
     let text = Text::of(&answer.body);
     let body = serde_json::from_str::<ErrorBody<'_>>(text.as_str());
     body.ok().map(|body| Cause::of(body.error))
 }
 
-/// The fate of a whole request that was not answered with success. Only an error in the servers' own
-/// shape says that they refused it before they began: a bare status may come from a proxy that had
-/// already passed the request on.
+/// Returns the fate of a whole request that failed.
+///
+/// Only an error in the servers' format proves that the server refused before it began. A bare
+/// status may come from a proxy that had already forwarded the request.
 pub(crate) fn whole(answer: &Answer) -> Whole {
     let cause = cause_of(answer);
     let text = cause.as_ref().map(describe).filter(|text| !text.is_empty());
@@ -244,7 +256,7 @@ pub(crate) fn whole(answer: &Answer) -> Whole {
         }
         (400, Some(Fate::Invalid(refusal))) => Whole::Malformed(Fate::Invalid(refusal)),
         (401, _) => Whole::Same(denied()),
-        // Overload and blocks before the execution began, by their type.
+        // The type shows overload or a block before the execution began.
         (_, Some(Fate::RejectedInDoubt(_))) => Whole::Same(Fate::Rejected(text)),
         (_, Some(Fate::Blocked(text))) => Whole::Same(Fate::Blocked(text)),
         (403, _) if of_server => Whole::Same(denied()),
@@ -253,8 +265,9 @@ pub(crate) fn whole(answer: &Answer) -> Whole {
     }
 }
 
-/// Whether a node, or a proxy before it, says that it cannot serve at the moment, whatever the request. Servers use 503 also
-/// for one index that is not available, which any other node would answer, too.
+/// Whether a node, or its proxy, cannot serve any request now.
+///
+/// Servers also use 503 for one unavailable index. Any other node would give the same answer.
 pub(crate) fn is_unable(answer: &Answer) -> bool {
     if !matches!(answer.status, 502..=504) {
         return false;
@@ -267,7 +280,7 @@ pub(crate) fn is_unable(answer: &Answer) -> bool {
     }
 }
 
-/// Whether a request may have been refused for one of the documents in it.
+/// Whether a single document may be the reason of the refusal.
 pub(crate) fn is_perhaps_about_one(answer: &Answer) -> bool {
     match whole(answer) {
         Whole::TooLarge | Whole::Malformed(_) | Whole::Barred(_) => true,
@@ -275,10 +288,15 @@ pub(crate) fn is_perhaps_about_one(answer: &Answer) -> bool {
     }
 }
 
-/// So many parts of a request are refused, and none is taken, until all of it passes for refused.
+/// The number of refused parts after which the whole request counts as refused.
+///
+/// The limit applies only while no part was accepted.
 pub(crate) const MOST_REFUSED: usize = 16;
 
-/// What became of the parts of a request so far, so that one who refuses everything is not asked for each document.
+/// Counts the results of the parts of a request.
+///
+/// The counter keeps the store from sending each document alone to a server that refuses
+/// everything.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     refused: usize,
@@ -290,14 +308,16 @@ impl Parts {
         self.taken = true;
     }
 
-    /// Counts a refusal; says whether smaller parts may fare better.
+    /// Counts a refusal, and returns whether smaller parts may succeed.
     pub(crate) fn refuse(&mut self) -> bool {
         self.refused += 1;
         self.taken || self.refused <= MOST_REFUSED
     }
 }
 
-/// As the error of a request that is no write of documents. `what` says what was attempted, on what.
+/// Returns the error of a request that writes no documents.
+///
+/// `what` names the action and its object.
 pub(crate) fn error(what: &str, answer: &Answer) -> StoreError {
     let cause = cause_of(answer).unwrap_or_default();
     let fate = fate(&cause);
@@ -322,7 +342,7 @@ pub(crate) fn error(what: &str, answer: &Answer) -> StoreError {
     StoreError::new(kind, format!("{what}: {text}"))
 }
 
-/// The error of one document of a read.
+/// Returns the error of one document of a read.
 pub(crate) fn read_error(fate: Fate) -> StoreError {
     let (kind, text) = match fate {
         Fate::Invalid(Refusal { kind: RefusalKind::Denied, reason }) => {
@@ -335,12 +355,12 @@ pub(crate) fn read_error(fate: Fate) -> StoreError {
         | Fate::SharedAlias(text)
         | Fate::Unknown(text) => (StoreErrorKind::Unavailable, text),
         Fate::MissingCollection => (StoreErrorKind::NotFound, "no such collection".to_owned()),
-        other => (StoreErrorKind::Unavailable, format!("an answer out of place: {other:?}")),
+        other => (StoreErrorKind::Unavailable, format!("an unexpected answer: {other:?}")),
     };
     StoreError::new(kind, text)
 }
 
-/// The error in words: type and reason, and those of its causes. Values of documents are taken out.
+/// Describes the error by types and reasons, without values of documents.
 pub(crate) fn describe(cause: &Cause) -> String {
     let mut parts: Vec<String> = Vec::new();
     let causes = cause.caused_by.iter().map(|(kind, reason)| (kind, reason));
@@ -366,7 +386,7 @@ pub(crate) fn describe(cause: &Cause) -> String {
     text
 }
 
-/// What servers refuse by a setting that their errors do not name.
+/// Settings that make servers refuse, where the error does not name the setting.
 const REMEDIES: &[(&str, &str)] = &[
     (
         "Limit of total fields",
@@ -378,7 +398,7 @@ const REMEDIES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The type of an error, if it looks like one.
+/// Returns the type of an error, if the text looks like one.
 fn type_name(kind: &str) -> &str {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '$');
     if kind.len() <= 100 && kind.chars().all(is_name) { kind } else { "" }
@@ -397,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_apart_by_their_type() {
+    fn error_type_decides_the_fate() {
         let cases = [
             ("version_conflict_engine_exception", "Conflict"),
             ("index_not_found_exception", "MissingCollection"),
@@ -522,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_cannot_serve_is_told_from_an_index_that_is_missing_shards() {
+    fn unable_node_differs_from_index_with_missing_shards() {
         let blocked = r#"{"error":{"type":"cluster_block_exception","reason":"blocked by: [SERVICE_UNAVAILABLE/2/no master];"}}"#;
         let shards =
             r#"{"error":{"type":"search_phase_execution_exception","reason":"all shards failed"}}"#;
@@ -542,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_failure_that_may_pass_is_tried_again() {
+    fn only_temporary_failures_are_retried() {
         use StoreErrorKind::{Misconfigured, Unavailable};
         for (failure, kind, expected) in [
             (Failure::NotSent as fn(_) -> _, Unavailable, "Rejected"),

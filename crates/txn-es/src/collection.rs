@@ -1,4 +1,4 @@
-//! Indices and aliases: finding, making, checking and dropping them.
+//! Indices and aliases: find, create, check and drop.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::names;
 use crate::target::{Target, identity_aliases};
 use crate::transport::{ADMIN_ROOM, Answer, Failure, Request, RequestClass};
 
-/// The error of an administrative request about an index, with the privileges that it needs.
+/// Returns the error of an administrative request, with the required privileges.
 pub(crate) fn refused(what: &str, index: &str, answer: &Answer) -> StoreError {
     let mut error = classify::error(what, answer);
     if error.kind == StoreErrorKind::Denied {
@@ -23,7 +23,7 @@ pub(crate) fn refused(what: &str, index: &str, answer: &Answer) -> StoreError {
     error
 }
 
-/// What the account of a domain needs to be granted, for an index or the names of several.
+/// Returns the privileges that the account of a domain needs.
 fn privileges(index: &str) -> String {
     format!(
         "grant the account of the domain the index privileges read, write, view_index_metadata and manage on {index}, {} and {}",
@@ -47,7 +47,7 @@ impl Inner {
         self.transport.send(request).await.map_err(Failure::into_error)
     }
 
-    /// A change of the cluster, which every node has to acknowledge.
+    /// Changes the cluster state. Every node has to acknowledge the change.
     pub(crate) async fn change(
         &self,
         what: &str,
@@ -74,7 +74,7 @@ impl Inner {
         Ok(value)
     }
 
-    /// The index behind a name, if there is one.
+    /// Returns the index behind a name, if there is one.
     pub(crate) async fn look(&self, name: &str) -> Result<Option<Index>, StoreError> {
         let path = format!("/{}", names::segment(name));
         let answer = self.admin(Method::GET, &path, &[("flat_settings", "true")], None).await?;
@@ -85,12 +85,12 @@ impl Inner {
             return Ok(None);
         }
         if answer.status != 200 {
-            return Err(refused(&format!("looking at the index {name}"), name, &answer));
+            return Err(refused(&format!("reading the index {name}"), name, &answer));
         }
         mapping::sole(name, &answer.body).map(Some)
     }
 
-    /// What a name stands for, as known or as looked up.
+    /// Returns the target of a name, from the cache or from the server.
     pub(crate) async fn target(&self, name: &str) -> Result<Arc<Target>, Miss> {
         if let Some(target) = self.targets.get(name) {
             return Ok(target);
@@ -117,7 +117,7 @@ impl Inner {
         Ok(target)
     }
 
-    /// Gives an index its identity alias. The inner error: this account may not.
+    /// Adds the identity alias to an index. The inner error: the account lacks the privilege.
     async fn give_identity(&self, index: &Index) -> Result<Result<(), StoreError>, StoreError> {
         let alias = index.identity_alias()?;
         if index.has_identity_alias(&alias) {
@@ -148,7 +148,7 @@ impl Inner {
             None if spec.create => {
                 let made = self.make(spec).await?;
                 let index = self.look(name).await?.ok_or_else(|| {
-                    let text = format!("the index {name} was made and is gone again");
+                    let text = format!("the index {name} was created and no longer exists");
                     StoreError::new(StoreErrorKind::Unavailable, text)
                 })?;
                 (index, made)
@@ -168,7 +168,7 @@ impl Inner {
         }
     }
 
-    /// Gives an index that is fit what the library adds to it.
+    /// Adds the library's fields and aliases to a suitable index.
     async fn prepare(
         &self,
         spec: &CollectionSpec,
@@ -183,7 +183,7 @@ impl Inner {
         }
         let aliased = self.give_identity(index).await?;
         match (&aliased, &spec.role) {
-            // Only looked at: reads do without.
+            // The caller only reads, and reads need no identity alias.
             (Err(_), role) if is_of_documents(role) && role.owner().is_none() => {}
             (Ok(()), _) => {}
             (Err(error), _) => return Err(error.clone()),
@@ -200,8 +200,10 @@ impl Inner {
         Ok(CollectionInfo { name: target.name.clone(), uid: target.uuid.text().clone(), owner })
     }
 
-    /// The alias that hides placeholders from plain searches. A convenience: where its name is
-    /// taken or the account may not add it, the collection does without.
+    /// Adds the alias that hides placeholders from plain searches.
+    ///
+    /// The alias is optional: the collection works without it if the name is taken or the account
+    /// lacks the privilege.
     async fn alias_for_searches(&self, index: &Index) {
         let alias = mapping::committed_alias(&index.name);
         if index.aliases.contains_key(&alias) || names::fault(&alias).is_some() {
@@ -266,9 +268,9 @@ impl Inner {
             let path = format!("/{name}/_block/write");
             let answer = self.change(&what, &target.name, Method::PUT, &path, None).await;
             let answer = answer.map_err(Changed::into_error)?;
-            // The servers answer without any index if the block is there already. They put it there
-            // only after every shard had finished the writes it was at; a block that is not yet
-            // confirmed by every shard is confirmed again instead.
+            // The servers answer without any index if the block exists already. They add the block
+            // only after every shard finished its running writes. If shards have not confirmed the
+            // block yet, the store asks for confirmation again.
             let before = answer["indices"].as_array().is_some_and(Vec::is_empty);
             if answer["shards_acknowledged"] != true
                 && !(before && self.look(&target.name).await?.is_some_and(|i| i.is_blocked()))
@@ -286,13 +288,13 @@ impl Inner {
         Ok(())
     }
 
-    /// The names of the indices that begin with a prefix, closed and hidden ones included.
+    /// Returns the names of the indices with a prefix, including closed and hidden ones.
     pub(crate) async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
         if let Some(fault) = names::fault(prefix) {
             let text = format!("{prefix:?} does not begin the name of an index: {fault}");
             return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
         }
-        // The settings are what the master has: no node that lags behind answers.
+        // The settings come from the master, so no outdated node answers.
         let path = format!("/{}*/_settings/index.uuid", names::segment(prefix));
         let query = [("expand_wildcards", "all"), ("flat_settings", "true")];
         let answer = self.admin(Method::GET, &path, &query, None).await?;
@@ -308,7 +310,7 @@ impl Inner {
         Ok(found.into_keys().collect())
     }
 
-    /// Takes the owner and the aliases of this library off an index.
+    /// Removes the owner and the aliases of this library from an index.
     pub(crate) async fn release_collection(&self, name: &str) -> Result<(), StoreError> {
         if let Some(fault) = names::fault(name) {
             let text = format!("{name:?} is not the name of an index: {fault}");
@@ -361,17 +363,17 @@ impl Inner {
     }
 }
 
-/// Whether a collection has documents of transactions, with the reserved fields.
+/// Whether a collection holds documents of transactions, with the reserved fields.
 fn is_of_documents(role: &Role) -> bool {
     matches!(role, Role::Data { .. } | Role::System { .. })
 }
 
-/// Why a change of the cluster did not come about.
+/// The reason why a change of the cluster failed.
 #[derive(Debug)]
 pub(crate) enum Changed {
-    /// A server said no; `kind` is the type of its error.
+    /// A server refused the change. `kind` is the type of its error.
     Refused { kind: String, error: StoreError, answer: Answer },
-    /// No answer, or none that says it.
+    /// No answer, or an answer without a result.
     Failed(StoreError),
 }
 

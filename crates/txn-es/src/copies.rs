@@ -1,8 +1,8 @@
-//! Copies of an index that carry its aliases: a clone, a shrink, a split, a restore, a mounted
-//! snapshot.
+//! Copies of an index that carry its aliases.
 //!
-//! An alias that stands for two indices takes no writes. The identity alias names the UUID of the
-//! original, so the copy is known, and loses the alias.
+//! Copies come from a clone, a shrink, a split, a restore, or a mounted snapshot. An alias with two
+//! indices takes no writes. The identity alias contains the UUID of the original, so the store
+//! recognises the copy and removes the alias from it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,8 +18,9 @@ use crate::names;
 use crate::target::Target;
 
 impl Inner {
-    /// Takes the aliases through which operations on these indices go off every other index. A
-    /// failure is told in the log: the operations themselves say what to do.
+    /// Removes the identity aliases of these indices from every other index.
+    ///
+    /// A failure goes to the log. The operations themselves report the remedy.
     pub(crate) async fn take_off_copies(&self, targets: Vec<Arc<Target>>) {
         for target in targets {
             let shared = target.take_shared();
@@ -68,8 +69,9 @@ impl Inner {
     }
 }
 
-/// The request that leaves an alias to the original; `None` if no other index has it, or the
-/// original has not.
+/// Returns the request that leaves an alias to the original.
+///
+/// `None` if no other index has the alias, or if the original lacks it.
 fn remove_from<'a>(
     carriers: impl Iterator<Item = &'a str>,
     original: &str,
@@ -86,12 +88,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn alias_is_taken_off_the_copies_alone() {
+    fn alias_is_removed_from_copies_only() {
         let removed = |carriers: &[&str]| remove_from(carriers.iter().copied(), "a", "x");
         let of_b = json!({"actions": [{"remove": {"index": "b", "alias": "x"}}]});
         assert_eq!(removed(&["a", "b"]), Some(of_b));
         assert_eq!(removed(&["a"]), None);
-        // Then it is not known which of them is the copy.
+        // Without the original in the list the copy is unknown.
         assert_eq!(removed(&["b", "c"]), None);
     }
 }

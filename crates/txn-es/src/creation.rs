@@ -1,5 +1,6 @@
-//! The index that is made for a collection. What the library relies on is stated, so that no index template chooses it. Pure
-//! functions.
+//! The creation of the index for a collection. Pure functions.
+//!
+//! The request states every setting that the library needs, so that no index template changes it.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +11,11 @@ use txn_store::{CollectionSpec, Role, StoreError};
 use crate::definition;
 use crate::mapping::Index;
 
-/// Settings that an index of the library's own has as the servers have them by default, whatever a template says. Some
-/// servers know some of them only.
+/// Settings of the library's own indices that need the servers' defaults.
+///
+/// An index template must not change them. Some servers know only some of these settings.
 const DEFAULTS: &[&str] = &[
-    // It has to take reads and writes.
+    // Reads and writes.
     "index.blocks.metadata",
     "index.blocks.read",
     "index.blocks.read_only",
@@ -24,10 +26,10 @@ const DEFAULTS: &[&str] = &[
     // Complete documents.
     "index.mapping.source.mode",
     "index.mode",
-    // Nobody else deletes it, shrinks it or rolls it over.
+    // No policy deletes, shrinks or rolls over the index.
     "index.lifecycle.name",
     "index.lifecycle.rollover_alias",
-    // Pages of scans, and what they see.
+    // Pages of scans, and their visibility.
     "index.max_result_window",
     "index.refresh_interval",
     "index.search.default_pipeline",
@@ -35,10 +37,12 @@ const DEFAULTS: &[&str] = &[
     "index.routing_partition_size",
 ];
 
-/// The setting by which an index is left alone by the index state management of OpenSearch.
+/// Excludes an index from the index state management of OpenSearch.
 const UNMANAGED: &str = "index.plugins.index_state_management.auto_manage";
 
-/// The body of the request that makes a collection, without settings that the server is known not to know.
+/// Returns the body of the request that creates a collection.
+///
+/// Leaves out settings that the server is known not to know.
 pub(crate) fn creation(
     spec: &CollectionSpec,
     unknown: &BTreeSet<String>,
@@ -48,7 +52,7 @@ pub(crate) fn creation(
     index.add_setting("index.translog.durability", json!("request"));
     index.add_setting("index.final_pipeline", json!("_none"));
     index.add_mapping("_source", json!({"enabled": true}));
-    // Keys without a routing are the rule. An application that requires one says so.
+    // Keys usually have no routing. An application that requires one sets this in its mappings.
     index.add_mapping("_routing", json!({"required": false}));
     if let Some(Value::Object(mut change)) = index.change(&spec.role)? {
         let fields = change.remove("properties").unwrap_or_default();
@@ -69,10 +73,10 @@ pub(crate) fn creation(
     Ok(index.into_body(unknown))
 }
 
-/// For an index that nobody but the library writes to.
+/// Sets the settings of an index that only the library writes to.
 fn state_everything(index: &mut Index) {
-    // Small, found by key: one shard. A copy as soon as there is a second node; without one,
-    // nothing that could not be assigned.
+    // The index is small, and the library reads it by key: one shard is enough. `0-1` adds a copy
+    // on a second node, and on one node leaves no shard unassigned.
     index.add_setting("index.number_of_shards", json!("1"));
     index.add_setting("index.auto_expand_replicas", json!("0-1"));
     index.add_setting("index.default_pipeline", json!("_none"));
@@ -83,14 +87,14 @@ fn state_everything(index: &mut Index) {
     index.add_mapping("dynamic", json!(false));
 }
 
-/// The settings that a server does not know, by its answer to the request that makes an index.
+/// Returns the settings that a server does not know, from its answer.
 pub(crate) fn unknown_settings(answer: &[u8]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     collect_unknown(&serde_json::from_slice(answer).unwrap_or_default(), &mut found);
     found
 }
 
-/// The servers name one in the error, and the others in errors that it suppressed.
+/// Collects from the error and from its suppressed errors: each names one setting.
 fn collect_unknown(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::String(text) => {
@@ -105,7 +109,7 @@ fn collect_unknown(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Whether the library adds a setting by itself: then a server that does not know it does without.
+/// Whether the library adds a setting that a server need not know.
 pub(crate) fn is_optional(setting: &str) -> bool {
     setting == UNMANAGED || DEFAULTS.contains(&setting)
 }
@@ -125,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn index_of_an_application_states_what_transactions_need() {
+    fn index_of_an_application_sets_required_settings() {
         let mappings = r#"{"dynamic":"strict","properties":{"n":{"type":"long"}}}"#;
         let body = made(DATA, Some(mappings)).unwrap();
         assert_eq!(body["mappings"]["dynamic"], "strict");
@@ -143,8 +147,8 @@ mod tests {
         assert_eq!(body["settings"]["index.number_of_shards"], "3");
         assert_eq!(body["mappings"]["_meta"], json!({"app": 1, "txn": {"fields": 1}}));
         for mappings in [
-            r#"{"properties":{"tid":{"type":"long"}}}"#,
-            r#"{"properties":{"tid":{"type":"keyword"}}}"#,
+            r#"{"properties":{"transaction_version":{"type":"long"}}}"#,
+            r#"{"properties":{"transaction_version":{"type":"keyword"}}}"#,
             r#"{"settings":{"translog":{"durability":"async"}}}"#,
             r#"{"settings":{"index.final_pipeline":"p"}}"#,
             r#"{"settings":{"index":{"mode":"time_series"}}}"#,
@@ -158,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn index_of_the_library_states_everything() {
+    fn index_of_the_library_sets_every_setting() {
         let system = Role::System { owner: Some("shop".to_owned()) };
         let bodies = [
             made(system, Some(r#"{"dynamic":"strict","properties":{}}"#)).unwrap(),
@@ -185,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_a_server_does_not_know_are_left_out() {
+    fn unknown_settings_are_left_out() {
         let answer = br#"{"error":{"type":"illegal_argument_exception","reason":"unknown setting [index.mode] did you mean [x]?",
             "suppressed":[{"reason":"unknown setting [index.lifecycle.name] please check"}]},"status":400}"#;
         let unknown = unknown_settings(answer);

@@ -1,4 +1,4 @@
-//! What the caller says of an index that is to be made: its mappings and its settings. Pure functions.
+//! The caller's mappings and settings of a new index. Pure functions.
 
 use serde_json::{Map, Value};
 use txn_store::{CollectionSpec, StoreError, StoreErrorKind};
@@ -9,7 +9,7 @@ const FORM: &str = "give {\"mappings\": {\"properties\": {\"name\": {\"type\": \
 
 type Object = Map<String, Value>;
 
-/// The mappings, and the settings as flat as the servers show them.
+/// Returns the mappings, and the settings in the servers' flat form.
 pub(crate) fn of(spec: &CollectionSpec) -> Result<(Object, Object), StoreError> {
     let refuse = |fault: String| misconfigured(format!("{}: {fault}; {FORM}", spec.name));
     let Some(text) = &spec.mappings else { return Ok((Object::new(), Object::new())) };
@@ -32,13 +32,13 @@ pub(crate) fn misconfigured(text: String) -> StoreError {
 fn parts(mut given: Object) -> Result<(Object, Object), String> {
     let is_part = |name: &str| matches!(name, "mappings" | "settings");
     let whole = given.contains_key("mappings") || given.keys().any(|name| name == "settings");
-    // A field may be called so.
+    // A field may have the name of a part.
     let field = given.iter().any(|(name, value)| is_part(name) && is_text(value.get("type")));
     if !whole || field {
         return Ok((given, Object::new()));
     }
     if let Some(other) = given.keys().find(|name| !is_part(name)) {
-        return Err(format!("{other:?} stands beside \"mappings\" and \"settings\""));
+        return Err(format!("{other:?} is not allowed next to \"mappings\" and \"settings\""));
     }
     let mut take = |name: &str| match given.remove(name) {
         None => Ok(Object::new()),
@@ -48,7 +48,7 @@ fn parts(mut given: Object) -> Result<(Object, Object), String> {
     Ok((take("mappings")?, take("settings")?))
 }
 
-/// Whether an entry of the mappings is a field in the wrong place.
+/// Whether an entry of the mappings is a misplaced field.
 fn is_field(name: &str, value: &Value) -> bool {
     let known = matches!(name, "properties" | "runtime" | "dynamic_templates" | "_meta")
         || name.starts_with('_');
@@ -59,7 +59,7 @@ fn is_text(value: Option<&Value>) -> bool {
     value.is_some_and(Value::is_string)
 }
 
-/// Settings may be nested or dotted, with or without the leading `index`.
+/// Flattens settings, which may be nested or dotted, with or without a leading `index`.
 fn flatten(path: &str, settings: Object, flat: &mut Object) {
     for (name, value) in settings {
         let path = match name.strip_prefix("index") {
@@ -136,7 +136,7 @@ mod tests {
             (r#"{"mappings":{"name":{"type":"keyword"}}}"#, "the field \"name\" is not inside"),
             (r#"{"address":{"properties":{"city":{"type":"text"}}}}"#, "the field \"address\""),
             (r#"{"settings":{"type":"keyword"}}"#, "the field \"settings\""),
-            (r#"{"mappings":{},"aliases":{"b":{}}}"#, "\"aliases\" stands beside"),
+            (r#"{"mappings":{},"aliases":{"b":{}}}"#, "\"aliases\" is not allowed next to"),
             (r#"{"mappings":[]}"#, "\"mappings\" is no object"),
             ("[]", "not a JSON object"),
             ("{", "not a JSON object"),

@@ -1,4 +1,4 @@
-//! The way of documents: names to indices, operations to requests, answers to outcomes.
+//! Operations on documents: names to indices, operations to requests, answers to outcomes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::target::{Target, Targets, identity_alias, identity_aliases};
 use crate::transport::{ADMIN_ROOM, Failure, Request, RequestClass, Transport, room_for};
 use crate::{names, scan};
 
-/// What all handles of one store share.
+/// The state that all handles of one store share.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) transport: Transport,
@@ -26,23 +26,25 @@ pub(crate) struct Inner {
     pub(crate) max_items: usize,
     pub(crate) max_bytes: usize,
     pub(crate) targets: Targets,
-    /// Settings of an index that the server does not know.
+    /// Index settings that the server does not know.
     pub(crate) unknown_settings: Mutex<BTreeSet<String>>,
 }
 
-/// Why a name has no target.
+/// The reason why a name has no target.
 #[derive(Clone, Debug)]
 pub(crate) enum Miss {
     /// There is no such collection.
     Missing,
-    /// It could not be looked up, or stands for something that is no collection.
+    /// The search failed, or the name is not that of a collection.
     Failed(StoreError),
 }
 
 pub(crate) type Resolved<'a> = BTreeMap<&'a str, Result<Arc<Target>, Miss>>;
 
-/// A request of this size is never carried out in parts, so that a refusal of the whole means that
-/// nothing was carried out. (Newer servers begin large ones before they have read them to the end.)
+/// Smaller requests, in bytes, are never carried out in parts.
+///
+/// So a refusal of the whole request means that nothing was carried out. Newer servers start large
+/// requests before they have read them to the end.
 const WHOLE_BYTES: usize = 512 << 10;
 
 impl Inner {
@@ -56,8 +58,8 @@ impl Inner {
         let names = writes.iter().zip(&refused).filter(|(_, refused)| refused.is_none());
         let names = names.map(|(write, _)| &*write.key.collection).collect();
         let mut targets = self.resolve(names).await;
-        // A version of another incarnation: either it is old, or what we know of the index is. And an
-        // identity alias may have been added meanwhile.
+        // A version of another incarnation is old, or the cached target is. An identity alias may
+        // have been added in the meantime.
         let mut again = BTreeSet::new();
         for write in writes {
             let foreign = |target: &Target| {
@@ -98,7 +100,9 @@ impl Inner {
         outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(none)).collect()
     }
 
-    /// What is refused before anything is sent: one item that is not valid would fail all the others.
+    /// Refuses an invalid write before it is sent.
+    ///
+    /// One invalid item would fail the whole request.
     fn refuse(&self, write: &Write) -> Option<Outcome> {
         if let Err(refusal) = self.limits.check(&write.key, write.op.source_len()) {
             return Some(Outcome::Invalid(refusal));
@@ -113,7 +117,7 @@ impl Inner {
         None
     }
 
-    /// Sends operations, in as many requests as their number and size ask for.
+    /// Sends operations, split by the limits for number and size.
     pub(crate) async fn bulk(&self, items: Vec<Item<'_>>) -> Vec<(usize, Settled)> {
         let mut chunks: Vec<&[Item<'_>]> = Vec::new();
         let mut rest = items.as_slice();
@@ -147,7 +151,7 @@ impl Inner {
         let timeout = self.transport.server_timeout(RequestClass::Write);
         let mut settled = Vec::with_capacity(items.len());
         let mut parts = Parts::default();
-        // Whether an earlier try may have been carried out.
+        // The flag: an earlier try may have been carried out.
         let mut stack = vec![(items, false)];
         while let Some((items, in_doubt)) = stack.pop() {
             let told = |all: Vec<Settled>| {
@@ -160,7 +164,7 @@ impl Inner {
             };
             let body = bulk::encode(items);
             let len = body.len();
-            // Errors may repeat what was sent.
+            // Errors may repeat the sent text.
             let only_reads = items.iter().all(|item| item.op == Op::Read);
             let documents = if only_reads { self.max_bytes } else { 0 };
             let changes = items.iter().any(Item::changes);
@@ -191,7 +195,7 @@ impl Inner {
                         );
                         Fate::Invalid(Refusal { kind: RefusalKind::TooLarge, reason })
                     }
-                    // Nothing was carried out: find the one that is not valid.
+                    // Nothing was carried out. Halve the request to find the invalid item.
                     Whole::Malformed(Fate::Invalid(refusal)) if items.len() > 1 => {
                         match (len < WHOLE_BYTES, parts.refuse()) {
                             (true, true) => {
@@ -202,13 +206,13 @@ impl Inner {
                             (false, _) => Fate::Unknown(refusal.reason),
                         }
                     }
-                    // What it was that nobody wanted. The rest goes out once more, though whoever refused it may
-                    // have passed it on before.
+                    // Halve the request to find the refused item. The halves are in doubt, because
+                    // the proxy may have forwarded the first try before it refused.
                     Whole::Barred(_) if items.len() > 1 && parts.refuse() => {
                         stack.extend(halves(true));
                         continue;
                     }
-                    // A large request may have been begun before it was refused.
+                    // The server may have started a large request before it refused.
                     Whole::Same(Fate::Rejected(text)) if len >= WHOLE_BYTES => {
                         Fate::RejectedInDoubt(text)
                     }
@@ -267,7 +271,7 @@ impl Inner {
                 body: Some(body.into()),
                 items: size,
                 room: room_for(size, self.max_bytes),
-                // A scroll moves on when it is asked.
+                // Each request advances a scroll.
                 class: match from {
                     None => RequestClass::Read,
                     Some(_) => RequestClass::Write,
@@ -276,7 +280,7 @@ impl Inner {
             match self.transport.send(request).await {
                 Ok(answer) => break answer,
                 Err(Failure::TooLarge(error)) if size == 1 => return Err(too_large(error)),
-                // The next scan has smaller pages. One that has begun cannot change its own.
+                // The next scan has smaller pages. A scroll cannot change its page size.
                 Err(Failure::TooLarge(error)) => {
                     size /= 2;
                     target.shrink_pages(size);
@@ -290,7 +294,7 @@ impl Inner {
         if answer.status != 200 {
             let mut error = classify::error(&what, &answer);
             if from.is_some() && error.kind == StoreErrorKind::NotFound {
-                // The scan, not the collection, is gone.
+                // The scroll has expired; the collection still exists.
                 error.kind = StoreErrorKind::Unavailable;
             }
             return Err(error);
@@ -315,8 +319,7 @@ impl Inner {
         Ok(Page { documents: found.documents, next })
     }
 
-    /// Frees what the servers hold for a scan. They do so by themselves after a while, so that a
-    /// failure is none.
+    /// Frees the servers' resources of a scan. A failure is harmless, because the scroll expires.
     async fn end_scan(&self, scroll_id: Option<String>) {
         let Some(scroll_id) = scroll_id else { return };
         let request = Request {
@@ -333,7 +336,7 @@ impl Inner {
         }
     }
 
-    /// The target of a name that has to exist.
+    /// Returns the target of a name that has to exist.
     pub(crate) async fn existing(&self, name: &str) -> Result<Arc<Target>, StoreError> {
         self.target(name).await.map_err(|miss| match miss {
             Miss::Missing => no_index(name),
@@ -342,15 +345,15 @@ impl Inner {
     }
 }
 
-/// The error where a collection has to exist.
+/// The error for a missing collection.
 pub(crate) fn no_index(name: &str) -> StoreError {
     let text = format!(
-        "there is no index {name}: correct the name, or make it (create_collection does so where it is missing)"
+        "there is no index {name}: correct the name, or create the index (create_collection creates a missing index)"
     );
     StoreError::new(StoreErrorKind::NotFound, text)
 }
 
-/// Of an answer about one document: asked again, it would be no smaller.
+/// Explains an answer about one document that is too large. A retry would not be smaller.
 pub(crate) fn too_large(error: StoreError) -> StoreError {
     let advice = "if the documents are that large, raise EsConfig::with_max_bulk_bytes";
     StoreError::new(StoreErrorKind::Misconfigured, format!("{}; {advice}", error.message))
@@ -366,7 +369,7 @@ fn plan_write<'a>(
         Some(Err(Miss::Missing)) | None => return Err(Outcome::MissingCollection),
         Some(Err(Miss::Failed(error))) => return Err(not_sent(error.clone())),
     };
-    // The servers do not mind what deletes require.
+    // The servers ignore `require_alias` of deletes.
     if write.require_alias && write.key.collection == target.name {
         return Err(Outcome::MissingCollection);
     }
@@ -416,7 +419,7 @@ pub(crate) fn without_alias(target: &Target) -> StoreError {
     StoreError::new(StoreErrorKind::Denied, text)
 }
 
-/// The outcome of a write that was not sent.
+/// Returns the outcome of a write that was not sent.
 fn not_sent(error: StoreError) -> Outcome {
     match error.kind {
         StoreErrorKind::Denied => {
@@ -426,7 +429,9 @@ fn not_sent(error: StoreError) -> Outcome {
     }
 }
 
-/// Sources are JSON objects on one line; anything else would not survive a bulk request.
+/// Returns the fault of a source that is no one-line JSON object.
+///
+/// Other text would not survive a bulk request.
 fn fault_of_source(source: &str) -> Option<String> {
     if source.bytes().any(|byte| byte == b'\n' || byte == b'\r') {
         return Some("the source has a raw line break".to_owned());
@@ -437,8 +442,10 @@ fn fault_of_source(source: &str) -> Option<String> {
     serde_json::from_str::<serde::de::IgnoredAny>(source).err().map(|e| e.to_string())
 }
 
-/// Whether the order of operations makes no difference. Two operations of one document keep theirs; a dry run asks
-/// nothing of the document.
+/// Whether the operations may run in any order.
+///
+/// Two operations on one document keep their order, except dry runs, which ignore the stored
+/// document.
 fn are_independent(items: &[Item<'_>]) -> bool {
     let mut seen = HashSet::new();
     let ordered = items.iter().filter(|item| !matches!(item.op, Op::Check(_)));

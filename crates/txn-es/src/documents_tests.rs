@@ -1,4 +1,4 @@
-//! The way of documents against a server that answers as told.
+//! Operations on documents against a scripted server.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn three() -> [Write; 3] {
     ["1", "2", "3"].map(create)
 }
 
-/// The answer of a healthy server to creates.
+/// Returns the answer of a healthy server to creates.
 fn created(body: &str) -> String {
     let ids = body.lines().step_by(2).map(|line| line.split('"').nth(9).unwrap());
     let items: Vec<_> = ids
@@ -63,7 +63,7 @@ async fn a_whole_request_refused_as_too_large_is_halved() {
 }
 
 #[tokio::test]
-async fn one_item_that_is_not_valid_does_not_fail_the_others() {
+async fn invalid_item_does_not_fail_the_request() {
     let fake = Fake::new(|_, body| match body.contains(r#""_id":"2""#) {
         true => {
             let error = r#"{"error":{"type":"action_request_validation_exception","reason":"Validation Failed"},"status":400}"#;
@@ -82,7 +82,7 @@ async fn one_item_that_is_not_valid_does_not_fail_the_others() {
     assert!(fake.bulks() <= 5 + 17, "halves, not one by one: {}", fake.bulks());
 }
 
-/// A firewall that dislikes the document `2`.
+/// A firewall that refuses the document `2`.
 fn firewall(body: &str) -> (u16, String) {
     match body.contains(r#""_id":"2""#) {
         true => (403, "<html>forbidden</html>".to_owned()),
@@ -91,7 +91,7 @@ fn firewall(body: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn one_body_that_a_firewall_dislikes_does_not_fail_the_others() {
+async fn document_refused_by_a_firewall_fails_alone() {
     let fake = Fake::new(|path, body| match path {
         "/_mget" if body.contains(r#""_id":"2""#) => (403, String::new()),
         "/_mget" => (200, documents(body)),
@@ -114,7 +114,7 @@ async fn one_body_that_a_firewall_dislikes_does_not_fail_the_others() {
 }
 
 #[tokio::test]
-async fn what_a_firewall_may_have_let_through_stays_in_doubt() {
+async fn write_that_a_firewall_may_pass_is_in_doubt() {
     let busy = r#"{"error":{"type":"es_rejected_execution_exception","reason":"r"}}"#;
     let malformed = r#"{"error":{"type":"action_request_validation_exception","reason":"r"}}"#;
     for (status, answer) in [(429, busy), (400, malformed), (413, "")] {
@@ -126,7 +126,7 @@ async fn what_a_firewall_may_have_let_through_stays_in_doubt() {
         for outcome in fake.store.write_many(&three()).await {
             assert!(matches!(outcome, Outcome::RejectedInDoubt(_)), "{status}: {outcome:?}");
         }
-        // What writes nothing leaves nothing in doubt.
+        // A dry run writes nothing, so nothing is in doubt.
         let check = |id: &str| Write::new(Key::new("a", id), WriteOp::Check("{}".into()));
         for outcome in fake.store.write_many(&["1", "2"].map(check)).await {
             assert!(!matches!(outcome, Outcome::RejectedInDoubt(_)), "{status}: {outcome:?}");
@@ -135,7 +135,7 @@ async fn what_a_firewall_may_have_let_through_stays_in_doubt() {
 }
 
 #[tokio::test]
-async fn whoever_refuses_everything_is_not_asked_for_each_operation() {
+async fn server_that_refuses_everything_gets_few_requests() {
     let own = r#"{"error":{"type":"security_exception","reason":"r"},"status":403}"#;
     for (status, answer, kind, most) in [
         (403, "", "Invalid(Refusal { kind: Denied", 2 * MOST_REFUSED + 1),
@@ -152,7 +152,7 @@ async fn whoever_refuses_everything_is_not_asked_for_each_operation() {
 }
 
 #[tokio::test]
-async fn what_has_no_answer_is_unknown_and_never_sent_again() {
+async fn unanswered_write_is_unknown_and_not_repeated() {
     let rejected = r#"{"error":{"type":"es_rejected_execution_exception","reason":"r"}}"#;
     for (status, body, expected) in [
         (0, "", "Unknown"),
@@ -184,7 +184,7 @@ async fn what_has_no_answer_is_unknown_and_never_sent_again() {
 }
 
 #[tokio::test]
-async fn a_large_request_that_is_refused_whole_is_in_doubt() {
+async fn large_refused_request_is_in_doubt() {
     let fake = Fake::new(|_, _| {
         let error = r#"{"error":{"type":"es_rejected_execution_exception","reason":"r"}}"#;
         (429, error.to_owned())
@@ -200,7 +200,7 @@ async fn a_large_request_that_is_refused_whole_is_in_doubt() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_valid_is_not_sent() {
+async fn invalid_write_is_not_sent() {
     let fake = Fake::new(|_, _| panic!("asked")).await;
     let replace = |version| WriteOp::Replace("{}".into(), version);
     let version = |term, seq_no| txn_store::Version::new(term, seq_no);
@@ -231,7 +231,7 @@ async fn what_cannot_be_valid_is_not_sent() {
 }
 
 #[tokio::test]
-async fn an_account_that_may_not_add_the_alias_reads_only() {
+async fn account_without_alias_privilege_only_reads() {
     let fake = Fake::new(|path, body| match path {
         "/_mget" => {
             assert!(body.contains(r#""_index":"b""#), "{body}");
@@ -261,7 +261,7 @@ async fn an_account_that_may_not_add_the_alias_reads_only() {
     assert!(refusal.kind == RefusalKind::Denied && refusal.reason.contains("manage on b"));
 }
 
-/// The answer of a healthy server to `_mget`.
+/// Returns the answer of a healthy server to `_mget`.
 fn documents(body: &str) -> String {
     let asked: serde_json::Value = serde_json::from_str(body).unwrap();
     let docs = asked["docs"].as_array().unwrap().iter().map(|doc| {
@@ -274,13 +274,13 @@ fn documents(body: &str) -> String {
 }
 
 #[tokio::test]
-async fn reads_whose_answer_is_too_large_are_sent_in_parts() {
+async fn reads_with_too_large_answers_are_split() {
     let pad = " ".repeat(2 << 20);
     let small = |config: EsConfig| config.with_max_bulk_bytes(1_000);
     let fake = Fake::with(small, move |path, body| match path {
         "/_mget" if body.matches("_id").count() > 1 => (200, documents(body) + &pad),
         "/_mget" => (200, documents(body)),
-        // Even one.
+        // A single document is too large, too.
         _ => (200, pad.clone()),
     })
     .await;
@@ -300,7 +300,7 @@ async fn reads_whose_answer_is_too_large_are_sent_in_parts() {
 }
 
 #[tokio::test]
-async fn a_scan_whose_pages_are_too_large_begins_again_with_smaller_ones() {
+async fn scan_with_too_large_pages_restarts_with_smaller() {
     let page = |ids: &[u32], pad: usize| {
         let hits = ids.iter().map(|id| {
             format!(r#"{{"_index":"a","_id":"{id}","_seq_no":1,"_primary_term":1,"_source":{{}}}}"#)
@@ -333,7 +333,7 @@ async fn a_scan_whose_pages_are_too_large_begins_again_with_smaller_ones() {
         assert_eq!(first.documents.len(), 2);
         let second = fake.store.scan("a", &Filter::All, 9, first.next).await.unwrap();
         assert_eq!((second.documents.len(), second.next), (1, None));
-        // A search may be sent again, because an answer that is too large ends its connection.
+        // The store may repeat a search, because an answer that is too large ends its connection.
         let mut sizes = std::mem::take(&mut *sizes.lock());
         sizes.dedup();
         assert_eq!(sizes, tried, "9 and 4 are too large, 2 is remembered");
@@ -377,7 +377,7 @@ async fn no_error_repeats_the_login() {
 }
 
 #[test]
-fn a_dry_run_and_the_lock_of_one_document_go_in_any_order() {
+fn dry_run_and_lock_of_a_document_run_in_any_order() {
     let item = |id, op| Item {
         at: 0,
         route: "a".into(),
@@ -395,7 +395,7 @@ fn a_dry_run_and_the_lock_of_one_document_go_in_any_order() {
 }
 
 #[tokio::test]
-async fn a_primary_read_is_answered_once_a_copy_has_shown_the_routing() {
+async fn primary_read_waits_for_the_routing_from_a_copy() {
     let found =
         |routing: &str| format!(r#"{{"docs":[{{"_index":"d","_id":"1",{routing}"found":true}}]}}"#);
     let absent = r#"{"docs":[{"_index":"d","_id":"1","found":false}]}"#.to_owned();

@@ -1,4 +1,4 @@
-//! A server for tests that answers as told.
+//! A scripted server for tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::{EsConfig, EsStore};
 
 pub(crate) type Handler = Box<dyn Fn(&str, &str) -> (u16, String) + Send + Sync>;
 
-/// A server that answers with the handler's status and body, and what it was asked.
+/// A server that answers as its handler says, and logs the requests.
 pub(crate) struct Fake {
     pub(crate) store: EsStore,
     pub(crate) asked: Arc<Mutex<Vec<String>>>,
@@ -21,8 +21,9 @@ pub(crate) struct Fake {
 pub(crate) const ROOT: &str = r#"{"version":{"number":"8.19.0"}}"#;
 
 impl Fake {
-    /// There is one index, `a`, with its identity alias, and `b`, without, and `d`, of an application; the handler
-    /// answers bulk requests and reads.
+    /// Starts a server with three indices; the handler answers bulk requests and reads.
+    ///
+    /// `a` has its identity alias, `b` has none, and `d` belongs to an application.
     pub(crate) async fn new(
         handler: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static,
     ) -> Self {
@@ -57,7 +58,7 @@ impl Fake {
         Self::serving(tune, handler).await
     }
 
-    /// The handler answers everything.
+    /// Starts a server whose handler answers every request.
     pub(crate) async fn serving(tune: impl Fn(EsConfig) -> EsConfig, handler: Handler) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -79,7 +80,7 @@ impl Fake {
     }
 }
 
-/// Status 0 closes the connection without an answer.
+/// Serves a connection. Status 0 closes it without an answer.
 async fn serve(socket: TcpStream, handler: Arc<Handler>, log: Arc<Mutex<Vec<String>>>) {
     let mut socket = BufReader::new(socket);
     loop {

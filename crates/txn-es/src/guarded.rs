@@ -1,4 +1,4 @@
-//! The only way to the methods of the store: nothing that they return holds a secret.
+//! The only access to the store's methods: removes secrets from results.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use txn_store::{Limits, Outcome, Read, Refusal, StoreError};
 use crate::documents::Inner;
 use crate::secrets::Secrets;
 
-/// What a method of the store returns, without secrets.
+/// Removes secrets from the result of a method.
 pub(crate) trait Hide {
     fn hide(self, secrets: &Secrets) -> Self;
 }
@@ -60,7 +60,7 @@ impl Hide for Duration {
     }
 }
 
-/// The store, of which nothing goes out but what can be cleaned.
+/// The store, behind methods that remove secrets.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     inner: Inner,
@@ -71,7 +71,7 @@ impl Guarded {
         Self { inner }
     }
 
-    /// What answered when the store connected.
+    /// Returns the server that answered at the connect.
     pub(crate) fn server(&self) -> &crate::Server {
         &self.inner.server
     }

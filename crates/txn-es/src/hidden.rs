@@ -1,6 +1,7 @@
-//! What an account sees of documents that are there, looked at when a collection is opened: a
-//! transaction writes a document back as it was read, so a field that is hidden from reads would be
-//! lost.
+//! Checks at opening that the account can read documents completely.
+//!
+//! A transaction writes a document back as it was read. So a field that is hidden from reads would
+//! be lost.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -18,14 +19,15 @@ use crate::mapping::Index;
 use crate::names;
 use crate::transport::{ADMIN_ROOM, Failure, Request, RequestClass};
 
-/// For so many fields a document is looked for that has one.
+/// The maximum number of fields for which a document is searched.
 const MOST_FIELDS: usize = 100;
 
-/// So many documents are looked at whatever fields they have.
+/// The number of documents that are checked regardless of their fields.
 const ANY_DOCUMENTS: usize = 10;
 
-/// No document: the servers refuse the read of the primary to an account that sees documents in
-/// part.
+/// The id of an absent document.
+///
+/// The servers refuse its read from the primary if the account sees only parts of documents.
 const PROBE: &str = "txn-is-read-whole";
 
 #[derive(Deserialize)]
@@ -58,16 +60,19 @@ struct Hit {
 }
 
 impl Hit {
-    /// The servers count a version for each write of a document, and a sequence number for each
-    /// write of its shard. A larger version was given by a client.
+    /// Whether a client assigned the version of the document.
+    ///
+    /// The servers count one version per write of a document, and one sequence number per write of
+    /// its shard. So a larger version came from a client.
     fn has_external_version(&self) -> bool {
         self.version.zip(self.seq_no).is_some_and(|(version, seq_no)| version > seq_no + 1)
     }
 }
 
 impl Inner {
-    /// Refuses an index of which this account reads documents without some of their fields:
-    /// compares what reads show with what the primary has.
+    /// Refuses an index of which the account cannot read all fields.
+    ///
+    /// Compares reads from a copy with reads from the primary.
     pub(crate) async fn check_reads_are_whole(&self, index: &Index) -> Result<(), StoreError> {
         let hits = self.sample(index).await?;
         if hits.iter().any(Hit::has_external_version) {
@@ -86,7 +91,7 @@ impl Inner {
             }
         }));
         let keys: Vec<Key> = keys.into_iter().collect();
-        // Two reads side by side are large.
+        // Boxed, because the future of two concurrent reads is large.
         let (shown, stored) = Box::pin(join(self.get_many(&keys), self.read_primary(&keys))).await;
         for (shown, stored) in shown.into_iter().zip(stored) {
             match (shown, stored) {
@@ -110,7 +115,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Some documents; of each field one that has it, if there is one.
+    /// Returns some documents, among them one for each field, if there is one.
     async fn sample(&self, index: &Index) -> Result<Vec<Hit>, StoreError> {
         let path = format!("/{}/_msearch", names::segment(&index.name));
         let body = searches(index.properties());
@@ -124,10 +129,10 @@ impl Inner {
             class: RequestClass::Read,
         };
         let answer = self.transport.send(request).await.map_err(Failure::into_error)?;
-        let what = format!("looking at documents of {}", index.name);
+        let what = format!("reading documents of {}", index.name);
         if answer.status != 200 {
             let error = classify::error(&what, &answer);
-            // An account that may not search is told so where it has to.
+            // An account without the search privilege gets its error from a request that needs it.
             return if error.kind == StoreErrorKind::Unavailable {
                 Err(error)
             } else {
@@ -142,7 +147,7 @@ impl Inner {
     }
 }
 
-/// The body of the request.
+/// Returns the body of the request.
 fn searches(properties: Option<&Map<String, Value>>) -> String {
     let mut paths = Vec::new();
     if let Some(properties) = properties {
@@ -176,7 +181,7 @@ fn collect_fields(properties: &Map<String, Value>, above: &str, paths: &mut Vec<
     }
 }
 
-/// The first field of a document, or the path to it, that is not shown as it is stored.
+/// Returns the path of the first field that a read hides or changes.
 fn hidden_field(shown: &str, stored: &str) -> Option<String> {
     let parsed = |text| serde_json::from_str::<Value>(text).ok();
     difference(&parsed(shown)?, &parsed(stored)?)
@@ -200,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn field_that_is_not_shown_is_named() {
+    fn hidden_field_is_named() {
         let stored = r#"{"a":1,"o":{"x":1,"y":[1,2]},"n":null}"#;
         for (shown, field) in [
             (stored, None),
@@ -215,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn each_field_is_looked_for() {
+    fn each_field_is_searched() {
         let properties =
             json!({"a": {"type": "keyword"}, "o": {"properties": {"x": {"type": "long"}}}});
         let body = searches(properties.as_object());
@@ -227,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn external_versions_are_larger_than_the_number_of_writes() {
+    fn external_versions_exceed_the_number_of_writes() {
         let is_external = |version, seq_no| {
             let (id, routing) = ("1".to_owned(), None);
             Hit { id, routing, version: Some(version), seq_no: Some(seq_no) }.has_external_version()

@@ -1,4 +1,4 @@
-//! Which index a name stands for now.
+//! Finds the index that a name means now.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,14 +41,15 @@ struct Alias {
 type Identities = BTreeMap<Arc<str>, OfIndex>;
 
 impl Inner {
-    /// Asks the server; no name is looked up in what is known. One request, and a second one for an alias of several
-    /// indices.
+    /// Asks the server without the cache.
+    ///
+    /// One request, and a second one for an alias of several indices.
     pub(crate) async fn identify(&self, name: &str) -> Result<CollectionIdentity, StoreError> {
         if let Some(fault) = names::fault(name) {
             return Err(misconfigured(format!("{name:?} is not the name of an index: {fault}")));
         }
         let what = format!("asking which index {name} is");
-        // The settings of an index are smaller than its mapping by far.
+        // The settings of an index are far smaller than its mapping.
         let path = format!("/{}/_settings/index.uuid", names::segment(name));
         let answer = self.admin(Method::GET, &path, &[("flat_settings", "true")], None).await?;
         let found: Identities = read(name, &what, &answer)?;
@@ -78,7 +79,7 @@ fn sole(name: &str, found: Identities) -> Result<CollectionIdentity, StoreError>
     Ok(CollectionIdentity { name, uid: index.settings.uuid, incarnation: uuid.incarnation() })
 }
 
-/// Of the indices behind an alias, the one that takes its writes.
+/// Returns the index behind an alias that takes its writes.
 fn written(
     alias: &str,
     mut found: Identities,
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn alias_of_several_indices_stands_for_its_write_index() {
+    fn alias_of_several_indices_means_its_write_index() {
         let two = r#"{"a-1":{"settings":{"index.uuid":"uMz0YBdmS5i9vKTh9RA3_g"}},
             "a-2":{"settings":{"index.uuid":"vMz0YBdmS5i9vKTh9RA3_g"}}}"#;
         let rolled = r#"{"a-1":{"aliases":{"a":{"is_write_index":false}}},

@@ -1,20 +1,21 @@
 //! The Elasticsearch and OpenSearch store of txn-core.
 //!
-//! [`EsStore`] carries out the store contract ([`txn_store`]) on Elasticsearch 7.17 and 8, and
-//! on OpenSearch, with nothing but single-document requests: no scripts, no ingest pipelines, no
+//! [`EsStore`] implements the store contract ([`txn_store`]) on Elasticsearch 7.17 and 8, and on
+//! OpenSearch. The store sends only single-document operations: no scripts, no ingest pipelines, no
 //! plugins.
 //!
-//! # What it adds to a collection
-//! - The reserved fields in the mapping, and in its `_meta` the owning domain and the mark that the
-//!   fields are this library's.
-//! - A hidden alias `<index>-txn-<uuid>`. Operations go through it and require it, so that a
-//!   write into an index that was dropped fails instead of making the index again.
+//! # Additions to a collection
+//! - The reserved fields in the mapping. The `_meta` of the mapping holds the owning domain and a
+//!   mark that the fields belong to this library.
+//! - A hidden alias `<index>-txn-<uuid>`. All operations require this alias. So a write to a
+//!   dropped index fails instead of recreating the index.
 //! - An alias `<index>-committed`, which hides placeholders from plain searches.
 //!
 //! # Privileges
-//! With security switched on, the account of a domain needs the cluster privilege `monitor`, the index
-//! privileges `read`, `write`, `view_index_metadata` and `manage` on `txn-registry`, `txn-registry-txn-*`, `txn-<domain>-*` and,
-//! for each of its collections, on `<index>`, `<index>-txn-*` and `<index>-committed`.
+//! With security enabled, the account of a domain needs the cluster privilege `monitor` and the
+//! index privileges `read`, `write`, `view_index_metadata` and `manage`. The index privileges apply
+//! to `txn-registry`, `txn-registry-txn-*`, `txn-<domain>-*` and, for each collection, to
+//! `<index>`, `<index>-txn-*` and `<index>-committed`.
 
 mod answers;
 #[cfg(feature = "aws-sigv4")]
@@ -73,10 +74,10 @@ use guarded::Guarded;
 use target::Targets;
 use transport::{RequestClass, Transport};
 
-/// Longest id and routing that the servers take, in bytes.
+/// The longest id and routing that the servers accept, in bytes.
 const MAX_ID_BYTES: usize = 512;
 
-/// The documents of one Elasticsearch or OpenSearch cluster. Cheap to clone.
+/// The store of one Elasticsearch or OpenSearch cluster. Cheap to clone.
 #[derive(Clone)]
 pub struct EsStore {
     guarded: Arc<Guarded>,
@@ -90,12 +91,15 @@ impl fmt::Debug for EsStore {
 }
 
 impl EsStore {
-    /// Connects: checks that a node answers, that it takes the login, and that it is of a version
-    /// that this store knows.
+    /// Connects to the cluster.
+    ///
+    /// Checks that a node answers, that the node accepts the login, and that the store supports its
+    /// version.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Unavailable`](txn_store::StoreErrorKind) if no node answers, `Denied`
-    /// if the login is missing or wrong, `Misconfigured` if the server or the configuration is not fit.
+    /// [`StoreErrorKind::Unavailable`](txn_store::StoreErrorKind) if no node answers, `Denied` if
+    /// the login is missing or wrong, `Misconfigured` if the server or the configuration is
+    /// unsuitable.
     pub async fn connect(config: EsConfig) -> Result<Self, StoreError> {
         let transport = Transport::new(&config)?;
         let detected = server::detect(&transport).await;
@@ -104,7 +108,7 @@ impl EsStore {
             transport,
             server,
             limits: Limits::new(MAX_ID_BYTES, config.max_bulk_bytes)
-                .with_shares_requests(true)
+                .with_batches_requests(true)
                 .with_merges_transactions(true),
             max_items: config.max_bulk_items,
             max_bytes: config.max_bulk_bytes,
@@ -114,7 +118,7 @@ impl EsStore {
         Ok(Self { guarded: Arc::new(Guarded::new(inner)) })
     }
 
-    /// What answered when the store connected.
+    /// Returns the server that answered at the connect.
     #[must_use]
     pub fn server(&self) -> &Server {
         self.guarded.server()

@@ -1,4 +1,4 @@
-//! Indices that are made, and dropped again where an index template makes them unfit.
+//! Creates indices, and drops new indices that a template made unsuitable.
 
 use reqwest::Method;
 use serde::de::DeserializeOwned;
@@ -15,7 +15,9 @@ use crate::target::check_length;
 use crate::templates::{self, Composable, Legacy};
 
 impl Inner {
-    /// Makes the index of a collection. Says whether it was made here: another process may make it at the same time.
+    /// Creates the index of a collection.
+    ///
+    /// Returns false if another process created the index at the same time.
     pub(crate) async fn make(&self, spec: &CollectionSpec) -> Result<bool, StoreError> {
         let name = &spec.name;
         if let Some(fault) = names::fault_of_new(name) {
@@ -42,7 +44,7 @@ impl Inner {
                     if more.is_empty() {
                         return Err(self.explain(name, error, &answer.body).await);
                     }
-                    // Each round leaves out at least one more.
+                    // Each round leaves out at least one more setting.
                     self.unknown_settings.lock().extend(more);
                 }
                 Err(Changed::Failed(error)) => return Err(error),
@@ -50,21 +52,21 @@ impl Inner {
         }
     }
 
-    /// Why a server makes no index, with what an administrator can do about it.
+    /// Explains why a server creates no index, with a remedy for administrators.
     async fn explain(&self, name: &str, error: StoreError, answer: &[u8]) -> StoreError {
         let text = String::from_utf8_lossy(answer);
         if text.contains("shards open") {
-            let advice = "raise cluster.max_shards_per_node, or drop indices that nobody needs";
+            let advice = "raise cluster.max_shards_per_node, or drop unused indices";
             return StoreError { message: format!("{}; {advice}", error.message), ..error };
         }
         self.blame_template(name, error).await
     }
 
-    /// Drops an index that was made here a moment ago and cannot serve, so that tries leave nothing behind.
+    /// Drops an unsuitable index that this process has just created.
     pub(crate) async fn unmake(&self, name: &str, error: StoreError) -> StoreError {
         let kept = match self.is_empty(name).await {
             Ok(true) => self.drop_collection(name).await.err().map(|error| error.message),
-            Ok(false) => Some("somebody has written to it already".to_owned()),
+            Ok(false) => Some("another client has written to it already".to_owned()),
             Err(error) => Some(error.message),
         };
         match kept {
@@ -90,7 +92,7 @@ impl Inner {
         Ok(count["count"] == 0)
     }
 
-    /// Names the index template that applies to an index, where this account may see it.
+    /// Adds the applicable index template to the error, if the account can read it.
     pub(crate) async fn blame_template(&self, name: &str, error: StoreError) -> StoreError {
         let composable: Composable = self.template_list("/_index_template").await;
         let legacy: Legacy = self.template_list("/_template").await;
@@ -109,7 +111,9 @@ impl Inner {
         StoreError { message, ..error }
     }
 
-    /// Empty where this account may not see them, or the server has none of the kind.
+    /// Returns the templates of one kind.
+    ///
+    /// Empty if the account cannot read the templates, or the server does not know the kind.
     async fn template_list<T: Default + DeserializeOwned>(&self, path: &str) -> T {
         match self.admin(Method::GET, path, &[], None).await {
             Ok(answer) if answer.status == 200 => {
@@ -152,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn settings_are_left_out_once_a_server_did_not_know_them() {
+    async fn unknown_settings_stay_left_out() {
         let fake = Fake::new(|_, body| match body.contains("index.lifecycle.name") {
             true => error("illegal_argument_exception", "unknown setting [index.lifecycle.name]"),
             false => (503, String::new()),
@@ -167,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn index_that_may_have_no_alias_is_dropped_again() {
+    async fn index_without_its_alias_is_dropped_again() {
         let made = AtomicBool::new(false);
         let index = json!({"new": {"mappings": {"properties": {"state": {"type": "keyword"}}},
             "settings": {"index.uuid": uuid("nn").text()}}});
@@ -179,7 +183,7 @@ mod tests {
             "/new/_refresh" => (200, "{}".to_owned()),
             "/new/_count" => (200, r#"{"count":0}"#.to_owned()),
             path if path.starts_with("/_aliases") => (403, error("security_exception", "no").1),
-            // A body makes it, and a request without one drops it.
+            // A request with a body creates the index, and a request without one drops it.
             _ => {
                 made.store(!body.is_empty(), Relaxed);
                 (200, r#"{"acknowledged":true}"#.to_owned())

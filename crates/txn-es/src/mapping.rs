@@ -1,11 +1,14 @@
-//! Is an index fit for transactions, and what is missing? Pure functions over what the servers show
-//! of an index.
+//! Checks that an index can serve transactions, and finds missing fields.
+//!
+//! Pure functions over the servers' description of an index.
 
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use txn_store::fields::{STATE, TID, TRANSACTION_ABSENT, TRANSACTION_RECENT, TRANSACTION_TID};
+use txn_store::fields::{
+    STATE, TRANSACTION_ABSENT, TRANSACTION_RECENT, TRANSACTION_TID, TRANSACTION_VERSION,
+};
 use txn_store::{CollectionSpec, Role, StoreError, StoreErrorKind};
 
 use crate::definition::{self, misconfigured};
@@ -13,12 +16,12 @@ use crate::target::{check_length, identity_alias, is_identity_alias};
 use crate::terms::{Fields, LongValue};
 use crate::uuid::IndexUuid;
 
-/// In the mark of this library, `_meta.txn`: the version of the reserved fields that it has mapped.
+/// In the library's mark, `_meta.txn`: the version of the mapped reserved fields.
 const FIELDS: &str = "fields";
 
 const FORMAT: u64 = 1;
 
-/// In the mark of this library: the owning domain.
+/// In the library's mark: the owning domain.
 const DOMAIN: &str = "domain";
 
 /// One index, as `GET /<name>?flat_settings=true` shows it.
@@ -36,7 +39,7 @@ pub(crate) struct Index {
     data_stream: Option<String>,
 }
 
-/// The one index that a name stands for.
+/// Returns the only index behind a name.
 pub(crate) fn sole(asked: &str, answer: &[u8]) -> Result<Index, StoreError> {
     let mut found: std::collections::BTreeMap<String, Index> = serde_json::from_slice(answer)
         .map_err(|e| {
@@ -91,8 +94,9 @@ pub(crate) fn sole(asked: &str, answer: &[u8]) -> Result<Index, StoreError> {
     Ok(index)
 }
 
-/// A copy carries the identity alias of its original. Where both are found under one name, the
-/// original is meant.
+/// Removes copies of an index if the original is in the list.
+///
+/// A copy carries the identity alias of its original.
 fn leave_out_copies(found: &mut std::collections::BTreeMap<String, Index>) {
     let identity = |(name, index): (&String, &Index)| {
         let uuid = IndexUuid::parse(name, index.setting("index.uuid")?).ok()?;
@@ -106,7 +110,7 @@ fn leave_out_copies(found: &mut std::collections::BTreeMap<String, Index>) {
 }
 
 impl Index {
-    /// One that is not made yet.
+    /// An index before its creation.
     pub(crate) fn unmade(
         name: &str,
         mappings: Map<String, Value>,
@@ -115,7 +119,7 @@ impl Index {
         Self { name: name.to_owned(), mappings, settings, ..Self::default() }
     }
 
-    /// Whether a policy gives an alias to the next index of a series.
+    /// Whether a rollover policy moves the alias to the next index of a series.
     fn is_rolled_over_by(&self, alias: &str) -> bool {
         let policies = self.settings.iter().filter(|(name, _)| name.ends_with(".rollover_alias"));
         policies.into_iter().any(|(_, value)| value.as_str() == Some(alias))
@@ -136,7 +140,7 @@ impl Index {
         self.mappings.extend(parts);
     }
 
-    /// The body of the request that makes it, without some settings.
+    /// Returns the body of the creation request, without some settings.
     pub(crate) fn into_body(mut self, without: &BTreeSet<String>) -> Value {
         self.settings.retain(|name, _| !without.contains(name));
         json!({"settings": self.settings, "mappings": self.mappings})
@@ -146,7 +150,7 @@ impl Index {
         self.settings.get(name).and_then(Value::as_str)
     }
 
-    /// The UUID of this very index.
+    /// Returns the UUID of the index.
     pub(crate) fn uuid(&self) -> Result<IndexUuid, StoreError> {
         IndexUuid::parse(&self.name, self.setting("index.uuid").unwrap_or_default())
     }
@@ -156,18 +160,20 @@ impl Index {
         self.setting("index.blocks.write") == Some("true")
     }
 
-    /// The owning domain, as the mapping's `_meta` has it.
+    /// Returns the owning domain from the `_meta` of the mapping.
     pub(crate) fn owner(&self) -> Option<String> {
         self.mark()?.get(DOMAIN)?.as_str().map(str::to_owned)
     }
 
-    /// The name of its identity alias; the error where there is no room for it.
+    /// Returns the name of the identity alias; an error if the name would be too long.
     pub(crate) fn identity_alias(&self) -> Result<String, StoreError> {
         check_length(&self.name)?;
         Ok(identity_alias(&self.name, &self.uuid()?))
     }
 
-    /// Whether its identity alias is there, and no other index's (as left by a restored snapshot).
+    /// Whether the index has its identity alias and no foreign one.
+    ///
+    /// A restored snapshot leaves foreign identity aliases.
     pub(crate) fn has_identity_alias(&self, mine: &str) -> bool {
         self.aliases.contains_key(mine) && self.foreign_identities(mine).next().is_none()
     }
@@ -177,7 +183,7 @@ impl Index {
         aliases.filter(move |alias| is_identity_alias(alias) && *alias != mine)
     }
 
-    /// The change of the mapping that takes the owner out of its `_meta`, if there is one.
+    /// Returns the change that removes the owner from `_meta`, if there is an owner.
     pub(crate) fn without_owner(&self) -> Option<Value> {
         self.owner()?;
         let mut meta = self.mappings.get("_meta")?.as_object()?.clone();
@@ -189,7 +195,7 @@ impl Index {
         Some(json!({"_meta": meta}))
     }
 
-    /// The request that takes off the aliases that this library added, if there are some.
+    /// Returns the request that removes the library's aliases, if there are any.
     pub(crate) fn release_actions(&self) -> Option<Value> {
         let ours = |alias: &String, about: &Value| {
             is_identity_alias(alias)
@@ -201,7 +207,7 @@ impl Index {
         (!actions.is_empty()).then(|| json!({"actions": actions}))
     }
 
-    /// The request that gives the index its identity alias and takes those of others away.
+    /// Returns the request that adds the identity alias and removes foreign ones.
     pub(crate) fn identity_actions(&self, mine: &str) -> Value {
         let add = json!({"add": {"index": self.name, "alias": mine, "is_hidden": true}});
         let remove = self
@@ -210,7 +216,7 @@ impl Index {
         json!({"actions": std::iter::once(add).chain(remove).collect::<Vec<_>>()})
     }
 
-    /// Whether the index can serve transactions at all.
+    /// Checks that the index can serve transactions.
     pub(crate) fn check(&self, role: &Role) -> Result<(), StoreError> {
         let name = &self.name;
         if self
@@ -290,8 +296,7 @@ impl Index {
         partial.map(|list| format!("_source has {list}"))
     }
 
-    /// The values of a source that are longer than the longest term, with the fields that take
-    /// them.
+    /// Returns the values of a source that exceed the longest term, with their fields.
     pub(crate) fn long_values(&self, source: &str, is_opensearch: bool) -> BTreeSet<LongValue> {
         let source: Map<String, Value> = serde_json::from_str(source).unwrap_or_default();
         let properties = self.mappings.get("properties").and_then(Value::as_object);
@@ -300,7 +305,7 @@ impl Index {
         fields.map(|fields| fields.long_values(&source)).unwrap_or_default()
     }
 
-    /// Whether a runtime field stands in front of a field.
+    /// Whether a runtime field shadows a field.
     fn is_runtime(&self, name: &str) -> bool {
         self.mappings.get("runtime").is_some_and(|runtime| runtime.get(name).is_some())
     }
@@ -309,12 +314,14 @@ impl Index {
         self.mappings.get("properties")?.get(name)
     }
 
-    /// The entry of this library in the mapping's `_meta`.
+    /// Returns the library's entry in the `_meta` of the mapping.
     fn mark(&self) -> Option<&Map<String, Value>> {
         self.mappings.get("_meta")?.get("txn")?.as_object()
     }
 
-    /// Whether this library has mapped the reserved fields: then they are no fields of the application.
+    /// Whether this library mapped the reserved fields.
+    ///
+    /// Otherwise fields with these names belong to the application.
     fn is_prepared(&self) -> Result<bool, StoreError> {
         let Some(mark) = self.mark() else { return Ok(false) };
         match mark.get(FIELDS).and_then(Value::as_u64) {
@@ -328,7 +335,7 @@ impl Index {
         }
     }
 
-    /// The reserved fields that are not mapped yet.
+    /// Returns the reserved fields that are not mapped yet.
     fn missing_fields(&self) -> Result<Map<String, Value>, StoreError> {
         let prepared = self.is_prepared()?;
         let mut missing = Map::new();
@@ -341,7 +348,7 @@ impl Index {
                 )))
             };
             if self.is_runtime(field) {
-                return clash(&format!("a runtime field, where it has to be {wanted}"));
+                return clash(&format!("a runtime field, but it has to be {wanted}"));
             }
             let Some(found) = self.field(field) else {
                 missing.insert(field.to_owned(), wanted);
@@ -358,7 +365,7 @@ impl Index {
                 )));
             }
             if wanted["type"] != kind {
-                return clash(&format!("mapped as {kind}, where it has to be {wanted}"));
+                return clash(&format!("mapped as {kind}, but it has to be {wanted}"));
             }
             if field == TRANSACTION_TID && !is_searchable_keyword(found) {
                 let what = format!("mapped so that it cannot be searched; it has to be {wanted}");
@@ -374,9 +381,11 @@ impl Index {
         Ok(missing)
     }
 
-    /// The change of the mapping that a role asks for, in one request: fields that are missing with the mark that
-    /// they are this library's, and the owner, merged into the `_meta` that is there (the servers replace it
-    /// as a whole).
+    /// Returns the mapping change that a role needs, as one request.
+    ///
+    /// The change holds the missing fields, the mark that they belong to the library, and the
+    /// owner. The function merges them into the existing `_meta`, because the servers replace
+    /// `_meta` as a whole.
     pub(crate) fn change(&self, role: &Role) -> Result<Option<Value>, StoreError> {
         if !matches!(role, Role::Data { .. } | Role::System { .. }) {
             return Ok(None);
@@ -407,9 +416,12 @@ impl Index {
         Ok(Some(change))
     }
 
-    /// The change of the mapping that whoever opens it asks for: what its role does, and the fields of the given mappings that it
-    /// lacks, if both are strict. A document with them would be refused: so an index made by an older version of an
-    /// application has those of a newer one.
+    /// Returns the mapping change that a caller of `open_collection` needs.
+    ///
+    /// The change is that of the role. If the index and the given mappings are both strict, the
+    /// change adds the missing fields of the given mappings. A strict index would refuse documents
+    /// with these fields. So an index from an older version of an application gets the fields of a
+    /// newer one.
     pub(crate) fn change_for(&self, spec: &CollectionSpec) -> Result<Option<Value>, StoreError> {
         let mut change = self.change(&spec.role)?;
         let lacking = self.lacking(spec);
@@ -427,7 +439,7 @@ impl Index {
         let is_strict = |mappings: &Map<String, Value>| {
             mappings.get("dynamic").and_then(Value::as_str) == Some("strict")
         };
-        // Those of another domain are only looked at.
+        // An index of another domain stays unchanged.
         let is_claimed = spec.role.owner().is_some();
         let wanted = definition::of(spec).map(|(mappings, _)| mappings).unwrap_or_default();
         if !spec.create || !is_claimed || !is_strict(&self.mappings) || !is_strict(&wanted) {
@@ -438,7 +450,7 @@ impl Index {
         lacking
     }
 
-    /// Adds fields to the mapping of an index that is not made yet.
+    /// Adds fields to the mapping of an index before its creation.
     pub(crate) fn map(&mut self, fields: Value) -> Result<(), StoreError> {
         let properties = self.mappings.entry("properties").or_insert_with(|| json!({}));
         match (properties, fields) {
@@ -451,18 +463,18 @@ impl Index {
         }
     }
 
-    /// The fields, by their names.
+    /// Returns the fields, by name.
     pub(crate) fn properties(&self) -> Option<&Map<String, Value>> {
         self.mappings.get("properties")?.as_object()
     }
 
-    /// Whether it holds documents of an application, not those of this library alone.
+    /// Whether the index holds documents of an application.
     pub(crate) fn is_data(&self) -> bool {
         self.field(TRANSACTION_TID).is_some()
     }
 }
 
-/// The fields of a mapping, or of an object in one, that another one of it lacks.
+/// Returns the wanted fields that a mapping, or an object in a mapping, lacks.
 fn lacking(found: &Map<String, Value>, wanted: &Map<String, Value>) -> Map<String, Value> {
     let fields = |of: &Map<String, Value>| {
         of.get("properties").and_then(Value::as_object).cloned().unwrap_or_default()
@@ -482,19 +494,19 @@ fn lacking(found: &Map<String, Value>, wanted: &Map<String, Value>) -> Map<Strin
     missing.collect()
 }
 
-/// The reserved fields and how they are mapped.
+/// Returns the reserved fields and their mappings.
 fn reserved() -> [(&'static str, Value); 4] {
-    // Nobody searches by it, and each write of a document would pay for it.
+    // No search uses these fields, and an index on them would cost time in each write.
     let kept = json!({"type": "keyword", "index": false, "doc_values": false});
     [
         (TRANSACTION_TID, json!({"type": "keyword"})),
-        (TID, kept.clone()),
+        (TRANSACTION_VERSION, kept.clone()),
         (TRANSACTION_RECENT, kept),
         (TRANSACTION_ABSENT, json!({"type": "boolean"})),
     ]
 }
 
-/// Whether a flag of a mapping is set: as a truth value, or as a text.
+/// Whether a flag of a mapping is set, as boolean or as text.
 fn is_on(flag: &Value) -> bool {
     flag == true || flag == "true"
 }
@@ -505,27 +517,29 @@ fn is_searchable_keyword(field: &Value) -> bool {
     field["type"] == "keyword" && !off("index") && !shortened
 }
 
-/// What the alias for plain searches is called.
+/// Returns the name of the alias for plain searches.
 pub(crate) fn committed_alias(index: &str) -> String {
     format!("{index}-committed")
 }
 
-/// The filter of that alias, by which it is told from one that an application gave the same name.
+/// Returns the filter of this alias.
+///
+/// The filter tells the alias from an application's alias with the same name.
 fn without_placeholders() -> Value {
     json!({"bool": {"must_not": {"term": {TRANSACTION_ABSENT: true}}}})
 }
 
-/// How servers map a new field with a text.
+/// The servers' mapping of a new text field.
 fn dynamic_text() -> Value {
     json!({"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}})
 }
 
-/// Whether an alias, as the servers show it, is the one for plain searches.
+/// Whether an alias is the one for plain searches, by its filter.
 fn hides_placeholders(alias: &Value) -> bool {
     alias.get("filter") == Some(&without_placeholders())
 }
 
-/// The request that adds it.
+/// Returns the request that adds the alias for plain searches.
 pub(crate) fn committed_actions(index: &str) -> Value {
     let (alias, filter) = (committed_alias(index), without_placeholders());
     json!({"actions": [{"add": {"index": index, "alias": alias, "filter": filter}}]})

@@ -23,7 +23,7 @@ fn fault(mappings: Value, settings: Value) -> String {
 }
 
 #[test]
-fn names_stand_for_one_index() {
+fn name_means_one_index() {
     let two = json!({"a": {}, "b": {}}).to_string();
     let error = sole("alias", two.as_bytes()).unwrap_err();
     assert!(error.message.contains("alias stands for 2 indices (a, b)"), "{}", error.message);
@@ -100,7 +100,7 @@ fn sources_have_to_be_complete() {
 #[test]
 fn clashing_fields_are_named() {
     for (field, found, what) in [
-        ("tid", json!({"type": "long"}), "mapped as long"),
+        ("transaction_version", json!({"type": "long"}), "mapped as long"),
         ("transaction_tid", json!({"type": "text"}), "mapped as text"),
         ("transaction_tid", json!({"type": "keyword", "index": false}), "cannot be searched"),
         ("transaction_tid", json!({"type": "keyword", "ignore_above": 8}), "cannot be searched"),
@@ -112,9 +112,12 @@ fn clashing_fields_are_named() {
     }
     let dynamic =
         json!({"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}});
-    let text = fault(json!({"properties": {"tid": dynamic}}), json!({}));
-    assert!(text.contains("tid") && text.contains("without its mapping"), "{text}");
-    assert!(fault(json!({"runtime": {"tid": {"type": "long"}}}), json!({})).contains("runtime"));
+    let text = fault(json!({"properties": {"transaction_version": dynamic}}), json!({}));
+    assert!(text.contains("transaction_version") && text.contains("without its mapping"), "{text}");
+    assert!(
+        fault(json!({"runtime": {"transaction_version": {"type": "long"}}}), json!({}))
+            .contains("runtime")
+    );
 }
 
 #[test]
@@ -126,7 +129,7 @@ fn missing_fields_and_the_owner_are_added() {
     assert_eq!(fields.len(), 4);
     let recent = json!({"type": "keyword", "index": false, "doc_values": false});
     assert_eq!(fields["transaction_recent"], recent);
-    // The mark comes with the fields, in one request.
+    // One request holds the mark and the fields.
     assert_eq!(change["_meta"], json!({"txn": {"fields": 1}}));
 
     let meta = json!({"app": {"x": 1}, "txn": {"note": "n", "fields": 1}});
@@ -145,9 +148,10 @@ fn missing_fields_and_the_owner_are_added() {
     assert!(taken.change(&owned("bank")).is_err());
 }
 
-/// What an older version of an application made has the fields of a newer one, where writes of them would be refused.
+/// An older version of the application made the index. The strict mapping would refuse the new
+/// fields.
 #[test]
-fn a_strict_index_gets_the_fields_that_it_lacks() {
+fn strict_index_gets_missing_fields() {
     let fields = index(json!({}), json!({})).change(&DATA).unwrap().unwrap();
     let inner = json!({"type": "nested", "properties": {"a": {"type": "long"}}});
     let old = |dynamic: Value| {
@@ -164,7 +168,7 @@ fn a_strict_index_gets_the_fields_that_it_lacks() {
         create,
         mappings: Some(
             json!({"dynamic": dynamic, "properties": {
-                "n": {"type": "keyword"}, "closed": {"type": "date"}, "tid": {"type": "keyword"},
+                "n": {"type": "keyword"}, "closed": {"type": "date"}, "transaction_version": {"type": "keyword"},
                 "legs": {"type": "nested", "properties": {"a": {"type": "long"}, "b": {"type": "long"}}},
                 "note": {"properties": {"x": {"type": "long"}}}}})
             .to_string()
@@ -184,7 +188,7 @@ fn a_strict_index_gets_the_fields_that_it_lacks() {
     let bare = index(json!({"dynamic": "strict"}), json!({}));
     let change = bare.change_for(&spec(&role, "strict", true)).unwrap().unwrap();
     assert_eq!(change["properties"].as_object().unwrap().len(), 8, "beside those of ours");
-    // An index of somebody else, one that takes any field, and one that is not to be made.
+    // A foreign index, an index that takes any field, and a spec without `create`.
     for (index, spec) in [
         (old(json!("strict")), spec(&DATA, "strict", true)),
         (old(json!(false)), spec(&role, "strict", true)),
@@ -197,7 +201,7 @@ fn a_strict_index_gets_the_fields_that_it_lacks() {
 }
 
 #[test]
-fn reserved_fields_of_an_index_that_was_never_prepared_are_the_applications() {
+fn reserved_fields_of_an_unprepared_index_are_foreign() {
     let fields: Map<_, _> =
         reserved().into_iter().map(|(name, field)| (name.to_owned(), field)).collect();
     for (field, mapping) in &fields {
@@ -219,7 +223,7 @@ fn reserved_fields_of_an_index_that_was_never_prepared_are_the_applications() {
 }
 
 #[test]
-fn what_is_released() {
+fn release_removes_owner_and_aliases() {
     let meta = |meta| index(json!({"_meta": meta}), json!({})).without_owner();
     let ours = json!({"app": {"x": 1}, "txn": {"domain": "bank"}});
     assert_eq!(meta(ours), Some(json!({"_meta": {"app": {"x": 1}}})));
@@ -232,7 +236,7 @@ fn what_is_released() {
         index.aliases.insert(alias.to_owned(), json!({}));
     }
     let remove = |alias: &str| json!({"remove": {"index": "a", "alias": alias}});
-    // One that an application made under that name.
+    // An application's alias with that name.
     index.aliases.insert(committed.clone(), json!({"filter": {"term": {"paid": true}}}));
     assert_eq!(index.release_actions(), Some(json!({"actions": [remove(&identity)]})));
     let ours = committed_actions("a")["actions"][0]["add"]["filter"].clone();
@@ -244,10 +248,10 @@ fn what_is_released() {
 }
 
 #[test]
-fn an_identity_alias_is_there_once() {
+fn index_has_one_identity_alias() {
     let mine = index(json!({}), json!({})).identity_alias().unwrap();
     assert_eq!(mine, identity_alias("a", &uuid("uu")));
-    // Of the index that this one is a copy of, and as the names were before.
+    // The identity alias of the original of this copy, and the former format of names.
     let former = format!("txn-identity-{}", "75".repeat(22));
     for other in [identity_alias("b", &uuid("vv")), identity_alias("a", &uuid("vv")), former] {
         let mut index = index(json!({}), json!({}));
@@ -263,7 +267,7 @@ fn an_identity_alias_is_there_once() {
 }
 
 #[test]
-fn a_name_without_room_for_its_alias_is_refused() {
+fn name_too_long_for_its_alias_is_refused() {
     let named = |len| Index { name: "a".repeat(len), ..index(json!({}), json!({})) };
     assert!(named(MAX_NAME_BYTES).identity_alias().is_ok());
     let error = named(MAX_NAME_BYTES + 1).identity_alias().unwrap_err();

@@ -1,4 +1,4 @@
-//! Asking the server how long the terms of a text are.
+//! Asks the server for the length of the terms of a text.
 
 use reqwest::Method;
 use serde::Deserialize;
@@ -22,20 +22,21 @@ struct Token {
     token: String,
 }
 
-/// What the analyzer of a field makes of a text.
+/// The terms that the analyzer of a field makes of a text.
 enum Terms {
-    /// None is too long, or the field has no terms.
+    /// No term is too long, or the field has no terms.
     Fit,
     Immense,
-    /// More than the server lists.
+    /// More terms than the server lists.
     Many,
 }
 
 impl Inner {
-    /// What the dry run of some servers lets through, and the write would refuse: a text that
-    /// becomes one term that is too long. Only a document that is long enough to hold such a term
-    /// costs a look at the mapping, which may have grown; and only a long text in a field with an
-    /// analyzer of its own is analyzed.
+    /// Finds terms that are too long, which some servers' dry runs accept.
+    ///
+    /// The write would refuse a text that becomes one term that is too long. Only a document that
+    /// is long enough to hold such a term costs a read of the mapping, which may have grown. Only a
+    /// long text in a field with its own analyzer is analyzed.
     pub(crate) async fn recheck(&self, collection: &str, source: &str) -> Outcome {
         if source.len() <= LONGEST {
             return Outcome::Holds;
@@ -75,7 +76,7 @@ impl Inner {
             Terms::Immense => return Ok(true),
             Terms::Many => {}
         }
-        // A piece with so many terms has hardly one that is longer than half of it.
+        // A piece with so many terms is unlikely to have one that is longer than half of the piece.
         for piece in windows(&value.text) {
             if let Terms::Immense = self.terms(index, &value.field, piece).await? {
                 return Ok(true);

@@ -1,4 +1,4 @@
-//! Multi-document reads: their request and their answer. No I/O.
+//! Multi-document reads: request and answer. No I/O.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use crate::bulk::{no_source, push_text};
 use crate::classify::{self, Cause, Fate};
 use crate::target::Target;
 
-/// One document that is asked for.
+/// One requested document.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask<'a> {
-    /// Where the caller wants the result.
+    /// The index of the result in the caller's list.
     pub(crate) at: usize,
     pub(crate) key: &'a Key,
     pub(crate) target: std::sync::Arc<Target>,
@@ -27,7 +27,7 @@ impl Ask<'_> {
     }
 }
 
-/// The body of the request.
+/// Returns the body of the request.
 pub(crate) fn encode(asks: &[Ask<'_>]) -> Bytes {
     let mut body = String::with_capacity(asks.len() * 128 + 16);
     body.push_str("{\"docs\":[");
@@ -46,7 +46,7 @@ pub(crate) fn encode(asks: &[Ask<'_>]) -> Bytes {
     body.into()
 }
 
-/// Its documents are read one by one: what is wrong with one says nothing about the others.
+/// The answer. Documents are parsed one by one, so that a fault of one leaves the rest readable.
 #[derive(Deserialize)]
 struct MultiGet<'a> {
     #[serde(borrow)]
@@ -72,13 +72,13 @@ struct Doc<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// What the answer shows of each document, in the order of the request.
+/// Returns the read of each document, in the order of the request.
 pub(crate) fn decode(asks: &[Ask<'_>], body: &[u8]) -> Vec<Read> {
     let reads = judge_all(asks, body, read).into_iter();
     reads.map(|read| read.unwrap_or_else(|instead| instead)).collect()
 }
 
-/// Whether each document is there, under the key that is asked for; or what to answer instead.
+/// Returns whether each document exists under its key, or an error read.
 pub(crate) fn decode_presence(asks: &[Ask<'_>], body: &[u8]) -> Vec<Result<bool, Read>> {
     judge_all(asks, body, |ask, doc, _| is_present(ask, &doc))
 }
@@ -135,7 +135,7 @@ fn is_present(ask: &Ask<'_>, doc: &Doc<'_>) -> Result<bool, Read> {
     }
     if *doc.index != *ask.target.name {
         ask.target.expire();
-        return Err(unavailable("another index answered than the one that the name stood for"));
+        return Err(unavailable("the answer is from another index than that of the name"));
     }
     let stored = doc.routing.as_deref();
     match doc.found {
@@ -147,8 +147,10 @@ fn is_present(ask: &Ask<'_>, doc: &Doc<'_>) -> Result<bool, Read> {
     }
 }
 
-/// In one shard an id is one document, whatever routing it is asked by. Written by a key with another routing it
-/// would lose its own.
+/// The error for a document under another routing.
+///
+/// In one shard an id is one document, regardless of the routing of the request. A write by a key
+/// with another routing would replace the routing of the document.
 fn other_key(key: &Key, stored: Option<&str>) -> StoreError {
     let asked = match &key.routing {
         Some(routing) => format!("the routing {routing:?}"),
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_one_document_hurts_no_other() {
+    fn faulty_document_affects_no_other() {
         let target = std::sync::Arc::new(Target::new("a", &uuid("uu"), true));
         let keys = ["1", "2", "3"].map(|id| Key::new("a", id));
         let asks = keys.each_ref().map(|key| Ask { at: 0, key, target: target.clone() });

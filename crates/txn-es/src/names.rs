@@ -2,12 +2,13 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// The longest name of an index or alias that the servers take.
+/// The longest name of an index or alias that the servers accept, in bytes.
 pub(crate) const MAX_BYTES: usize = 255;
 
-/// Why a text cannot be the name of one index or alias. Beyond the servers' own rules it
-/// keeps out everything that would make a request mean something else: wildcards, lists, date
-/// arithmetic, remote clusters.
+/// Returns why a text cannot be the name of one index or alias.
+///
+/// In addition to the servers' rules, this check refuses texts that would change the meaning of a
+/// request: wildcards, lists, date arithmetic, remote clusters.
 pub(crate) fn fault(name: &str) -> Option<&'static str> {
     const FORBIDDEN: &[char] = &['\\', '/', '*', '?', '"', '<', '>', '|', ',', '#', ':'];
     if name.is_empty() {
@@ -27,16 +28,16 @@ pub(crate) fn fault(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Why an index of this name cannot be made.
+/// Returns why an index with this name cannot be created.
 pub(crate) fn fault_of_new(name: &str) -> Option<&'static str> {
     let upper = name.chars().any(char::is_uppercase);
     fault(name).or_else(|| upper.then_some("the name of an index has no upper case letters"))
 }
 
-/// What stands for itself in a segment of a path.
+/// Characters that need no escape in a path segment.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
-/// The name as one segment of a path.
+/// Returns the name as one segment of a path.
 pub(crate) fn segment(name: &str) -> String {
     utf8_percent_encode(name, SEGMENT).to_string()
 }

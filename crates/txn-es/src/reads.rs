@@ -34,17 +34,18 @@ impl Inner {
         reads.into_iter().map(|read| read.unwrap_or_else(none)).collect()
     }
 
-    /// Reads documents of an index that takes no writes, and with them no question to the primary.
-    /// Every copy that is in sync has all acknowledged writes, and a block lets no further one in.
-    /// What such a read does not prove is that the copy is in sync: one that is cut off may answer
-    /// as well. OpenSearch lets the primary be chosen.
+    /// Reads documents of an index under a write block.
+    ///
+    /// The primary cannot be asked by a write. Every in-sync copy has all acknowledged writes, and
+    /// the block admits no further one. But the read does not prove that the copy is in sync: a
+    /// copy that is cut off may answer, too. On OpenSearch the read can choose the primary.
     async fn read_blocked(&self, asks: &[Ask<'_>]) -> Vec<Read> {
         let primary = [("preference", "_primary")];
         let query = if self.server.is_opensearch() { primary.as_slice() } else { &[] };
         self.multi_get(asks, query, mget::decode, Read::Unavailable).await
     }
 
-    /// The outcomes of verifies, and no others, that a block refused.
+    /// Replaces the outcomes of verifies that a block refused.
     pub(crate) async fn verify_blocked(
         &self,
         writes: &[Write],
@@ -83,8 +84,10 @@ impl Inner {
         }
     }
 
-    /// Asks for documents, in as many requests as their number and size ask for. `decode` makes an answer
-    /// per document, `failed` that of documents without one.
+    /// Reads documents, split by the limits for number and size.
+    ///
+    /// `decode` returns a result per document of an answer, and `failed` the result of documents
+    /// without an answer.
     async fn multi_get<T: Clone>(
         &self,
         asks: &[Ask<'_>],
@@ -137,7 +140,7 @@ impl Inner {
         chunks.into_iter().flatten().collect()
     }
 
-    /// Whether documents are there, under the keys that are asked for; or what to answer instead.
+    /// Returns whether documents exist under their keys, or an error read.
     async fn presence(&self, asks: &[Ask<'_>]) -> Vec<Result<bool, Read>> {
         // Without contents. `_source=false` would leave out the routing.
         let routing = [("stored_fields", "_routing")];
@@ -164,7 +167,7 @@ impl Inner {
                 Err(read) => reads[at] = Some(read),
             }
         }
-        // What the primary answers does not show the routing; a copy does, at the same time.
+        // The answer of the primary lacks the routing, so a concurrent read from a copy shows it.
         let (settled, mut presence) = join(self.bulk(items), self.presence(&asks)).await;
         for (at, settled) in settled {
             if let Settled::Read(read) = settled {
@@ -206,7 +209,7 @@ impl Inner {
 
 fn plan_read(limits: Limits, key: &Key, targets: &Resolved<'_>) -> Result<Arc<Target>, Read> {
     match targets.get(&*key.collection) {
-        // A document with such a key cannot be.
+        // A document with such a key cannot exist.
         Some(Ok(_)) if limits.check(key, 0).is_err() => Err(Read::Absent),
         Some(Ok(target)) => Ok(target.clone()),
         Some(Err(Miss::Missing)) | None => Err(Read::MissingCollection),

@@ -1,13 +1,13 @@
-//! What may be told of a server's reason. No I/O.
+//! Keeps values of documents out of the servers' reasons. No I/O.
 //!
-//! The type of an error decides. Errors of indices and of the cluster hold no value of a document:
-//! their reasons are kept whole. All others may repeat a value, in ways that no list covers, so
-//! only the forms and the words below are kept.
+//! The type of an error decides. Errors of indices and of the cluster hold no value of a document,
+//! and keep their whole reason. All other errors may repeat a value, in ways that no list covers.
+//! So only the forms and words in this module are kept.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-/// Types of errors that speak of indices, templates and the cluster, never of a document.
+/// Types of errors about indices, templates and the cluster, never about a document.
 const WITHOUT_VALUES: &[&str] = &[
     "index_not_found_exception",
     "index_closed_exception",
@@ -23,10 +23,12 @@ const WITHOUT_VALUES: &[&str] = &[
     "cluster_manager_not_discovered_exception",
 ];
 
-/// How reasons, and pieces of them, read. `{}` is a name, a type or a figure of the servers' own, and kept; `{*}` is, or may
-/// repeat, a value. What follows a form may be one again.
+/// Forms of reasons and of pieces of reasons.
+///
+/// `{}` is a name, a type or a number of the server, and is kept. `{*}` is, or may repeat, a value.
+/// Another form may follow.
 const FORMS: &[&str] = &[
-    // Of documents.
+    // Errors about documents.
     "failed to parse field [{}] of type [{}]",
     " in document with id '{}'",
     "failed to parse: ",
@@ -76,7 +78,7 @@ const FORMS: &[&str] = &[
     "Current token ({}) not numeric",
     "Expected text at {} but found {}",
     "Can't get text on a {} at {}",
-    // Of requests, indices and accounts.
+    // Errors about requests, indices and accounts.
     "Validation Failed: 1: ",
     "cannot create index with name [{}], because it matches with template [{}] that creates data streams only, use create data stream api instead",
     "Invalid alias name [{}]: an index or data stream exists with the same name as the alias",
@@ -109,7 +111,7 @@ const FORMS: &[&str] = &[
     "contradicting `_routing.required` settings",
 ];
 
-/// Words of the servers' own sentences.
+/// The words of the servers' own sentences.
 static WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| KNOWN.split_whitespace().collect());
 
 const KNOWN: &str = "a about accept accepted accepts access accessors account action active add adding after alias \
@@ -138,7 +140,7 @@ const KNOWN: &str = "a about accept accepted accepts access accessors account ac
     user using valid validation value values vector vectors version was weight were when where which while \
     whitespace whole whose will with within without would write written wrong yet zero";
 
-/// Behind these nothing is told: a value follows, and it need not have quotes.
+/// Markers after which the rest is hidden: a value follows, perhaps without quotes.
 const VALUE_FOLLOWS: &[&str] = &[
     "Preview of ",
     "preview of ",
@@ -157,7 +159,7 @@ const LONGEST: usize = 500;
 
 const HIDDEN: &str = "...";
 
-/// The reason of an error of this type, without what may be a value of a document.
+/// Returns the reason of an error without possible values of documents.
 pub(crate) fn tell(kind: &str, reason: &str) -> String {
     let text = match WITHOUT_VALUES.contains(&kind) {
         true => join(&[reason]),
@@ -181,7 +183,8 @@ fn shorten(mut text: String) -> String {
 }
 
 fn without_values(reason: &str) -> String {
-    // Not cut before it is read: a value that has lost its end would pass for what follows it.
+    // The reason is cut only after parsing: a value without its end would pass for the following
+    // text.
     let mut rest = reason;
     let mut text = String::new();
     loop {
@@ -200,7 +203,7 @@ fn without_values(reason: &str) -> String {
     text
 }
 
-/// How much of the text is the line and the column of a fault, as in `[1:6] `.
+/// Returns the length of a leading line and column, as in `[1:6] `.
 fn place_in_request(text: &str) -> usize {
     let Some((place, _)) = text.strip_prefix('[').and_then(|rest| rest.split_once("] ")) else {
         return 0;
@@ -214,7 +217,7 @@ fn place_in_request(text: &str) -> usize {
     }
 }
 
-/// What a form tells of a text that begins with it, and what is behind it.
+/// Matches a form at the start of a text; returns the filtered text and the rest.
 fn read<'a>(form: &str, text: &'a str) -> Option<(String, &'a str)> {
     let mut told = String::new();
     let (mut form, mut rest) = (form, text);
@@ -223,7 +226,8 @@ fn read<'a>(form: &str, text: &'a str) -> Option<(String, &'a str)> {
         told.push_str(before);
         let (slot, behind) = slot.split_once('}')?;
         let next = behind.split('{').next().unwrap_or_default();
-        // A value may hold what follows it: it ends where that stands last. A name ends where it stands first.
+        // A value may contain the following text, so it ends at the last match. A name ends at the
+        // first.
         let end = match (next.is_empty(), slot) {
             (true, _) => Some(rest.find(char::is_whitespace).unwrap_or(rest.len())),
             (false, "*") => rest.rfind(next),
@@ -238,7 +242,7 @@ fn read<'a>(form: &str, text: &'a str) -> Option<(String, &'a str)> {
     Some((told, rest))
 }
 
-/// The known words of a text: nothing between brackets or quotes, and nothing behind what a value follows.
+/// Returns the known words outside of brackets and quotes, and before a following value.
 fn known_words(text: &str) -> String {
     let opens = |(at, sign): (usize, char)| match sign {
         '[' | '(' | '{' | '<' | '"' | '`' => true,
@@ -252,7 +256,7 @@ fn known_words(text: &str) -> String {
         return known(text);
     }
     let before = &text[..first];
-    // A value may hold each of the signs itself: it ends with the last.
+    // A value may contain each of the closing characters, so it ends at the last one.
     let behind = text[first..].rfind([']', ')', '}', '>', '"', '`', '\'']);
     let behind = behind.map_or("", |at| &text[first + at + 1..]);
     join(&[&known(before), HIDDEN, &known(behind)])
@@ -274,7 +278,7 @@ fn known(text: &str) -> String {
     join(&words.collect::<Vec<_>>())
 }
 
-/// The pieces in one line; what is hidden more than once on end stands once.
+/// Joins the pieces in one line, and merges adjacent hidden parts.
 fn join(pieces: &[&str]) -> String {
     let mut text = String::new();
     let words = pieces.iter().flat_map(|piece| piece.split_whitespace());

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Reasons of real servers, with `@` for what comes from a document, and what is told of them.
+/// Reasons of real servers, and the expected output. `@` marks a value.
 const SEEN: &[(&str, &str)] = &[
     (
         "[1:6] failed to parse field [n] of type [long] in document with id '1'. Preview of field's value: '@'",
@@ -101,19 +101,19 @@ const SEEN: &[(&str, &str)] = &[
         "[a][0] primary shard is not active Timeout: [1m], request: [BulkShardRequest [[a][0]] containing [index {[a][1], source[@]}]]",
         "[a][0] primary shard is not active Timeout: [1m], request",
     ),
-    // What nobody has seen yet.
+    // Unknown errors.
     ("frobnication of <@> failed", "... of ... failed"),
     ("cannot accept @", "cannot accept ..."),
 ];
 
 #[test]
-fn the_kind_of_fault_is_told_and_the_value_is_not() {
+fn reason_keeps_the_fault_and_hides_the_value() {
     for (reason, told) in SEEN {
         for value in
             ["4929123412341234", "my!secret", "191.25", "a] b [c", "x' y", "my \"own\" (word)"]
         {
             let text = tell("", &reason.replace('@', value));
-            // A value of several words may be hidden in several places.
+            // A value of several words may be hidden in several parts.
             let alike = value.contains(' ') || text == *told;
             assert!(alike, "{reason} with {value}: {text}");
         }
@@ -121,7 +121,7 @@ fn the_kind_of_fault_is_told_and_the_value_is_not() {
 }
 
 #[test]
-fn what_has_no_value_is_told() {
+fn reason_without_a_value_is_kept() {
     for reason in [
         "action [indices:data/write/bulk[s]] is unauthorized for user [u] with effective roles [r] on indices [a], this action is granted by the index privileges [index,write,all]",
         "unable to authenticate user [u] for REST request [/_bulk]",
@@ -183,7 +183,7 @@ fn long_reasons_are_cut() {
     assert!(told.len() < 600 && told.ends_with("..."), "{told}");
 }
 
-/// Words that no server knows, between signs that open and close what they are quoted with.
+/// Words that no server knows, between characters of quotes and brackets.
 fn secret() -> impl Strategy<Value = (Vec<String>, String)> {
     const BETWEEN: &[&str] = &[
         " ",
@@ -226,7 +226,7 @@ fn secret() -> impl Strategy<Value = (Vec<String>, String)> {
 
 proptest! {
     #[test]
-    fn no_secret_is_told((words, secret) in secret()) {
+    fn reason_never_contains_a_secret((words, secret) in secret()) {
         for (reason, _) in SEEN {
             let told = tell("", &reason.replace('@', &secret));
             for word in &words {
@@ -236,7 +236,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_is_told_panics(reason in "(\\PC|[\\[\\]'\"(){}: \n]){0,80}") {
+    fn no_reason_panics(reason in "(\\PC|[\\[\\]'\"(){}: \n]){0,80}") {
         prop_assert!(tell("", &reason).len() <= 4 * LONGEST + 10);
     }
 }

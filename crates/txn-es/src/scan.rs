@@ -10,13 +10,15 @@ use txn_store::{Cursor, Filter, Key, Source, StoreError, StoreErrorKind, Version
 use crate::answers::{Text, not_utf8};
 use crate::target::Target;
 
-/// How long the servers keep a scan open between two pages: the contract's minute, and some.
+/// How long the servers keep a scroll between two pages.
+///
+/// The contract's minute, and a margin.
 pub(crate) const KEEP_ALIVE: &str = "90s";
 
-/// The servers' limit of one page.
+/// The servers' limit of one page, in documents.
 pub(crate) const MAX_PAGE: usize = 10_000;
 
-/// The body of the first request of a scan.
+/// Returns the body of the first request of a scan.
 pub(crate) fn first(filter: &Filter, size: usize) -> String {
     let query = match filter {
         Filter::All => json!({"match_all": {}}),
@@ -29,12 +31,12 @@ pub(crate) fn first(filter: &Filter, size: usize) -> String {
     json!({"size": size, "sort": ["_doc"], "seq_no_primary_term": true, "query": query}).to_string()
 }
 
-/// The body of the next request.
+/// Returns the body of the next request.
 pub(crate) fn next(scroll_id: &str) -> String {
     json!({"scroll": KEEP_ALIVE, "scroll_id": scroll_id}).to_string()
 }
 
-/// Where a scan goes on: the size of its pages, which it keeps, and the servers' own id.
+/// Returns the cursor: the scan's page size, and the servers' scroll id.
 pub(crate) fn cursor(size: usize, scroll_id: &str) -> Cursor {
     Cursor(format!("{size} {scroll_id}"))
 }
@@ -47,7 +49,7 @@ pub(crate) fn parts(cursor: &Cursor) -> Result<(usize, &str), StoreError> {
     })
 }
 
-/// The body of the request that ends a scan before its time.
+/// Returns the body of the request that ends a scan early.
 pub(crate) fn clear(scroll_id: &str) -> String {
     json!({"scroll_id": scroll_id}).to_string()
 }
@@ -90,14 +92,14 @@ struct Hit<'a> {
     source: Option<&'a RawValue>,
 }
 
-/// One page, and the scroll that it belongs to.
+/// One page, and its scroll.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) documents: Vec<(Key, Version, Source)>,
     pub(crate) scroll_id: Option<String>,
 }
 
-/// The scroll of an answer that is of no use otherwise, so that it can be ended.
+/// Returns the scroll id of an otherwise useless answer, to end the scroll.
 pub(crate) fn scroll_of(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Scroll {
@@ -107,7 +109,9 @@ pub(crate) fn scroll_of(body: &[u8]) -> Option<String> {
     serde_json::from_slice::<Scroll>(body).ok()?.scroll_id
 }
 
-/// The page in an answer of success. A partial answer is an error: it would pass for a short page.
+/// Returns the page in a 200 answer.
+///
+/// A partial answer is an error, because it would pass for a short page.
 pub(crate) fn decode(target: &Target, body: &[u8]) -> Result<Found, StoreError> {
     let fail =
         |kind, text: &str| Err(StoreError::new(kind, format!("scanning {}: {text}", target.name)));
@@ -125,7 +129,7 @@ pub(crate) fn decode(target: &Target, body: &[u8]) -> Result<Found, StoreError> 
             return unavailable("the answer about one document cannot be read");
         };
         if *hit.index != *target.name {
-            return unavailable("another index answered than the one that the name stood for");
+            return unavailable("the answer is from another index than that of the name");
         }
         let version = hit.seq_no.zip(hit.primary_term);
         let Some(version) = version.and_then(|(seq_no, term)| target.version(seq_no, term)) else {
@@ -185,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_is_no_text_is_named() {
+    fn document_with_invalid_utf8_is_named() {
         let target = Target::new("a", &uuid("uu"), true);
         let page = PAGE.replace("1.10", "\"?\"").into_bytes();
         let bad = page.iter().map(|byte| if *byte == b'?' { 0xFF } else { *byte });

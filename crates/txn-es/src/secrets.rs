@@ -1,9 +1,9 @@
-//! What must not be printed, taken out of texts that come from elsewhere: a server, or a proxy before it,
-//! may repeat the request in its errors.
+//! Removes secrets from texts of other programs.
 //!
-//! Texts are cleaned at two places. The transport cleans failures and answers that are no success,
-//! before anything else sees or logs them. `Guarded` is the only way to the methods of the store,
-//! and cleans what they return: errors of single documents, inside answers of success.
+//! A server, or a proxy, may repeat the request in its errors. Texts are cleaned at two points. The
+//! transport cleans failures and failed answers, before any other code reads or logs them.
+//! `Guarded` is the only access to the methods of the store, and cleans their results: errors of
+//! single documents inside of 200 answers.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,15 +14,16 @@ use parking_lot::RwLock;
 use secrecy::{ExposeSecret, SecretString};
 use txn_store::StoreError;
 
-/// The secrets of logins, in each form in which they may come back. Clones share them.
+/// The secrets of logins, in each form in which a server may repeat them. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(Arc<RwLock<VecDeque<SecretString>>>);
 
-/// What is shorter stands in many words by chance.
+/// The minimum length: a shorter text appears in many words by chance.
 const SHORTEST: usize = 4;
 
-/// Of logins that change, the latest are remembered: an answer may be under way that repeats an old
-/// one.
+/// The number of secrets of changing logins that are kept.
+///
+/// An answer that is under way may repeat an old login.
 const MOST: usize = 64;
 
 const HIDDEN: &str = "***";
@@ -48,7 +49,7 @@ impl Secrets {
         }
     }
 
-    /// The text without secrets, also where it was cut short within one.
+    /// Returns the text without secrets, even if a secret was cut short.
     pub(crate) fn hide(&self, text: String) -> String {
         let known = self.0.read();
         hide_each(text, known.iter().map(ExposeSecret::expose_secret))
@@ -58,8 +59,9 @@ impl Secrets {
         StoreError { message: self.hide(error.message), ..error }
     }
 
-    /// A body without secrets; `more` are those of this very request. Only for bodies without
-    /// documents.
+    /// Returns a body without secrets; `more` are the secrets of this request.
+    ///
+    /// Only for bodies without documents.
     pub(crate) fn hide_in_body<'a>(
         &self,
         body: &Bytes,
@@ -72,7 +74,7 @@ impl Secrets {
 
 fn hide_each<'a>(mut text: String, secrets: impl Iterator<Item = &'a str>) -> String {
     let mut secrets: Vec<&str> = secrets.collect();
-    // One may be a part of another.
+    // One secret may be a part of another.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     for secret in secrets {
         if text.contains(secret) {
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn logins_that_change_are_remembered_within_a_bound() {
+    fn changing_logins_are_kept_up_to_a_limit() {
         let secrets = secrets(&EsAuth::bearer("first-token"));
         for n in 0..MOST {
             assert_eq!(secrets.hide("first-token".to_owned()), HIDDEN, "{n}");

@@ -1,4 +1,4 @@
-//! What kind of server answers, and whether this store knows it.
+//! The kind and version of the server, and the supported ones.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use crate::transport::{ADMIN_ROOM, Answer, Failure, Request, RequestClass, Trans
 pub struct Server {
     /// `elasticsearch` or `opensearch`.
     pub distribution: String,
-    /// Such as `8.19.21`.
+    /// The version, such as `8.19.21`.
     pub version: String,
-    /// A service that manages indices by itself, and lacks administrative requests.
+    /// A managed service without administrative requests.
     serverless: bool,
 }
 
@@ -43,7 +43,9 @@ impl Server {
     }
 }
 
-/// Asks the nodes until one tells what it is. A node whose address is wrong does not keep the others from being used.
+/// Asks the nodes until one names its product.
+///
+/// A node with a wrong address does not prevent the use of the other nodes.
 pub(crate) async fn detect(transport: &Transport) -> Result<Server, StoreError> {
     let misconfigured = |text| StoreError::new(StoreErrorKind::Misconfigured, text);
     let mut failure = None;
@@ -65,7 +67,7 @@ pub(crate) async fn detect(transport: &Transport) -> Result<Server, StoreError> 
             )),
             Err(error) => error,
         };
-        // The one that names a remedy is worth more.
+        // An error with a remedy is more useful.
         let is_better = |known: &StoreError| known.kind == StoreErrorKind::Unavailable;
         if failure.as_ref().is_none_or(is_better) {
             failure = Some(error);
@@ -100,9 +102,9 @@ async fn ask(transport: &Transport) -> Result<Option<Server>, StoreError> {
     }
 }
 
-/// What the clock of the node that answers says, since the Unix epoch.
+/// Returns the clock of the node that answers, as time since the Unix epoch.
 pub(crate) async fn time(transport: &Transport) -> Result<Option<Duration>, StoreError> {
-    // The smallest of what tells it: the servers send no `Date`.
+    // The smallest request that returns the time, because the servers send no `Date`.
     let path = "/_nodes/_local/stats/process";
     let query = [("filter_path", "nodes.*.timestamp")];
     let (method, class) = (Method::GET, RequestClass::Read);
@@ -125,8 +127,8 @@ fn by_root(answer: &Answer) -> Option<Server> {
     let body: Value = serde_json::from_slice(&answer.body).ok()?;
     let version = body.get("version")?;
     let text = |name: &str| version.get(name).and_then(Value::as_str);
-    // OpenSearch with compatibility.override_main_response_version passes for another product. The
-    // nodes say the truth.
+    // OpenSearch with compatibility.override_main_response_version reports a wrong version. The
+    // node list reports the true version.
     let tagline = body.get("tagline").and_then(Value::as_str).unwrap_or_default();
     if text("distribution").is_none() && tagline.contains("OpenSearch") {
         return None;
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn opensearch_that_passes_for_another_product_is_asked_by_its_nodes() {
+    fn disguised_opensearch_is_detected_by_its_nodes() {
         let pretends = r#"{"version":{"number":"7.10.2","build_type":"tar"},"tagline":"The OpenSearch Project: https://opensearch.org/"}"#;
         assert_eq!(by_root(&answer(pretends)), None);
         let nodes = by_nodes(&answer(r#"{"nodes":{"x":{"version":"2.19.6"}}}"#)).unwrap();
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn serverless_services_are_known_by_their_flavor() {
+    fn serverless_is_detected_by_its_flavor() {
         let root = by_root(&answer(
             r#"{"version":{"number":"8.11.0","build_flavor":"serverless"},"tagline":"You Know, for Search"}"#,
         ));

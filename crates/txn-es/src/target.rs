@@ -1,12 +1,15 @@
-//! The very index behind a name.
+//! The exact index behind a name.
 //!
-//! Two promises of the store contract need more than a name. A write into a dropped collection must
-//! not bring it back, but the servers make a missing index by themselves when it is written to. And a
-//! version must never return, but an index that is dropped and made again counts from the
-//! beginning. So each index has an *identity alias*, whose name is that of the index with its UUID. It begins with the name of
-//! the index, so that privileges are granted on both by one pattern: a privilege on an alias is one on its index.
-//! Operations go through it and require an alias, so that they reach this very index or fail; and
-//! versions carry a part of the UUID, their incarnation.
+//! Two guarantees of the store contract need more than a name:
+//! - A write to a dropped collection must not recreate the collection. But the servers create a
+//!   missing index on a write.
+//! - A version must never return. But an index that is dropped and created again counts from the
+//!   start.
+//!
+//! So each index has an *identity alias*, whose name is the name of the index and its UUID. The
+//! name of the index comes first, so that one pattern grants privileges on both. A privilege on an
+//! alias is a privilege on its index. Operations require the alias, and so reach exactly this index
+//! or fail. Versions carry a part of the UUID, their incarnation.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,47 +22,49 @@ use txn_store::{StoreError, Version};
 use crate::definition::misconfigured;
 use crate::uuid::IndexUuid;
 
-/// In the name of an identity alias, between the name of the index and its UUID.
+/// The infix of an identity alias: index name, infix, UUID.
 const IDENTITY: &str = "-txn-";
 
-/// A UUID in hexadecimal digits.
+/// The length of a UUID in hexadecimal digits.
 const UUID_DIGITS: usize = 32;
 
-/// What the names of identity aliases began with before they began with the name of their index, and the digits that followed.
+/// The former prefix of identity aliases, and the number of digits after it.
 const FORMER_IDENTITY: (&str, usize) = ("txn-identity-", 44);
 
-/// The longest name of an index that leaves room for that of its identity alias.
+/// The longest index name that leaves space for the identity alias, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = crate::names::MAX_BYTES - IDENTITY.len() - UUID_DIGITS;
 
 /// One index, by its identity.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// The index.
+    /// The name of the index.
     pub(crate) name: Arc<str>,
     pub(crate) uuid: IndexUuid,
-    /// It holds documents of an application, which may have a routing.
+    /// Whether the index holds documents of an application, which may have a routing.
     pub(crate) data: bool,
-    /// The identity alias, through which operations go; `None` if it is missing and cannot be added.
+    /// The identity alias for operations; `None` if it is missing and cannot be added.
     pub(crate) identity_alias: Option<Arc<str>>,
-    /// Set when an answer showed that the name stands for something else by now.
+    /// Set after an answer showed that the name now means another index.
     stale: AtomicBool,
     shared: Mutex<SharedAliases>,
-    /// So many documents may be in a page of a scan, by the size of those that were too large.
+    /// The maximum page size of a scan, in documents.
+    ///
+    /// Learned from answers that were too large.
     most_per_page: AtomicUsize,
 }
 
-/// Aliases of an index that stand for copies of it as well.
+/// Aliases of an index that also name a copy.
 #[derive(Debug, Default)]
 struct SharedAliases {
     names: BTreeSet<Arc<str>>,
-    /// When somebody last tried to take them off the copies.
+    /// The time of the last try to remove the aliases from the copies.
     tried: Option<Instant>,
 }
 
-/// So long a failed try to take aliases off copies is not repeated.
+/// The pause after a failed try to remove aliases from copies.
 const REPAIR_PAUSE: Duration = Duration::from_secs(5);
 
-/// What the servers condition a write on.
+/// The servers' condition of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
     pub(crate) seq_no: u64,
@@ -88,27 +93,27 @@ impl Target {
         self.most_per_page.load(Ordering::Relaxed)
     }
 
-    /// Notes that a page of more documents made an answer that was too large.
+    /// Notes that a page of this many documents was too large.
     pub(crate) fn shrink_pages(&self, size: usize) {
         self.most_per_page.fetch_min(size.max(1), Ordering::Relaxed);
     }
 
-    /// Notes that the name has to be looked up again before it is used again.
+    /// Notes that the next use has to resolve the name again.
     pub(crate) fn expire(&self) {
         self.stale.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that an alias, through which operations go, stands for a copy of this index as well.
+    /// Notes that an alias for operations also names a copy of this index.
     pub(crate) fn note_shared(&self, alias: &Arc<str>) {
         self.shared.lock().names.insert(alias.clone());
     }
 
-    /// Whether an alias of it stands for a copy as well.
+    /// Whether an alias also names a copy.
     pub(crate) fn is_shared(&self) -> bool {
         !self.shared.lock().names.is_empty()
     }
 
-    /// The aliases that have to be taken off copies: one try for each pause.
+    /// Returns the aliases to remove from copies, at most once per pause.
     pub(crate) fn take_shared(&self) -> BTreeSet<Arc<str>> {
         let mut shared = self.shared.lock();
         let is_due = shared.tried.is_none_or(|tried| tried.elapsed() >= REPAIR_PAUSE);
@@ -119,18 +124,18 @@ impl Target {
         std::mem::take(&mut shared.names)
     }
 
-    /// Notes that the aliases are off the copies.
+    /// Notes that the copies no longer carry the aliases.
     pub(crate) fn is_alone_again(&self) {
         self.shared.lock().tried = None;
     }
 
-    /// The version of a document of this index; `None` if the figures are out of all bounds.
+    /// Returns the version of a document of this index; `None` if a number is out of bounds.
     pub(crate) fn version(&self, seq_no: u64, primary_term: u64) -> Option<Version> {
         let version = Version { incarnation: self.uuid.incarnation(), term: primary_term, seq_no };
         self.condition(version).map(|_| version)
     }
 
-    /// What to condition a write on; `None` for a version that no document of this index ever had.
+    /// Returns the condition of a write; `None` for a version of another index.
     pub(crate) fn condition(&self, version: Version) -> Option<Condition> {
         let Version { incarnation, term: primary_term, seq_no } = version;
         let is_long = |number| i64::try_from(number).is_ok();
@@ -140,12 +145,12 @@ impl Target {
     }
 }
 
-/// The name of the identity alias of an index.
+/// Returns the name of the identity alias of an index.
 pub(crate) fn identity_alias(index: &str, uuid: &IndexUuid) -> String {
     format!("{index}{IDENTITY}{}", uuid.hex())
 }
 
-/// Whether the name of an index leaves room for that of its identity alias.
+/// Checks that the name of an index leaves space for its identity alias.
 pub(crate) fn check_length(index: &str) -> Result<(), StoreError> {
     let len = index.len();
     if len <= MAX_NAME_BYTES {
@@ -159,12 +164,12 @@ pub(crate) fn check_length(index: &str) -> Result<(), StoreError> {
     )))
 }
 
-/// The names of the identity aliases of an index and of every index that is made again under its name.
+/// Returns the pattern of the identity aliases of all indices under this name.
 pub(crate) fn identity_aliases(index: &str) -> String {
     format!("{index}{IDENTITY}*")
 }
 
-/// Whether the name of an alias is that of an identity alias, of any index.
+/// Whether a name is that of an identity alias, of any index.
 pub(crate) fn is_identity_alias(alias: &str) -> bool {
     let is_hex = |digits: &str, count| {
         digits.len() == count && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
@@ -174,7 +179,7 @@ pub(crate) fn is_identity_alias(alias: &str) -> bool {
         || alias.strip_prefix(former).is_some_and(|uuid| is_hex(uuid, digits))
 }
 
-/// What is known of names, of indices and of aliases.
+/// The cache of targets, by the names of indices and aliases.
 #[derive(Debug, Default)]
 pub(crate) struct Targets {
     known: RwLock<HashMap<Arc<str>, Arc<Target>>>,
@@ -186,7 +191,7 @@ impl Targets {
         known.get(name).filter(|target| !target.stale.load(Ordering::Relaxed)).cloned()
     }
 
-    /// Keeps a target under its own name, and under the name that it was asked by.
+    /// Stores a target under its own name, and under the requested name.
     pub(crate) fn put(&self, asked: &str, target: Arc<Target>) {
         let mut known = self.known.write();
         if asked != &*target.name {
@@ -195,7 +200,7 @@ impl Targets {
         known.insert(target.name.clone(), target);
     }
 
-    /// Forgets a name, and every alias of the same index.
+    /// Removes a name, and every alias of the same index.
     pub(crate) fn forget(&self, name: &str) {
         let mut known = self.known.write();
         if let Some(gone) = known.remove(name) {
@@ -221,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_out_of_bounds_are_no_versions() {
+    fn numbers_out_of_bounds_are_no_versions() {
         let target = Target::new("a", &uuid("uu"), true);
         assert_eq!(target.version(1, 0), None);
         assert_eq!(target.version(1, 1 << 63), None);
@@ -248,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn forgetting_a_name_forgets_its_aliases() {
+    fn forget_of_a_name_removes_its_aliases() {
         let targets = Targets::default();
         targets.put("alias", Arc::new(Target::new("a", &uuid("uu"), true)));
         targets.put("b", Arc::new(Target::new("b", &uuid("vv"), true)));

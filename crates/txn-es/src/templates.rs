@@ -1,4 +1,4 @@
-//! Which index template applies to the name of an index, for the errors that it causes. Pure functions.
+//! Finds the index template that applies to a name, for error messages. Pure functions.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ struct Named {
     index_template: Template,
 }
 
-/// The answer to `GET /_template`: the kind that there was before.
+/// The answer to `GET /_template`: legacy templates.
 pub(crate) type Legacy = BTreeMap<String, Template>;
 
 #[derive(Debug, Deserialize)]
@@ -33,8 +33,10 @@ impl Template {
     }
 }
 
-/// The template that applies to an index: of the composable ones that with the highest priority, and none of the former kind
-/// beside it; of those, the one that overrules the others.
+/// Returns the template that applies to an index.
+///
+/// The composable template with the highest priority wins, and legacy templates then do not apply.
+/// Without a composable template, the legacy template with the highest order wins.
 pub(crate) fn applying(index: &str, composable: &Composable, legacy: &Legacy) -> Option<String> {
     let composable = composable.index_templates.iter();
     let composable = composable.map(|named| (&named.name, &named.index_template));
@@ -45,7 +47,7 @@ pub(crate) fn applying(index: &str, composable: &Composable, legacy: &Legacy) ->
     found.or_else(former).map(|(name, _)| name.clone())
 }
 
-/// Whether a name is of a pattern, in which `*` stands for any text.
+/// Whether a name matches a pattern, in which `*` means any text.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(first) else { return false };

@@ -1,6 +1,7 @@
-//! Terms that are too long for the index: the one fault of a document that the dry run of some
-//! servers does not find, and the real write refuses. Pure functions: which values may become such
-//! a term, in which field.
+//! Terms that are too long for the index. Pure functions.
+//!
+//! The dry run of some servers does not find this fault, and the real write refuses the document.
+//! The functions return the values that may become such a term, with their fields.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,7 @@ use serde_json::{Map, Value};
 /// The longest term of an index, in bytes of UTF-8.
 pub(crate) const LONGEST: usize = 32_766;
 
-/// A value that is longer than the longest term, and a field that takes it.
+/// A value that is longer than the longest term, and its field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LongValue {
     pub(crate) field: String,
@@ -17,27 +18,28 @@ pub(crate) struct LongValue {
     pub(crate) measure: Measure,
 }
 
-/// What the index makes of a value.
+/// The terms that the index makes of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Measure {
-    /// One term: it is too long.
+    /// One term, which is too long.
     OneTerm,
-    /// Terms that the analyzer or the normalizer of the field makes: the server tells which.
+    /// The terms of the field's analyzer or normalizer, which only the server knows.
     Analyzed,
 }
 
-/// What an index says of its fields.
+/// The fields of an index.
 pub(crate) struct Fields<'a> {
     properties: &'a Map<String, Value>,
-    /// The analyzer of texts that name none is not that of the servers.
+    /// Whether texts without an explicit analyzer get another one than the servers' default.
     has_own_default: bool,
     ignore_above: Option<u64>,
     has_whole_wildcards: bool,
 }
 
 impl<'a> Fields<'a> {
-    /// By the mapping, and the flat settings. OpenSearch keeps the text of a wildcard field as one
-    /// term.
+    /// Reads the mapping and the flat settings.
+    ///
+    /// OpenSearch keeps the text of a wildcard field as one term.
     pub(crate) fn of(
         properties: &'a Map<String, Value>,
         settings: &Map<String, Value>,
@@ -53,8 +55,10 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The long values of a document, with each field that takes them: the field of that name, its
-    /// multi-fields, and those that it is copied to. Fields that are not mapped are not indexed.
+    /// Returns the long values of a document, with each field that indexes them.
+    ///
+    /// A value reaches the field with its name, the multi-fields, and the targets of `copy_to`.
+    /// Fields without a mapping are not indexed.
     pub(crate) fn long_values(&self, source: &Map<String, Value>) -> BTreeSet<LongValue> {
         let mut found = BTreeSet::new();
         self.of_object(self.properties, "", source, &mut found);
@@ -109,7 +113,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A long text, in a field and in its multi-fields.
+    /// Adds a long text in a field and in its multi-fields.
     fn of_text(&self, mapping: &Value, path: &str, text: &str, found: &mut BTreeSet<LongValue>) {
         if let Some(measure) = self.measure(mapping, text) {
             found.insert(LongValue { field: path.to_owned(), text: text.to_owned(), measure });
@@ -119,10 +123,10 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// `None` if a text of any length does no harm.
+    /// Returns `None` if a text of any length is harmless.
     fn measure(&self, mapping: &Value, text: &str) -> Option<Measure> {
         let is_off = |name: &str| mapping[name] == false || mapping[name] == "false";
-        // Counted in characters; what is longer is not indexed at all.
+        // Counted in characters. A longer text is not indexed.
         let ignore_above = mapping["ignore_above"].as_u64().or(self.ignore_above);
         let is_ignored = || ignore_above.is_some_and(|most| text.chars().count() as u64 > most);
         match mapping["type"].as_str() {
@@ -135,19 +139,20 @@ impl<'a> Fields<'a> {
             }
             Some("flattened" | "flat_object") => (!is_ignored()).then_some(Measure::OneTerm),
             Some("text" | "match_only_text" | "search_as_you_type") => {
-                // The analyzer that the servers use by default makes terms of 255 characters at
-                // most.
+                // The servers' default analyzer makes terms of at most 255 characters.
                 let is_usual = mapping.get("analyzer").is_none() && !self.has_own_default;
                 (!is_usual && !is_off("index")).then_some(Measure::Analyzed)
             }
-            // Of an object with properties: the server refuses the text.
+            // An object with properties: the server refuses the text.
             None => None,
             Some(_) => Some(Measure::Analyzed),
         }
     }
 }
 
-/// The text in pieces, so that each term of it that is too long is too long in one of them as well.
+/// Splits the text into overlapping pieces.
+///
+/// Each term that is too long is also too long in at least one piece.
 pub(crate) fn windows(text: &str) -> Vec<&str> {
     let boundary =
         |at: usize| (at..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
@@ -161,8 +166,9 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// The mapping of a field whose name may have dots, its name, and what of the name is left below
-/// it.
+/// Returns the mapping of a field with dots in its name.
+///
+/// Also returns the name of the field, and the remaining path.
 fn find<'a, 'n>(
     properties: &'a Map<String, Value>,
     name: &'n str,
@@ -174,13 +180,13 @@ fn find<'a, 'n>(
     Some((properties.get(first)?, first, rest))
 }
 
-/// The mapping of a field by its path from the root.
+/// Returns the mapping of a field by its path from the root.
 fn by_path<'a>(properties: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     let (mapping, _, rest) = find(properties, path)?;
     if rest.is_empty() { Some(mapping) } else { by_path(mapping["properties"].as_object()?, rest) }
 }
 
-/// A value under what is left of a name with dots.
+/// Returns a value under the remaining path of a name with dots.
 fn nested<'a>(rest: &str, value: &'a Value) -> std::borrow::Cow<'a, Value> {
     if rest.is_empty() {
         return std::borrow::Cow::Borrowed(value);
@@ -210,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_are_found_in_every_field_that_takes_them() {
+    fn long_values_are_found_in_each_of_their_fields() {
         use Measure::{Analyzed, OneTerm};
         let mapping = json!({
             "k": {"type": "keyword"},
@@ -264,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_hold_each_piece_as_long_as_a_term() {
+    fn windows_hold_each_piece_of_a_terms_length() {
         let text = "aé€".repeat(LONGEST);
         let pieces = windows(&text);
         assert!(pieces.iter().all(|piece| piece.len() <= 2 * LONGEST + 16));
@@ -272,7 +278,7 @@ mod tests {
         for piece in &pieces {
             let at = piece.as_ptr() as usize - text.as_ptr() as usize;
             assert!(at <= start + LONGEST + 4, "no gap");
-            // What begins before the next window is whole in this one.
+            // A term that begins before the next window is complete in this one.
             assert!(at + piece.len() == text.len() || piece.len() > 2 * LONGEST);
             start = at;
         }

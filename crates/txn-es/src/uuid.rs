@@ -1,4 +1,4 @@
-//! The UUID of an index, which a server gives to each index that it makes.
+//! The UUID that a server assigns to each new index.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) struct IndexUuid {
 }
 
 impl IndexUuid {
-    /// Reads what a server shows of `index`.
+    /// Parses the UUID of `index`.
     pub(crate) fn parse(index: &str, text: &str) -> Result<Self, StoreError> {
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok();
         let bytes = bytes.and_then(|bytes| <[u8; 16]>::try_from(bytes).ok()).ok_or_else(|| {
@@ -28,13 +28,15 @@ impl IndexUuid {
         Ok(Self { text: text.into(), bits: u128::from_be_bytes(bytes) })
     }
 
-    /// As the servers show it.
+    /// Returns the servers' text.
     pub(crate) fn text(&self) -> &Arc<str> {
         &self.text
     }
 
-    /// What versions of this index carry: 63 bits, so that it is a positive number for every reader of JSON. Both halves are
-    /// in it, because some bits of each are the same in every UUID.
+    /// Returns the incarnation in versions of this index: 63 bits of the UUID.
+    ///
+    /// 63 bits are a positive number for every JSON parser. Both halves enter, because some bits of
+    /// each half are the same in every UUID.
     pub(crate) fn incarnation(&self) -> u64 {
         let [high, low] = [self.bits >> 64, self.bits & u128::from(u64::MAX)];
         ((high ^ low) as u64) >> 1
@@ -58,7 +60,7 @@ mod tests {
     fn incarnations_of_similar_uuids_differ() {
         let first = uuid("uMz0YBdmS5i9vKTh9RA3_g");
         assert_eq!(first.hex(), "b8ccf46017664b98bdbca4e1f51037fe");
-        // Each differs in one half only.
+        // Each differs in only one half.
         let others = ["Zq3yC0nXTdqXFh2C6hHEXw", "uMz0YBdmS5i9vKTh9RA3_A", "vMz0YBdmS5i9vKTh9RA3_g"];
         for other in others.map(uuid) {
             assert_ne!(first.incarnation(), other.incarnation(), "{}", other.text());
@@ -79,7 +81,7 @@ mod tests {
 pub(crate) mod samples {
     use super::IndexUuid;
 
-    /// A UUID that begins with two letters.
+    /// Returns a UUID that begins with two letters.
     pub(crate) fn uuid(letters: &str) -> IndexUuid {
         IndexUuid::parse("a", &format!("{letters}z0YBdmS5i9vKTh9RA3_g")).expect("a UUID")
     }

@@ -1,5 +1,4 @@
-//! Requests that are signed for AWS, before a gateway that recomputes each signature from what
-//! arrived.
+//! Requests signed for AWS, against a gateway that recomputes each signature.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
@@ -31,7 +30,9 @@ fn hmac(key: &[u8], text: &str) -> Vec<u8> {
     mac.finalize().into_bytes().to_vec()
 }
 
-/// As the specification writes it: everything but letters, digits and `-._~`, and `/` in a path.
+/// Encodes as the specification says: all characters except letters, digits and `-._~`.
+///
+/// A path also keeps `/`.
 fn encode(bytes: &[u8], keep_slash: bool) -> String {
     let each = bytes.iter().map(|byte| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
@@ -54,7 +55,7 @@ fn decode(text: &str) -> Vec<u8> {
                 bytes.push(u8::from_str_radix(digits, 16).expect("an escape"));
                 rest = after;
             }
-            // In a query a plus stands for a blank.
+            // In a query a plus means a blank.
             (b'+', _) => {
                 bytes.push(b' ');
                 rest = tail;
@@ -81,12 +82,12 @@ impl Arrived {
         self.headers.get(name).map_or("", String::as_str)
     }
 
-    /// What is wrong with its signature.
+    /// Returns the fault of the signature.
     fn fault(&self) -> Option<String> {
         self.check().unwrap_or_else(|| Some("no signature of AWS".to_owned()))
     }
 
-    /// The fault in a signature; none where there is no signature to look at.
+    /// Returns the fault of the signature; the outer `None` if there is no signature.
     fn check(&self) -> Option<Option<String>> {
         let wrong = |what: &str| Some(Some(what.to_owned()));
         let authorization = self.header("authorization");
@@ -130,7 +131,7 @@ impl Arrived {
         }
     }
 
-    /// The request in the form that is signed.
+    /// Returns the canonical form, which is signed.
     fn canonical(&self, signed: &str, digest: &str) -> String {
         let (path, query) = self.target.split_once('?').unwrap_or((&self.target, ""));
         let mut pairs: Vec<(String, String)> = query
@@ -144,7 +145,7 @@ impl Arrived {
             pairs.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let header = |name| format!("{name}:{}\n", self.header(name).trim());
         let headers: String = signed.split(';').map(header).collect();
-        // The path is encoded once more than it is sent, for every service but S3.
+        // The path is encoded once more than it is sent, for every service except S3.
         let path = encode(path.as_bytes(), true);
         [&*self.method, &path, &query.join("&"), &headers, signed, digest].join("\n")
     }
@@ -155,12 +156,12 @@ impl Arrived {
     }
 }
 
-/// A gateway before a server of a few words. Counts what it let in and what it refused.
+/// A gateway in front of a minimal server, which counts accepted and refused requests.
 struct Gateway {
     url: String,
     admitted: Arc<AtomicUsize>,
     refused: Arc<AtomicUsize>,
-    /// The number of the only key that is let in; 0 for all that are known.
+    /// The number of the only accepted key; 0 for all known keys.
     only: Arc<AtomicUsize>,
 }
 
@@ -240,7 +241,7 @@ fn content(request: &Arrived) -> (u16, String) {
     }
 }
 
-/// Hands out the keys of the gateway one after another, each for so long.
+/// Provides the keys of the gateway in turn, each for `lasts`.
 #[derive(Debug)]
 struct Rotation {
     lasts: Option<Duration>,
@@ -304,7 +305,7 @@ async fn a_prefix_is_signed() {
     let (rotation, _) = Rotation::new(None);
     let signer = Arc::new(AwsSigner::new(rotation, REGION));
     let config = EsConfig::from_url(&format!("{}/es/a%20b/", gateway.url)).expect("an address");
-    // Nothing is behind the prefix.
+    // No server answers after the prefix.
     let error = EsStore::connect(config.with_request_signer(signer)).await.expect_err("no server");
     assert_eq!(gateway.refused.load(Ordering::SeqCst), 0, "{error}");
 }
@@ -336,7 +337,7 @@ async fn a_request_without_a_signature_is_refused() {
 #[tokio::test]
 async fn credentials_that_expire_are_renewed() {
     let gateway = Gateway::start();
-    // Each is about to expire.
+    // Each key is about to expire.
     let (rotation, asked) = Rotation::new(Some(Duration::from_secs(60)));
     let store = EsStore::connect(gateway.config(AwsSigner::new(rotation, REGION))).await;
     let store = store.expect("let in");
@@ -358,7 +359,7 @@ async fn credentials_that_are_refused_are_renewed() {
     let error = store.server_time().await.expect_err("let in, and nothing there");
     assert_eq!(error.kind, StoreErrorKind::NotFound, "{error}");
     assert_eq!((gateway.refused.load(Ordering::SeqCst), asked.load(Ordering::SeqCst)), (1, 2));
-    // The role itself may be refused: the provider is not asked for each request.
+    // If the role is refused, the signer does not ask its provider for each request.
     gateway.only.store(9, Ordering::SeqCst);
     for _ in 0..5 {
         let error = store.server_time().await.expect_err("refused");
@@ -367,7 +368,7 @@ async fn credentials_that_are_refused_are_renewed() {
     assert_eq!(asked.load(Ordering::SeqCst), 2);
 }
 
-/// No network is asked where the environment has the credentials.
+/// With credentials in the environment the chain uses no network.
 #[tokio::test]
 async fn the_default_chain_reads_the_environment() {
     let gateway = Gateway::start();

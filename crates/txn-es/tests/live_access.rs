@@ -1,4 +1,4 @@
-//! Reaching servers: closed ports, limits of requests, logins, certificates.
+//! Access to servers: closed ports, limits of requests, logins, certificates.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn a_closed_port_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_down_is_passed_over() {
+async fn dead_node_is_skipped() {
     for variable in live::ALL {
         let url = live::url(variable);
         let config = EsConfig::new([closed_port(), url]).expect("addresses");
@@ -67,7 +67,7 @@ async fn large_batches_are_split_and_keep_their_order() {
             .collect();
         let huge = format!(r#"{{"pad":"{}"}}"#, "x".repeat(5_000));
         writes.push(create(Key::new(name.as_str(), "huge"), &huge));
-        // The second of one document meets the first.
+        // The second create of a document conflicts with the first.
         writes.push(create(Key::new(name.as_str(), "0"), "{}"));
         let outcomes = store.write_many(&writes).await;
         for outcome in &outcomes[..50] {
@@ -111,7 +111,7 @@ async fn a_write_without_an_answer_is_unknown() {
     }
 }
 
-/// The server with security: its address, its authority, and a login.
+/// Returns the server with security: its address, its authority, and a login.
 fn secured() -> (String, Vec<u8>, String, String) {
     let authority = std::fs::read(live::url("TXN_SECURED_CA")).expect("the authority's file");
     let [url, user, password] =
@@ -149,7 +149,7 @@ async fn logins_and_certificates() {
 }
 
 #[tokio::test]
-async fn tls_and_plain_ports_that_are_mixed_up_are_told() {
+async fn live_mix_of_tls_and_plain_ports_is_reported() {
     let (url, authority, user, password) = secured();
     let plain = EsConfig::from_url(&url.replace("https://", "http://")).expect("an address");
     let error = EsStore::connect(plain.with_basic_auth(&user, &password)).await;
@@ -167,7 +167,7 @@ async fn tls_and_plain_ports_that_are_mixed_up_are_told() {
 }
 
 #[tokio::test]
-async fn a_document_that_is_no_text_hurts_no_other() {
+async fn invalid_utf8_in_a_document_affects_no_other() {
     for variable in [live::ELASTICSEARCH, live::OPENSEARCH] {
         let store = live::store(variable).await;
         let name = live::unique("text");
@@ -175,7 +175,7 @@ async fn a_document_that_is_no_text_hurts_no_other() {
         let keys = ["1", "2", "3"].map(|id| Key::new(name.as_str(), id));
         let writes = keys.each_ref().map(|key| create(key.clone(), r#"{"n":"x"}"#));
         store.write_many(&writes).await;
-        // The servers take this, as what a character of no plane would be.
+        // The servers accept this encoding of a code point that does not exist.
         let body = b"{\"n\":\"x\xF4\x90\x80\x80\"}".to_vec();
         let request = reqwest::Client::builder().no_proxy().build().expect("a client");
         let url = format!("{}/{name}/_doc/2", live::url(variable));

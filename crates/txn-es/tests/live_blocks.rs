@@ -1,5 +1,4 @@
-//! Indices that take no writes for a while: what is read goes on, and what is written is refused
-//! with the block.
+//! Indices under a write block: reads succeed, and writes fail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,12 +66,13 @@ async fn blocked_index_is_read_and_verified() {
 }
 
 #[tokio::test]
-async fn transaction_on_a_blocked_index_reads_and_is_refused_at_once() {
+async fn write_to_a_blocked_index_is_refused_at_once() {
     for variable in live::ALL {
         let (store, plain) = (live::store(variable).await, Plain::new(variable));
         let name = live::unique("refused");
-        let config = Config::default().with_deadline(Duration::from_secs(20));
-        let domain = Domain::create(Arc::new(store.clone()), &name, config).await.expect("opens");
+        let config = Config::default().with_timeout(Duration::from_secs(20));
+        let domain =
+            Domain::open_or_create(Arc::new(store.clone()), &name, config).await.expect("opens");
         let documents = domain.create_collection::<Raw>(&name, None).await.expect("made");
         let both = async || {
             let put = async |tx: &Transaction| {

@@ -1,4 +1,4 @@
-//! What opening a collection checks, changes and refuses, on running servers.
+//! Checks, changes and refusals when a collection is opened, on running servers.
 
 use serde_json::{Value, json};
 use txn_es::EsStore;
@@ -9,7 +9,7 @@ use txn_store::{
 
 use crate::live::{self, Plain};
 
-/// Runs a test on every server, with a name that it may use.
+/// Runs a test on every server, with a name that the test may use.
 async fn everywhere<F: Future<Output = ()>>(
     what: &str,
     test: impl Fn(EsStore, Plain, String) -> F,
@@ -32,7 +32,7 @@ async fn open(store: &EsStore, name: &str) -> Result<CollectionInfo, StoreError>
     store.open_collection(&spec(name, None)).await
 }
 
-/// Opening has to fail as misconfigured, with all these words.
+/// Checks that opening fails as misconfigured, with all these words.
 async fn refused(store: &EsStore, name: &str, words: &[&str]) {
     let error = open(store, name).await.expect_err("an index that is not fit");
     assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
@@ -62,11 +62,11 @@ async fn reserved_fields_are_added_to_a_strict_mapping() {
         assert_eq!(mapping["dynamic"], "strict");
         let fields = &mapping["properties"];
         assert_eq!(fields["transaction_tid"]["type"], "keyword");
-        assert_eq!(fields["tid"]["type"], "keyword");
+        assert_eq!(fields["transaction_version"]["type"], "keyword");
         let recent = json!({"type": "keyword", "index": false, "doc_values": false});
         assert_eq!(fields["transaction_recent"], recent);
         assert_eq!(fields["transaction_absent"]["type"], "boolean");
-        let source = r#"{"transaction_tid":"t","tid":"u","transaction_recent":["u"],"transaction_absent":true,"n":1}"#;
+        let source = r#"{"transaction_tid":"t","transaction_version":"u","transaction_recent":["u"],"transaction_absent":true,"n":1}"#;
         let outcome = write(&store, &Key::new(name, "1"), WriteOp::Create(source.into())).await;
         assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
     })
@@ -74,7 +74,7 @@ async fn reserved_fields_are_added_to_a_strict_mapping() {
 }
 
 #[tokio::test]
-async fn the_dry_run_refuses_terms_that_the_write_would_refuse() {
+async fn dry_run_refuses_terms_that_are_too_long() {
     everywhere("terms", |store, plain, name| async move {
         let fields = json!({"k": {"type": "keyword"}, "t": {"type": "text"}});
         let mappings = json!({"properties": fields});
@@ -100,20 +100,32 @@ async fn the_dry_run_refuses_terms_that_the_write_would_refuse() {
 #[tokio::test]
 async fn clashing_fields_are_refused() {
     everywhere("clash", |store, plain, name| async move {
-        // As dynamic mapping makes it of the first text.
-        plain.ok("PUT", &format!("/{name}/_doc/1?refresh=true"), json!({"tid": "mine"})).await;
-        refused(&store, &name, &[&name, "tid", "mapped it by itself", "another name"]).await;
+        // The dynamic mapping of the first text.
+        plain
+            .ok(
+                "PUT",
+                &format!("/{name}/_doc/1?refresh=true"),
+                json!({"transaction_version": "mine"}),
+            )
+            .await;
+        refused(
+            &store,
+            &name,
+            &[&name, "transaction_version", "mapped it by itself", "another name"],
+        )
+        .await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn fields_of_the_application_with_a_reserved_name_are_refused() {
+async fn application_fields_with_reserved_names_are_refused() {
     everywhere("reserved", |store, plain, name| async move {
-        let mine = json!({"mappings": {"properties": {"tid": {"type": "keyword"}}}});
+        let mine =
+            json!({"mappings": {"properties": {"transaction_version": {"type": "keyword"}}}});
         plain.ok("PUT", &format!("/{name}"), mine.clone()).await;
-        plain.ok("PUT", &format!("/{name}/_doc/1"), json!({"tid": "mine"})).await;
-        refused(&store, &name, &[&name, "tid", "rename", "_meta"]).await;
+        plain.ok("PUT", &format!("/{name}/_doc/1"), json!({"transaction_version": "mine"})).await;
+        refused(&store, &name, &[&name, "transaction_version", "rename", "_meta"]).await;
         let error = store.open_collection(&spec(&name, Some("bank"))).await;
         assert_eq!(error.expect_err("not fit").kind, StoreErrorKind::Misconfigured);
         assert_eq!(mapping(&plain, &name).await, mine["mappings"], "nothing was changed");
@@ -122,19 +134,20 @@ async fn fields_of_the_application_with_a_reserved_name_are_refused() {
 }
 
 #[tokio::test]
-async fn a_prepared_index_stays_fit() {
+async fn prepared_index_stays_valid() {
     everywhere("prepared", |store, plain, name| async move {
         plain.ok("PUT", &format!("/{name}"), json!({})).await;
-        // Its process died before it had said who owns the index.
+        // A process died before it recorded the owner of the index.
         open(&store, &name).await.expect("fit");
         let key = Key::new(name.as_str(), "1");
-        let outcome = write(&store, &key, WriteOp::Create(r#"{"tid":"t"}"#.into())).await;
+        let outcome =
+            write(&store, &key, WriteOp::Create(r#"{"transaction_version":"t"}"#.into())).await;
         let Outcome::Applied(version) = outcome else { panic!("{outcome:?}") };
         store.open_collection(&spec(&name, Some("bank"))).await.expect("fit");
         let outcome = write(&store, &key, WriteOp::Delete(version)).await;
         assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
         open(&store, &name).await.expect("emptied");
-        // Made again from its own mapping, as a restore or a copy does.
+        // A restore or a copy creates the index from its own mapping.
         let copy = mapping(&plain, &name).await;
         store.drop_collection(&name).await.expect("dropped");
         plain.ok("PUT", &format!("/{name}"), json!({"mappings": copy})).await;
@@ -160,7 +173,7 @@ async fn a_new_index_has_the_settings_that_are_given() {
             (json!({"settings": {"translog": {"durability": "async"}}}), "request"),
             (json!({"settings": {"index.final_pipeline": "p"}}), "final_pipeline"),
             (json!({"mappings": {"_source": {"enabled": false}}}), "_source"),
-            (json!({"properties": {"tid": {"type": "keyword"}}}), "rename"),
+            (json!({"properties": {"transaction_version": {"type": "keyword"}}}), "rename"),
             (json!({"settings": {"no_such_setting": 1}}), "no_such_setting"),
         ] {
             let error = store.open_collection(&create(definition)).await.expect_err("not fit");
@@ -201,7 +214,7 @@ async fn incomplete_sources_are_refused() {
             refused(&store, &name, &[&name, word, "_source", "reindex"]).await;
             store.drop_collection(&name).await.expect("dropped");
         }
-        // Where the server knows it, and keeps it: some ignore it in the mapping.
+        // Only if the server knows the setting and keeps it: some servers ignore it in the mapping.
         for body in [
             json!({"mappings": {"_source": {"mode": "synthetic"}}}),
             json!({"settings": {"index.mapping.source.mode": "synthetic"}}),
@@ -239,7 +252,7 @@ async fn settings_that_endanger_documents_are_refused() {
 }
 
 #[tokio::test]
-async fn names_that_stand_for_something_else_are_refused() {
+async fn names_of_other_objects_are_refused() {
     everywhere("names", |store, plain, name| async move {
         let second = format!("{name}-2");
         let alias = format!("{name}-alias");
@@ -256,7 +269,7 @@ async fn names_that_stand_for_something_else_are_refused() {
         assert_eq!(error.kind, StoreErrorKind::Misconfigured);
         let error = store.drop_collection(&alias).await.expect_err("an alias");
         assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
-        // Nothing was dropped, and the alias works again when it stands for one index.
+        // No index was dropped, and the alias works again once it names one index.
         store.drop_collection(&second).await.expect("dropped");
         let info = open(&store, &alias).await.expect("an alias of one index");
         assert_eq!(*info.name, *name);
@@ -303,7 +316,7 @@ async fn the_owner_is_merged_into_the_metadata() {
 }
 
 #[tokio::test]
-async fn new_collections_are_fit_and_placeholders_stay_out_of_searches() {
+async fn placeholders_stay_out_of_searches() {
     everywhere("new", |store, plain, name| async move {
         for role in [Role::Registry, Role::Partition, Role::Data { owner: Some("bank".into()) }] {
             store.drop_collection(&name).await.expect("dropped");
@@ -343,7 +356,7 @@ async fn new_collections_are_fit_and_placeholders_stay_out_of_searches() {
 }
 
 #[tokio::test]
-async fn a_refusal_names_the_field_and_keeps_the_value_to_itself() {
+async fn refusal_names_the_field_and_hides_the_value() {
     everywhere("refusal", |store, plain, name| async move {
         let properties = json!({
             "balance": {"type": "long"}, "at": {"type": "date"}, "ok": {"type": "boolean"},
@@ -383,7 +396,7 @@ async fn a_refusal_names_the_field_and_keeps_the_value_to_itself() {
             }
         }
         let long = format!(r#"{{"code":"{}"}}"#, "hunter2".repeat(5000));
-        // Some versions notice it in the dry run, others only when it is written.
+        // Some versions find the fault in the dry run, and some only in the write.
         let dry = write(&store, &key, WriteOp::Check(long.as_str().into())).await;
         assert!(matches!(dry, Outcome::Holds | Outcome::Invalid(_)), "{dry:?}");
         eprintln!("a term over 32,766 bytes, dry run: {dry:?}");
@@ -398,7 +411,7 @@ async fn a_refusal_names_the_field_and_keeps_the_value_to_itself() {
 }
 
 #[tokio::test]
-async fn an_index_made_again_by_others_is_another_one() {
+async fn recreated_index_has_another_identity() {
     everywhere("again", |store, plain, name| async move {
         let path = format!("/{name}");
         plain.ok("PUT", &path, json!({})).await;
@@ -408,7 +421,7 @@ async fn an_index_made_again_by_others_is_another_one() {
             Outcome::Applied(version) => version,
             other => panic!("{other:?}"),
         };
-        // Dropped and made again behind the store's back, with a document at the same seq_no.
+        // Another client drops and recreates the index, with a document at the same seq_no.
         assert_eq!(plain.send("DELETE", &path, None).await.0, 200);
         plain.ok("PUT", &path, json!({})).await;
         plain.ok("PUT", &format!("{path}/_doc/1"), json!({"new": true})).await;
@@ -435,7 +448,7 @@ async fn an_index_made_again_by_others_is_another_one() {
 }
 
 #[tokio::test]
-async fn a_store_that_has_not_opened_an_index_still_knows_it() {
+async fn index_is_usable_without_opening_it() {
     everywhere("unopened", |store, plain, name| async move {
         plain.ok("PUT", &format!("/{name}"), json!({})).await;
         open(&store, &name).await.expect("fit");
@@ -459,7 +472,7 @@ async fn a_store_that_has_not_opened_an_index_still_knows_it() {
 }
 
 #[tokio::test]
-async fn a_released_index_has_no_owner_and_none_of_the_aliases() {
+async fn released_index_has_no_owner_and_no_aliases() {
     everywhere("released", |store, plain, name| async move {
         let meta = json!({"app": {"x": 1}});
         let body = json!({"mappings": {"_meta": meta}, "aliases": {format!("{name}-mine"): {}}});
@@ -469,7 +482,7 @@ async fn a_released_index_has_no_owner_and_none_of_the_aliases() {
         for _ in 0..2 {
             store.release_collection(&name).await.expect("releases");
         }
-        // The reserved fields stay, and so does the mark that they are this library's.
+        // The reserved fields stay, and so does the mark that they belong to this library.
         let left = &mapping(&plain, &name).await["_meta"];
         assert_eq!((&left["app"], &left["txn"]), (&meta["app"], &json!({"fields": 1})));
         let answer = plain.send("GET", &format!("/{name}/_alias"), None).await.1;
@@ -496,7 +509,7 @@ async fn closed_and_hidden_indices_are_listed() {
 }
 
 #[tokio::test]
-async fn servers_tell_their_time() {
+async fn servers_report_their_time() {
     for variable in live::ALL {
         let time = live::store(variable).await.server_time().await.expect("answers");
         // The servers of the tests run on this machine.

@@ -1,11 +1,13 @@
-//! Copies of an index that carry its aliases, as a clone or a restore makes them.
+//! Copies of an index that carry its aliases.
+//!
+//! A clone or a restore makes such a copy.
 
 use serde_json::{Value, json};
 use txn_store::{CollectionSpec, Key, Outcome, Read, Role, Store, StoreErrorKind, Write, WriteOp};
 
 use crate::live::{self, Plain};
 
-/// What `index` carries, on a new index.
+/// Puts the aliases of `index` on a new index.
 async fn copy(plain: &Plain, index: &str, copy: &str) {
     let (_, found) = plain.send("GET", &format!("/{index}/_alias"), None).await;
     let aliases = found[index]["aliases"].clone();
@@ -42,7 +44,7 @@ async fn copy_of_an_index_loses_the_aliases_of_the_original() {
         let by_alias = Key::new(second.as_str(), "3");
         let by_alias = Write::new(by_alias, WriteOp::Create("{}".into()));
         let by_alias = Write { require_alias: true, ..by_alias };
-        // It is known what the alias stands for.
+        // The store now knows the target of the alias.
         let seen = store.get_many(&[Key::new(second.as_str(), "1")]).await.remove(0);
         assert!(matches!(seen, Read::Found { .. }), "{seen:?}");
 
@@ -66,7 +68,7 @@ async fn copy_of_an_index_loses_the_aliases_of_the_original() {
         let applied = store.write_many(&[by_alias]).await.remove(0);
         assert!(matches!(applied, Outcome::Applied(_)), "{applied:?}");
 
-        // Another process looks the name up while the copy carries it.
+        // Another process resolves the name while the copy carries it.
         copy(&plain, &name, &clone).await;
         let other = live::store(variable).await;
         assert_eq!(other.identify(&second).await.expect("the original").uid, made.uid);

@@ -1,4 +1,4 @@
-//! Which index a name stands for, on running servers: the store asks, whatever it knew before.
+//! The index behind a name, on running servers: the store always asks.
 
 use serde_json::{Value, json};
 use txn_es::EsStore;

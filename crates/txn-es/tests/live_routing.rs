@@ -1,4 +1,6 @@
-//! One document under two keys: in one shard, an id is one document whatever routing it is asked by.
+//! One document under two keys.
+//!
+//! In one shard an id is one document, regardless of the routing of the request.
 
 use std::sync::Arc;
 
@@ -28,13 +30,14 @@ impl Shop {
 
     async fn open(&self) -> (Domain, Collection<Raw>) {
         let domain =
-            Domain::create(Arc::new(self.store.clone()), &self.name, Config::default()).await;
+            Domain::open_or_create(Arc::new(self.store.clone()), &self.name, Config::default())
+                .await;
         let domain = domain.expect("opens");
         let documents = domain.raw_collection(&self.name).await.expect("fit");
         (domain, documents)
     }
 
-    /// The document as it is stored: its routing, and what the application wrote.
+    /// Returns the stored routing and the application's value.
     async fn stored(&self) -> Option<(Value, Value)> {
         let path = format!("/{}/_doc/a", self.name);
         let (status, answer) = self.plain.send("GET", &path, None).await;
@@ -65,7 +68,7 @@ const ROUTED: &str = r#"DocumentId::routed(id, "r")"#;
 const BARE: &str = "by its id alone";
 
 #[tokio::test]
-async fn a_document_is_answered_under_its_own_key_only() {
+async fn document_is_found_only_under_its_own_key() {
     for variable in live::ALL {
         let shop = Shop::new(variable, "routing").await;
         let store = &shop.store;
@@ -78,7 +81,7 @@ async fn a_document_is_answered_under_its_own_key_only() {
         let create = Write::new(keys[1].clone(), WriteOp::Create(r#"{"n":1}"#.into()));
         let outcome = store.write_many(std::slice::from_ref(&create)).await.remove(0);
         let Outcome::Applied(at) = outcome else { panic!("{outcome:?}") };
-        // As it is in memory, and as it is in a segment.
+        // Once in memory, and once in a segment.
         for _ in 0..2 {
             for reads in [store.get_many(&keys).await, store.read_primary(&keys).await] {
                 assert!(matches!(reads[1], Read::Found { version, .. } if version == at));
@@ -90,7 +93,7 @@ async fn a_document_is_answered_under_its_own_key_only() {
             }
             store.refresh(&shop.name).await.expect("refreshed");
         }
-        // No other key creates it, and none finds it absent.
+        // No other key creates the document, and none finds it absent.
         for key in [&keys[0], &keys[2]] {
             let ops = [WriteOp::Create("{}".into()), WriteOp::Verify(None)];
             let writes = ops.map(|op| Write::new(key.clone(), op));
@@ -102,7 +105,7 @@ async fn a_document_is_answered_under_its_own_key_only() {
 }
 
 #[tokio::test]
-async fn a_transaction_with_two_keys_of_one_document_changes_nothing() {
+async fn two_keys_of_one_document_change_nothing() {
     for variable in live::ALL {
         let shop = Shop::new(variable, "two-keys").await;
         let (domain, documents) = shop.open().await;
@@ -135,7 +138,7 @@ async fn a_transaction_with_two_keys_of_one_document_changes_nothing() {
 }
 
 #[tokio::test]
-async fn nobody_strips_the_routing_of_a_document() {
+async fn no_operation_removes_the_routing() {
     for variable in live::ALL {
         let shop = Shop::new(variable, "strip").await;
         let (domain, documents) = shop.open().await;
@@ -170,7 +173,7 @@ async fn nobody_strips_the_routing_of_a_document() {
             })
             .await;
         right.expect("its own key");
-        // Applied by then.
+        // The commit is applied by then.
         assert!(domain.shutdown(std::time::Duration::from_secs(30)).await);
         assert_eq!(shop.stored().await, Some((json!("r"), json!(1))));
         shop.clear().await;

@@ -14,7 +14,7 @@ fn roles() -> [Role; 4] {
     [Role::Partition, Role::Registry, Role::System { owner: owner.clone() }, Role::Data { owner }]
 }
 
-/// Puts a template that matches every index of a name, and takes it away in the end.
+/// A template for every index of a name, which is removed at the end.
 struct Template {
     plain: Plain,
     path: String,
@@ -36,7 +36,7 @@ impl Template {
 }
 
 #[tokio::test]
-async fn templates_choose_nothing_of_what_the_library_needs() {
+async fn templates_change_no_required_setting() {
     for variable in live::ALL {
         let (store, name) = (live::store(variable).await, live::unique("template"));
         let settings = json!({
@@ -49,7 +49,7 @@ async fn templates_choose_nothing_of_what_the_library_needs() {
         let template = json!({"settings": settings, "mappings": mappings});
         let template = Template::put(variable, &name, template).await;
         for (at, role) in roles().into_iter().enumerate() {
-            // What else a template does to the index of an application is the application's.
+            // All other settings of the index belong to the application.
             if matches!(role, Role::Data { .. }) {
                 continue;
             }
@@ -70,7 +70,7 @@ async fn templates_choose_nothing_of_what_the_library_needs() {
 }
 
 #[tokio::test]
-async fn index_that_a_template_spoils_is_dropped_again() {
+async fn index_spoiled_by_a_template_is_dropped() {
     for variable in live::ALL {
         let store = live::store(variable).await;
         for (field, about) in
@@ -84,7 +84,7 @@ async fn index_that_a_template_spoils_is_dropped_again() {
                 for _ in 0..2 {
                     let Err(error) = store.open_collection(&spec(&index, role.clone())).await
                     else {
-                        // Some servers let the request overrule it.
+                        // On some servers the request overrules the template.
                         store.drop_collection(&index).await.expect("dropped");
                         continue;
                     };
@@ -102,7 +102,7 @@ async fn index_that_a_template_spoils_is_dropped_again() {
 }
 
 #[tokio::test]
-async fn template_that_makes_data_streams_is_named() {
+async fn template_for_data_streams_is_named() {
     for variable in live::ALL {
         let (store, name) = (live::store(variable).await, live::unique("stream"));
         let (plain, path) = (Plain::new(variable), format!("/_index_template/{name}"));

@@ -1,12 +1,13 @@
-//! Texts that become one term that is too long: refused before they are written.
+//! Texts with one term that is too long are refused before the write.
 
 use serde_json::{Value, json};
 use txn_store::{CollectionSpec, Key, Outcome, RefusalKind, Role, Store, Write, WriteOp};
 
 use crate::live;
 
-/// Mappings of the field `f`, by which a long text becomes one term. Analyzers of one's own are in
-/// a module that the packaged Elasticsearch lacks.
+/// Returns mappings of the field `f` that make one term of a long text.
+///
+/// Custom analyzers are in a module that the packaged Elasticsearch lacks.
 fn forms(is_opensearch: bool) -> Vec<(&'static str, Value)> {
     let form = |settings: Value, fields: Value| json!({"mappings": {"properties": fields}, "settings": {"analysis": settings}});
     let plain = |fields| form(json!({}), fields);
@@ -34,7 +35,7 @@ fn forms(is_opensearch: bool) -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
-async fn text_that_becomes_one_long_term_is_refused_before_it_is_written() {
+async fn text_with_one_long_term_is_refused_early() {
     for variable in live::ALL {
         let store = live::store(variable).await;
         let (role, long) = (Role::Data { owner: None }, "long".repeat(8_200));
@@ -50,7 +51,7 @@ async fn text_that_becomes_one_long_term_is_refused_before_it_is_written() {
                 let check = Write::new(Key::new(name.as_str(), "1"), WriteOp::Check(source.into()));
                 store.write_many(&[check]).await.remove(0)
             };
-            // Many short words beside it, more than the servers list.
+            // The second text also has many short words, more than the servers list.
             for text in [long.clone(), format!("{} {long}", "word ".repeat(20_000))] {
                 let outcome = check(&text).await;
                 let Outcome::Invalid(refusal) = &outcome else { panic!("{field}: {outcome:?}") };

@@ -1,5 +1,6 @@
-//! Nothing that a store returns or logs repeats its login, though the server repeats it in every
-//! answer.
+//! No result and no log repeats the login.
+//!
+//! The server of the test repeats the login in every answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read as _, Write as _};
@@ -10,13 +11,13 @@ use std::sync::{Arc, Mutex};
 use txn_es::{EsConfig, EsStore};
 use txn_store::{CollectionSpec, Filter, Key, Role, Store, Version, Write, WriteOp};
 
-/// In each form in which they are sent or can be repeated.
+/// The secrets, in each form in which they are sent or can be repeated.
 const SECRETS: [&str; 4] = ["hunter2", "c2hvcDpodW50ZXIy", "c2hvcDpod", "gateway-key-1"];
 
 const REASON: &str = "unable to authenticate user [shop:hunter2] for REST request [Basic c2hvcDpodW50ZXIy], \
                       x-key [gateway-key-1]";
 
-/// How the server answers, once the store has connected.
+/// How the server answers after the store has connected.
 const MODES: [&str; 9] = ["400", "401", "403", "404", "409", "413", "429", "503", "items"];
 
 fn error(status: &str) -> String {
@@ -33,7 +34,7 @@ fn error(status: &str) -> String {
     )
 }
 
-/// What a hostile server answers: it found the index and adds aliases, and spoils everything else.
+/// A hostile server: finds the index, adds aliases, and spoils every other answer.
 fn answer(mode: &str, path: &str) -> (String, String) {
     let ok = |text: String| ("200".to_owned(), text);
     if mode != "items" {
@@ -89,7 +90,7 @@ fn serve(socket: TcpStream, mode: &AtomicUsize) -> Option<()> {
     }
 }
 
-/// What each method of the contract makes of the answers.
+/// Returns the results of each method of the contract.
 async fn told(store: &EsStore) -> BTreeMap<&'static str, String> {
     let key = Key::new("a", "1");
     let keys = std::slice::from_ref(&key);
@@ -122,7 +123,7 @@ async fn told(store: &EsStore) -> BTreeMap<&'static str, String> {
     ])
 }
 
-/// The methods of the contract, by its source.
+/// Returns the methods of the contract, from its source.
 fn methods() -> BTreeSet<String> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../txn-store/src/lib.rs");
     let source = std::fs::read_to_string(path).expect("the contract is beside this crate");
@@ -132,7 +133,7 @@ fn methods() -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Everything that is logged, at every level.
+/// All log lines, at every level.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -184,7 +185,7 @@ async fn no_method_repeats_the_login_in_results_or_logs() {
             *hidden.entry(method).or_default() += usize::from(text.contains("***"));
         }
     }
-    // The login was there to be hidden, wherever a server is asked.
+    // Each method that asks a server had a login to hide.
     hidden.retain(|method, times| {
         *times == 0 && !matches!(*method, "limits" | "request_timeout" | "Debug")
     });

@@ -1,7 +1,9 @@
-//! Who gets a lock that two processes want: `cargo run --release -p txn-lock --example fairness -- [memory|FILE|URL] [seconds]
-//! [callers] [hold in ms]`.
+//! Measures the fairness of a lock that two processes want.
 //!
-//! One process has several callers that take the lock again and again, the other has one.
+//! Usage: `cargo run --release -p txn-lock --example fairness -- [memory|FILE|URL] [seconds]`
+//! `[callers] [hold in ms]`.
+//!
+//! The first process has several callers that take the lock repeatedly, the second process has one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +15,7 @@ use txn_lock::{LockConfig, LockError, LockService};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// What one caller of a process got.
+/// A grant that a caller received.
 #[derive(Clone, Copy)]
 struct Grant {
     token: u64,
@@ -39,7 +41,7 @@ async fn main() -> Result<(), Error> {
     let until = Instant::now() + Duration::from_secs(seconds);
     let mut tasks = tokio::task::JoinSet::new();
     for (process, callers) in [(0, callers), (1, 1)] {
-        let domain = Domain::create(store.clone(), &name, Config::default()).await?;
+        let domain = Domain::open_or_create(store.clone(), &name, Config::default()).await?;
         let service = LockService::open(&domain, LockConfig::default()).await?;
         for _ in 0..callers {
             let (service, grants) = (service.clone(), grants.clone());

@@ -1,4 +1,4 @@
-//! One caller's way to a lock.
+//! The attempt of one caller to take a lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,40 +16,43 @@ use crate::model::{Holder, LockName, Waiter};
 use crate::queue::Turn;
 use crate::repository::{Created, Leaving};
 
-/// The first pause between two looks at a lock.
+/// The first pause between two reads of a lock.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
-/// What was seen last by somebody who waits.
+/// The last observation of a waiting caller. A timeout reports it.
 #[derive(Debug, Default)]
 pub(crate) struct Last {
     pub(crate) holder: Option<Holder>,
     pub(crate) failure: Option<txn_core::Error>,
 }
 
-/// One caller's way to a lock. Whatever it may have written is given back in the background, unless it became a guard.
+/// The attempt of one caller to take a lock.
+///
+/// Unless the attempt ends in a guard, a background task releases each grant that the attempt may
+/// have written.
 pub(crate) struct Attempt<'a> {
     inner: &'a Arc<Inner>,
     name: LockName,
     grant: String,
-    /// Whether a grant may stand in the store, or that this process waits.
+    /// Whether the store may contain this grant or this process's wait entry.
     sent: Mutex<bool>,
 }
 
 pub(crate) enum Tried {
     Granted(Arc<Grant>),
     Held(Holder),
-    /// It is free, and the turn of another instance.
+    /// The lock is free, and reserved for another waiting instance.
     Reserved(Waiter),
 }
 
-/// How a lock is asked for.
+/// The knowledge that one request for a lock uses.
 #[derive(Debug, Default)]
 pub(crate) struct Ask {
-    /// What was seen of a holder that is dead, and its grant.
+    /// The dead holder, and the grant of this holder.
     pub(crate) dead: Option<(Dead, String)>,
-    /// Instances that had their turn and did not take it.
+    /// Instances that did not take the free lock within their patience.
     pub(crate) passed_over: Vec<String>,
-    /// Whether it is noted that this process waits.
+    /// Whether the lock document lists this process as waiting.
     pub(crate) waits: bool,
 }
 
@@ -64,7 +67,7 @@ impl<'a> Attempt<'a> {
         Guard::new(Held { grant, inner: self.inner.clone() }, turn)
     }
 
-    /// Asks for the lock once, also over a holder that is dead.
+    /// Requests the lock once. Takes the lock over from a dead holder.
     pub(crate) async fn once(&self, turn: &Turn, ask: &Ask) -> Result<Tried> {
         let Self { inner, name, grant, .. } = self;
         let line = turn.line();
@@ -87,7 +90,7 @@ impl<'a> Attempt<'a> {
                 waits_as: Some(&own).filter(|_| ask.waits),
                 has_more: line.is_waited_for(),
             };
-            // What was sent before and not answered may still come.
+            // An earlier request without an answer may still write the grant.
             let before = std::mem::replace(&mut *self.sent.lock(), true);
             let created = inner.repository.grant(name, &holder, dead, &applicant).await?;
             let refused = |tried| {
@@ -104,7 +107,8 @@ impl<'a> Attempt<'a> {
             let granted = Grant::new(name, token, grant.clone(), holder.since_ms, abandoned);
             let granted = Arc::new(granted);
             inner.held.lock().insert(grant.clone(), granted.clone());
-            // Meanwhile others may have taken this process for dead: then the next look says whose it is.
+            // Other processes may have taken the lock over in the meantime. The next request then
+            // shows the holder.
             if inner.instances.valid_for().is_some() && inner.instances.lapses() == lapses {
                 if inner.closing.is_cancelled() {
                     inner.held.lock().remove(&grant);
@@ -116,7 +120,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Waits for the turn in this process, and then for the holder elsewhere.
+    /// Waits in the local queue, and then for the holder elsewhere.
     pub(crate) async fn until_granted(&self, last: &mut Last) -> Result<(Arc<Grant>, Turn)> {
         let turn = self.inner.queues.of(&self.name).turn().await;
         let mut backoff = self.backoff();
@@ -139,12 +143,13 @@ impl<'a> Attempt<'a> {
                     ask.dead = self.watch(&holder, &mut backoff, last).await?;
                     let died = ask.dead.is_some();
                     if !died {
-                        // It moved on meanwhile, and is likely to again.
+                        // The lock moved while this caller watched, and will probably move again
+                        // soon.
                         backoff = self.backoff();
                     }
                     last.holder = last.holder.take().filter(|_| died);
                 }
-                Err(LockError::Engine(error)) if error.kind().passes() => {
+                Err(LockError::Engine(error)) if error.kind().is_transient_or_unknown() => {
                     last.failure = Some(error);
                     self.pause(&mut backoff).await;
                 }
@@ -153,8 +158,9 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Looks at a holder until it holds the lock no longer, or is dead: then what was seen of it, and its grant. A look
-    /// writes nothing.
+    /// Polls until the holder no longer holds the lock, or is dead. Polls write nothing.
+    ///
+    /// Returns the dead holder and its grant.
     async fn watch(
         &self,
         holder: &Holder,
@@ -166,7 +172,7 @@ impl<'a> Attempt<'a> {
                 Ok(Look::Dead(dead)) => return Ok(Some((dead, holder.grant.clone()))),
                 Ok(Look::Gone) => return Ok(None),
                 Ok(Look::Holds) => last.failure = None,
-                Err(LockError::Engine(error)) if error.kind().passes() => {
+                Err(LockError::Engine(error)) if error.kind().is_transient_or_unknown() => {
                     last.failure = Some(error);
                 }
                 Err(error) => return Err(error),
@@ -175,8 +181,10 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Looks at a free lock until an instance has taken it whose turn it is. Returns the instance if it does not take it
-    /// for so long that it has to be dead.
+    /// Polls a free lock until the next waiting instance takes it. Returns an instance that waits
+    /// too long.
+    ///
+    /// An instance that does not take its lock within [`Waiter::patience`] counts as dead.
     async fn watch_turn(
         &self,
         waiter: &Waiter,
@@ -197,7 +205,7 @@ impl<'a> Attempt<'a> {
                     last.failure = None;
                 }
                 Ok(_) => return Ok(None),
-                Err(LockError::Engine(error)) if error.kind().passes() => {
+                Err(LockError::Engine(error)) if error.kind().is_transient_or_unknown() => {
                     last.failure = Some(error);
                     continue;
                 }
@@ -227,7 +235,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// What a look at a holder shows.
+/// The state of a holder.
 enum Look {
     Holds,
     Gone,

@@ -1,14 +1,16 @@
-//! Waits between two looks.
+//! Pauses between two polls.
 
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use txn_core::clock::Entropy;
 
-/// What is longer is for ever.
+/// Bounds the pauses, so that their sums cannot overflow. Longer pauses never end in practice.
 const LONGEST: Duration = Duration::from_secs(1 << 32);
 
-/// Waits that double from `first` to `cap`, each jittered over its upper half.
+/// Pauses that double from `first` to `cap`, with jitter.
+///
+/// The jitter covers the upper half of each pause.
 #[derive(Debug)]
 pub struct Backoff {
     first: Duration,
@@ -17,17 +19,17 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Waits from `first` to `cap`.
+    /// Starts a series of pauses from `first` to `cap`.
     #[must_use]
     pub fn new(first: Duration, cap: Duration) -> Self {
         Self { first: first.min(cap), cap, waits: None }
     }
 
-    /// The next wait.
+    /// Returns the next pause.
     pub fn next(&mut self, entropy: &dyn Entropy) -> Duration {
         let cap = self.cap.min(LONGEST);
         let first = self.first.min(cap);
-        // Up to as much again is added.
+        // The jitter adds up to the same delay again.
         let build = || {
             ExponentialBuilder::new()
                 .with_min_delay(first / 2)
@@ -48,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_cap_and_jitter_over_the_upper_half() {
+    fn pauses_double_up_to_the_cap_with_jitter() {
         let ms = Duration::from_millis;
         for _ in 0..100 {
             let mut backoff = Backoff::new(ms(2), ms(10));

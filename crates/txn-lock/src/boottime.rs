@@ -1,15 +1,15 @@
-//! Time that counts while the machine is suspended, too.
+//! A clock that advances while the machine is suspended.
 
 use std::time::Duration;
 
-/// The time since the machine was started, suspended or not. `None` on systems that do not tell it.
+/// The time since the start of the machine, including suspensions.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn boottime() -> Option<Duration> {
     use rustix::time::{ClockId, clock_gettime};
     Duration::try_from(clock_gettime(ClockId::Boottime)).ok()
 }
 
-/// The time since the machine was started, suspended or not. `None` on systems that do not tell it.
+/// The time since the start of the machine. `None`, because this system has no such clock.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) fn boottime() -> Option<Duration> {
     None
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_since_the_start_of_the_machine_goes_on() {
+    fn boot_time_advances() {
         let before = boottime().expect("Linux tells it");
         assert!(before > Duration::ZERO && boottime().expect("Linux tells it") >= before);
     }

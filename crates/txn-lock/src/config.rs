@@ -5,23 +5,29 @@ use std::time::Duration;
 use crate::error::{LockError, Result};
 use crate::heartbeat::Heartbeat;
 
-/// Settings of a [`LockService`](crate::LockService). Clock, randomness and the name of the process are those of its
-/// domain.
+/// Settings of a [`LockService`](crate::LockService).
+///
+/// The domain supplies the clock, the randomness and the name of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockConfig {
-    /// How long this process may show no sign of life until others take its locks. It shows one every third of this.
-    /// At least 100 ms; default 10 s.
+    /// How long this process keeps its locks without a heartbeat.
+    ///
+    /// The process writes a heartbeat three times per lease. At least 100 ms, at most one hour.
+    /// Default: 10 s.
     pub lease: Duration,
-    /// The longest pause between two looks at a lock that another process holds; pauses begin at 2 ms and double.
-    /// Default 250 ms.
+    /// The longest pause between two polls of a foreign lock.
+    ///
+    /// Pauses start at 2 ms and double. Default: 250 ms.
     pub longest_pause: Duration,
-    /// Most callers of this process that may wait at once. Default 10,000.
+    /// The maximum number of waiting callers in this process. Default: 10,000.
     pub max_waiting: usize,
-    /// How often locks of dead instances are looked for, beside those that somebody waits for; `None`: never.
-    /// Default 60 s.
+    /// How often this process scans for locks of dead instances.
+    ///
+    /// Waiting callers detect a dead holder without the scan. With `None` this process never scans.
+    /// Default: 60 s.
     pub reap_interval: Option<Duration>,
-    /// Where the heartbeat runs. Default: in a thread of its own.
+    /// The thread of the heartbeat. Default: a thread of its own.
     pub heartbeat: Heartbeat,
 }
 
@@ -73,7 +79,7 @@ impl LockConfig {
             return refuse("the longest pause is zero or longer than the lease");
         }
         if self.max_waiting == 0 {
-            return refuse("nobody may wait");
+            return refuse("max_waiting is 0");
         }
         if self.reap_interval.is_some_and(|interval| interval.is_zero()) {
             return refuse("the reap interval is zero");

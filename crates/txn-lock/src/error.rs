@@ -1,4 +1,4 @@
-//! Why a lock was not granted, or is held no longer.
+//! Errors of locks: a lock was not granted, or was lost.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,66 +8,66 @@ use txn_core::store::StoreError;
 use crate::instance::InstanceError;
 use crate::model::{Holder, LockName};
 
-/// Results of the locks.
+/// The result of a lock operation.
 pub type Result<T, E = LockError> = std::result::Result<T, E>;
 
-/// Why a call did not do what was asked.
+/// The reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// The lock was not granted in time.
+    /// The lock was not granted within the timeout.
     #[error(transparent)]
     Timeout(Box<Timeout>),
-    /// The lock is held no longer: what it protects may be somebody else's by now.
+    /// The lock was lost: another process may already hold it.
     #[error("the lock {lock} with the token {token} is lost: {why}")]
     Lost {
-        /// The lock.
+        /// The name of the lock.
         lock: LockName,
-        /// The token that it was held with.
+        /// The fencing token of the lost grant.
         token: u64,
-        /// How it was lost.
+        /// The cause of the loss.
         why: Loss,
     },
-    /// As many wait for locks in this process as may.
+    /// The number of waiting callers in this process has reached its limit.
     #[error("{waiting} callers wait for locks already: try again later")]
     Busy {
-        /// How many wait.
+        /// The number of waiting callers.
         waiting: usize,
     },
-    /// A category or an id that no lock can have.
+    /// A category or an id is not valid for a lock.
     #[error(
         "{what} {text:?} cannot name a lock: use 1 to {most} bytes without control characters{more}"
     )]
     InvalidName {
-        /// Which part of the name.
+        /// The invalid part of the name.
         what: &'static str,
-        /// The text, shortened.
+        /// The invalid text, shortened.
         text: String,
-        /// Most bytes.
+        /// The maximum number of bytes.
         most: usize,
-        /// What else does not go.
+        /// Further forbidden characters, as a part of the error text.
         more: &'static str,
     },
-    /// Settings that cannot work.
+    /// The settings are not valid.
     #[error("these settings cannot work: {0}")]
     InvalidConfig(String),
-    /// A document was written by a newer version of this program.
+    /// A newer version of this program wrote the document.
     #[error(
         "{document} has the format {format}, which this version does not know: use the newer one"
     )]
     NewerFormat {
-        /// The document.
+        /// The id of the document.
         document: String,
-        /// Its format.
+        /// The format number of the document.
         format: u32,
     },
     /// The service is shut down.
     #[error("the lock service is shut down")]
     Closed,
-    /// The engine's own error.
+    /// An error of the engine.
     #[error(transparent)]
     Engine(#[from] txn_core::Error),
-    /// The store's own error, while locks were looked through.
+    /// An error of the store during a scan of the locks.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -81,17 +81,17 @@ impl From<InstanceError> for LockError {
     }
 }
 
-/// A lock was not granted in time.
+/// The details of a lock request that timed out.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Timeout {
-    /// The lock.
+    /// The name of the lock.
     pub lock: LockName,
-    /// How long it was waited for.
+    /// How long the caller waited.
     pub waited: Duration,
-    /// Who held it when it was last looked at; `None` if it was not seen, or seen free.
+    /// The last observed holder. `None` if the lock was not observed, or was free.
     pub holder: Option<Holder>,
-    /// What the engine said last, if it could not do its part.
+    /// The last error of the engine while the caller waited.
     pub failure: Option<txn_core::Error>,
 }
 
@@ -101,7 +101,7 @@ impl fmt::Display for Timeout {
         match (&self.holder, &self.failure) {
             (Some(holder), _) => write!(f, "{holder} holds it"),
             (None, Some(failure)) => write!(f, "{failure}"),
-            (None, None) => f.write_str("others were faster"),
+            (None, None) => f.write_str("another process took it first"),
         }
     }
 }
@@ -112,15 +112,15 @@ impl std::error::Error for Timeout {
     }
 }
 
-/// How a lock was lost.
+/// The cause of a lost lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// Its lease ran out before it was renewed: the process was paused, or the store did not answer.
+    /// The lease expired: a pause of the process, or a silent store.
     Expired,
-    /// Somebody else took it, or broke it.
+    /// Another process took the lock over, or broke it.
     Taken,
-    /// It was given back by [`LockService::shutdown`](crate::LockService::shutdown).
+    /// [`LockService::shutdown`](crate::LockService::shutdown) released the lock.
     Closed,
 }
 

@@ -1,5 +1,7 @@
-//! JSON without a loss: numbers that 64 bits or a double cannot keep are refused where a value is read, and told apart where
-//! two texts are compared.
+//! JSON without a loss of digits.
+//!
+//! A reader refuses numbers that 64 bits or a double cannot hold. A comparison of two texts
+//! compares all digits.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +9,20 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// Most significant digits with which any double is written. More digits say more than a double keeps.
+/// The maximum number of digits of a double. A double cannot hold more.
 const MOST_DIGITS: usize = 17;
 
-/// Most containers inside of each other that are compared as JSON. Deeper texts are compared byte by byte.
+/// The maximum nesting depth that [`same`] compares as JSON. Deeper texts are compared by their
+/// bytes.
 const MOST_DEPTH: usize = 127;
 
-/// Reads a value with `#[serde(deserialize_with = "txn_lock::exact::deserialize")]`, as `serde_json` does. A number that would
-/// be rounded is refused.
+/// Reads a value like `serde_json`, and refuses numbers that would be rounded.
+///
+/// Use: `#[serde(deserialize_with = "txn_lock::exact::deserialize")]`.
 ///
 /// # Errors
-/// As the type says. A whole number beyond 64 bits, or another number with more than 17 digits, is an error, too.
+/// Any error of the type. Also an error: an integer beyond 64 bits, or another number with more
+/// than 17 digits.
 pub fn deserialize<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -31,20 +36,23 @@ where
     serde_json::from_str(text.get()).map_err(D::Error::custom)
 }
 
-/// Whether each number in a JSON text is kept where the text is read as values: in 64 bits, or in a double.
+/// Whether 64 bits or a double can hold all numbers of `text`.
+///
+/// Integers need 64 bits, all other numbers a double.
 #[must_use]
 pub fn is_exact(text: &str) -> bool {
     numbers(text).all(is_kept)
 }
 
-/// Whether two texts are the same JSON, whatever their white space and the order of their fields. Numbers are compared by
-/// all of their digits.
+/// Whether two texts are the same JSON, digit by digit.
+///
+/// White space and the order of fields do not matter.
 #[must_use]
 pub fn same(a: &str, b: &str) -> bool {
     a == b || same_within(a, b, MOST_DEPTH)
 }
 
-/// The text of the value that a JSON pointer (RFC 6901) leads to, as [`serde_json::Value::pointer`] finds it.
+/// Returns the text at a JSON pointer (RFC 6901), as [`serde_json::Value::pointer`] does.
 #[must_use]
 pub fn pointer<'a>(text: &'a str, path: &str) -> Option<&'a str> {
     let mut found = text.trim();
@@ -95,7 +103,7 @@ fn both<'a, T: Deserialize<'a>>(a: &'a str, b: &'a str) -> Option<(T, T)> {
     Some((serde_json::from_str(a).ok()?, serde_json::from_str(b).ok()?))
 }
 
-/// The numbers in a JSON text, as they are written.
+/// The numbers in a JSON text, as written.
 fn numbers(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -116,7 +124,7 @@ fn numbers(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What comes after a string, of which the first quote is left out.
+/// The rest of a text after a string. The first quote is already gone.
 fn behind_string(inside: &str) -> &str {
     let mut escaped = false;
     let end = inside.find(|c| {
@@ -127,7 +135,7 @@ fn behind_string(inside: &str) -> &str {
     end.map_or("", |end| &inside[end + 1..])
 }
 
-/// Whether a number is kept in 64 bits or in a double.
+/// Whether 64 bits or a double can hold a number.
 fn is_kept(number: &str) -> bool {
     let whole = !number.contains(['.', 'e', 'E']);
     if whole {
@@ -136,7 +144,8 @@ fn is_kept(number: &str) -> bool {
     Decimal::parse(number).is_some_and(|decimal| decimal.digits.len() <= MOST_DIGITS)
 }
 
-/// A number as `±0.digits × 10^exponent`, of which the first and the last digit are not zero. Zero has no digits.
+/// A number as `±0.digits × 10^exponent`. The first and the last digit are not zero. Zero has no
+/// digits.
 #[derive(PartialEq, Eq)]
 struct Decimal {
     negative: bool,
@@ -145,7 +154,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// A number in the syntax of JSON.
+    /// Parses a number in JSON syntax.
     fn parse(number: &str) -> Option<Self> {
         let (mantissa, power) = match number.split_once(['e', 'E']) {
             Some((mantissa, power)) => (mantissa, power.parse::<i64>().ok()?),
@@ -216,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn pointer_leads_where_that_of_values_leads() {
+    fn pointer_matches_the_pointer_of_values() {
         let text = r#" {"a": [1, {"b/c": 12345678901234567890123}], "~": {"": null}, "d": "x"} "#;
         let value: Value = serde_json::from_str(text).unwrap();
         for path in [
@@ -270,7 +279,7 @@ mod tests {
         ] {
             assert!(!same(a, b) && !same(b, a), "{a} {b}");
         }
-        // Deeper than any stack: compared byte by byte.
+        // Nested deeper than any stack: compared by bytes.
         let deep = |end: &str| format!("{}{end}{}", "[".repeat(10_000), "]".repeat(10_000));
         assert!(same(&deep("1"), &deep("1")) && !same(&deep("1"), &deep("2")));
     }

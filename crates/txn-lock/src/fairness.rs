@@ -1,64 +1,67 @@
-//! Fairness between processes: how often one of them may have a lock in a row while another one waits.
+//! Fairness between processes: a bound on consecutive grants to one process.
 //!
-//! Within a process a lock is handed over at once, and another process looks at the lock again only after a pause. Without a
-//! bound the other process would nearly never find the lock free. So who waits is noted in the lock, in the order of the turns.
+//! A process hands a lock to its next caller at once. Another process polls the lock with pauses
+//! between polls. Without a bound the other process would almost never find the lock free.
+//! Therefore the lock document lists the waiting processes in their order.
 
 use std::time::Duration;
 
 use crate::model::Waiter;
 
-/// Most grants that a process may have in a row while another one waits.
+/// The maximum number of consecutive grants while another process waits.
 const MOST_IN_A_ROW: u32 = 8;
 
-/// Most waiting processes that are noted. Those beyond are noted once there is room.
+/// The maximum number of processes in the list. Further processes join when the list is shorter.
 const MOST_WAITING: usize = 64;
 
-/// The grants that this process had in a row.
+/// The consecutive grants of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tenure {
-    /// The token of the last one.
+    /// The token of the last grant.
     token: u64,
     grants: u32,
     began: Duration,
 }
 
 impl Tenure {
-    /// Notes a grant.
+    /// Counts a grant.
     pub(crate) fn granted(&mut self, token: u64, now: Duration) {
         let goes_on = self.grants > 0 && self.token + 1 == token;
         let (grants, began) = if goes_on { (self.grants + 1, self.began) } else { (1, now) };
         *self = Self { token, grants, began };
     }
 
-    /// The token that a free lock must have for this process to take it before those that wait: no other process had the
-    /// lock since, and the tenure is neither too many grants nor too long.
+    /// The token at which this process precedes the waiting processes.
+    ///
+    /// A free lock with this token had no other holder since. `None` after too many grants, or
+    /// after too long a time.
     pub(crate) fn goes_on_at(&self, now: Duration, longest: Duration) -> Option<u64> {
         let lasts = self.grants < MOST_IN_A_ROW && now.saturating_sub(self.began) < longest;
         (self.grants > 0 && lasts).then_some(self.token)
     }
 }
 
-/// Who is next of those that wait, without those that had their turn and did not take it.
+/// The next waiting instance, without the instances that were passed over.
 pub(crate) fn next<'w>(waiting: &'w [Waiter], passed_over: &[String]) -> Option<&'w Waiter> {
     waiting.iter().find(|waiter| !passed_over.contains(&waiter.instance))
 }
 
-/// A process that asks for a lock.
+/// A process that requests a lock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Applicant<'a> {
     pub(crate) instance: &'a str,
-    /// [`Tenure::goes_on_at`].
+    /// The token of [`Tenure::goes_on_at`].
     pub(crate) goes_on_at: Option<u64>,
-    /// Instances that had their turn and did not take it.
+    /// Instances that did not take the free lock within their patience.
     pub(crate) passed_over: &'a [String],
-    /// How it is noted if it has to wait; `None` if it does not wait.
+    /// The entry for the list of waiting processes. `None` if the applicant does not wait.
     pub(crate) waits_as: Option<&'a Waiter>,
     /// Whether more callers of this process wait.
     pub(crate) has_more: bool,
 }
 
 impl Applicant<'_> {
-    /// Whose turn a free lock with this token is, unless it is this applicant's.
+    /// The waiting instance that precedes this applicant at this token.
     pub(crate) fn turn_of_another<'w>(
         &self,
         token: u64,
@@ -69,7 +72,7 @@ impl Applicant<'_> {
         (!is_mine).then_some(first)
     }
 
-    /// Who waits once the lock is granted to this applicant.
+    /// Updates the list of waiting processes for a grant to this applicant.
     pub(crate) fn after_grant(&self, waiting: &mut Vec<Waiter>) {
         let is_over = |waiter: &Waiter| {
             waiter.instance == self.instance || self.passed_over.contains(&waiter.instance)
@@ -80,7 +83,7 @@ impl Applicant<'_> {
         }
     }
 
-    /// Notes that this applicant waits. Returns whether that is new.
+    /// Adds this applicant to the list. Returns whether the list changed.
     pub(crate) fn wait(&self, waiting: &mut Vec<Waiter>) -> bool {
         let Some(own) = self.waits_as else { return false };
         let is_noted = waiting.iter().any(|waiter| waiter.instance == own.instance);
@@ -122,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn free_lock_goes_to_the_first_that_waits() {
+    fn free_lock_goes_to_the_first_waiter() {
         let waiting = [waiter("b"), waiter("c")];
         let turn = |applicant: Applicant<'_>| {
             applicant.turn_of_another(7, &waiting).map(|waiter| waiter.instance.clone())
@@ -141,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn grant_removes_and_waiting_adds_one_place() {
+    fn grant_removes_and_waiting_adds_one_entry() {
         let own = waiter("a");
         let mut waiting = vec![waiter("b"), waiter("a"), waiter("c")];
         let applicant = Applicant {

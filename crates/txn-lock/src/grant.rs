@@ -1,4 +1,4 @@
-//! One grant of a lock, as this process holds it.
+//! A grant of a lock in the memory of this process.
 
 use std::sync::OnceLock;
 
@@ -8,17 +8,17 @@ use crate::error::{LockError, Loss, Result};
 use crate::model::LockName;
 use crate::repository::Leaving;
 
-/// One grant of a lock.
+/// A grant that this process holds or held.
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) name: LockName,
     pub(crate) token: u64,
     pub(crate) id: String,
-    /// When it was granted, in milliseconds since the Unix epoch.
+    /// The time of the grant, in milliseconds since the Unix epoch.
     pub(crate) since_ms: u64,
-    /// Whether the holder before did not give the lock back.
+    /// Whether the previous holder did not release the lock.
     pub(crate) abandoned: bool,
-    /// Cancelled once it is held no longer.
+    /// Cancelled when the grant no longer holds the lock.
     pub(crate) lost: CancellationToken,
     why: OnceLock<Loss>,
 }
@@ -40,7 +40,7 @@ impl Grant {
         self.lost.cancel();
     }
 
-    /// How a guard that is given back now leaves the lock.
+    /// How a guard that is released now leaves the lock.
     pub(crate) fn leaving(&self) -> Leaving {
         if self.why.get().is_none() { Leaving::Done } else { Leaving::Lost }
     }

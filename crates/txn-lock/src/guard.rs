@@ -1,4 +1,4 @@
-//! A lock that is held: what its holder knows of it, and the check by which effects rest on it.
+//! Guards of locks, and transactions that depend on a lock.
 
 use std::sync::Arc;
 
@@ -12,7 +12,9 @@ use crate::model::LockName;
 use crate::queue::Turn;
 use crate::repository::LockRepository;
 
-/// What a holder knows of its lock; cheap to clone. It outlives the [`Guard`], and says then that the lock is not held.
+/// The state of a lock that this process holds or held. Cheap to clone.
+///
+/// The value outlives the [`Guard`], and then reports the lock as lost.
 #[derive(Clone, Debug)]
 pub struct Held {
     pub(crate) grant: Arc<Grant>,
@@ -20,41 +22,48 @@ pub struct Held {
 }
 
 impl Held {
-    /// The lock.
+    /// The name of the lock.
     #[must_use]
     pub fn name(&self) -> &LockName {
         &self.grant.name
     }
 
-    /// The fencing token: larger than that of every earlier grant of this lock, whatever became of that.
+    /// The fencing token: larger than all earlier tokens of this lock.
     #[must_use]
     pub fn token(&self) -> u64 {
         self.grant.token
     }
 
-    /// Whether the holder before did not give the lock back: its process died, its lease ran out, or the lock was broken. What
-    /// the lock protects may then be half done. The lock counts as given back again once this guard is.
+    /// Whether the previous holder did not release the lock.
+    ///
+    /// The process of this holder died, its lease expired, or the lock was broken. Data under the
+    /// lock may be half changed. A release by this guard clears the flag.
     #[must_use]
     pub fn was_abandoned(&self) -> bool {
         self.grant.abandoned
     }
 
-    /// When the lock was granted, in milliseconds since the Unix epoch, by the wall clock of this process.
+    /// The time of the grant, in milliseconds since the Unix epoch.
+    ///
+    /// The wall clock of this process supplies the time.
     #[must_use]
     pub fn since_ms(&self) -> u64 {
         self.grant.since_ms
     }
 
-    /// Whether the lock is held no longer, as far as this process can know. The clock of this process is asked, so a process
-    /// that was paused finds out as soon as it asks. On Linux and Android the time in which the machine was suspended counts.
-    /// Other systems have no clock that tells it: there `false` after a suspension may be wrong until the next heartbeat.
+    /// Whether the lock is lost, as far as this process can know.
+    ///
+    /// The call reads the clock of this process, so a paused process detects an expired lease at
+    /// its next call. On Linux and Android the clock includes the time in which the machine was
+    /// suspended. Other systems have no such clock: after a suspension, `false` may be wrong until
+    /// the next heartbeat.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.inner.lose_if_expired();
         self.grant.lost.is_cancelled()
     }
 
-    /// Fails if the lock is held no longer.
+    /// Fails if the lock is lost.
     ///
     /// # Errors
     /// [`LockError::Lost`].
@@ -63,30 +72,32 @@ impl Held {
         self.grant.check()
     }
 
-    /// Returns once the lock is held no longer. Cancel safe.
+    /// Waits until the lock is lost or released. Cancel safe.
     pub async fn lost(&self) {
         self.grant.lost.cancelled().await;
     }
 
-    /// Is cancelled once the lock is held no longer.
+    /// A token that is cancelled when the lock is lost or released.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         self.grant.lost.child_token()
     }
 
-    /// The check by which effects in documents of the same domain rest on this lock.
+    /// Returns a check that makes transactions depend on this lock.
+    ///
+    /// The transactions must be in the domain of the lock.
     #[must_use]
     pub fn fenced(&self) -> Fenced {
         Fenced { grant: self.grant.clone(), repository: self.inner.repository.clone() }
     }
 }
 
-/// A lock that is held, until it is unlocked or dropped. Dropped, it is given back in the background.
+/// A lock that this process holds. A dropped guard releases the lock in the background.
 #[derive(Debug)]
-#[must_use = "a lock is given back when its guard is dropped"]
+#[must_use = "a lock is released when its guard is dropped"]
 pub struct Guard {
     held: Held,
-    /// The place of this process in its own queue, kept until the lock is given back.
+    /// The position in the local queue, kept until the release.
     turn: Option<Turn>,
 }
 
@@ -103,25 +114,25 @@ impl Guard {
         Self { held, turn: Some(turn) }
     }
 
-    /// What may be handed to those who work under the lock.
+    /// A handle for the code that works under the lock.
     #[must_use]
     pub fn held(&self) -> Held {
         self.held.clone()
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     ///
     /// # Errors
-    /// [`LockError::Lost`] if it was held no longer: what was done under it may have met somebody else's.
-    /// [`LockError::Engine`] if the store did not do it: it is tried again in the background for as long as the
-    /// service lives.
+    /// [`LockError::Lost`] if the lock was already lost: the work under the lock may have
+    /// overlapped with the work of another holder. [`LockError::Engine`] if the store did not
+    /// release the lock: the service retries in the background while the service lives.
     ///
     /// # Cancel safety
-    /// Dropped, it is given back in the background.
+    /// If the returned future is dropped, the release continues in the background.
     pub async fn unlock(mut self) -> Result<()> {
         let lost = self.held.check();
         let given_back = self.held.inner.give_back(&self.held.grant).await;
-        // Whoever waits in this process is next.
+        // Wakes the next caller of this process.
         self.turn.take();
         lost?;
         match given_back? {
@@ -133,15 +144,17 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Taken: it was given back.
+        // No turn: `unlock` has already released the lock.
         let Some(turn) = self.turn.take() else { return };
         self.held.inner.give_back_later(self.held.grant.clone(), turn);
     }
 }
 
-/// Lets effects happen only while a grant holds its lock: the check is a read of the transaction that makes the
-/// effects, so that both commit together or not at all. Whoever takes the lock over, breaks it or gets it next makes
-/// the check fail, also if the holder was paused in between and knows nothing of it.
+/// Lets effects happen only while a grant holds its lock.
+///
+/// The check is a read in the transaction that makes the effects, so the check and the effects
+/// commit together. The check fails after another process took the lock over, broke it, or received
+/// the next grant. A holder that was paused and knows nothing of its loss fails, too.
 #[derive(Clone, Debug)]
 pub struct Fenced {
     grant: Arc<Grant>,
@@ -149,18 +162,21 @@ pub struct Fenced {
 }
 
 impl Fenced {
-    /// The token that is checked, for effects elsewhere: let whoever makes them keep the largest token that it saw,
-    /// and refuse smaller ones.
+    /// The fencing token, for effects outside of the domain.
+    ///
+    /// The receiver of such effects must keep the largest token that it saw, and refuse smaller
+    /// tokens.
     #[must_use]
     pub fn token(&self) -> u64 {
         self.grant.token
     }
 
-    /// Checks in a transaction that the lock is still held by this grant, and that this process did not take it for lost.
-    /// If the lock is not held when the transaction commits, nothing is written.
+    /// Checks in a transaction that this grant still holds the lock.
+    ///
+    /// If the grant does not hold the lock at the commit, the transaction writes nothing.
     ///
     /// # Errors
-    /// [`LockError::Lost`] if it is held no longer, which the closure has to pass on; otherwise as
+    /// [`LockError::Lost`] if the lock is lost; the closure must return this error. Otherwise as
     /// [`Transaction::get`].
     pub async fn check(&self, tx: &Transaction) -> Result<()> {
         self.grant.check()?;
@@ -170,10 +186,10 @@ impl Fenced {
         }
     }
 
-    /// Runs a transaction of the lock's domain whose effects happen only if the lock is still held when it commits.
+    /// Runs a transaction that commits only under the lock.
     ///
     /// # Errors
-    /// [`LockError::Lost`], the closure's own error, or one of the engine.
+    /// [`LockError::Lost`], the error of the closure, or an error of the engine.
     pub async fn transact<T, E, F>(&self, closure: F) -> Result<T, E>
     where
         T: Send,

@@ -1,4 +1,4 @@
-//! Where the heartbeat of an instance runs: beyond the reach of work that blocks its threads.
+//! The thread of an instance's heartbeat.
 
 use std::sync::LazyLock;
 
@@ -6,25 +6,29 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
-/// Where a process shows that it lives.
+/// The thread in which a process writes its heartbeat.
 ///
-/// A task of the application's runtime does not run while a handler or a caller blocks the threads of that runtime, and so the
-/// locks of a process that works would be taken over.
+/// A task of the application's runtime does not run while a handler or a caller blocks the threads
+/// of that runtime. Other processes would then take over the locks of a process that still works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Heartbeat {
-    /// In a thread of this library, one for the whole process. Work that blocks the application's
-    /// threads keeps its locks. The observer, the store and the clock of the domain are called in
-    /// that thread, too, and must not block it. It ends with the runtime that opened the service,
-    /// even if that is dropped without a shutdown.
+    /// A thread of this library, one for the whole process.
+    ///
+    /// A process keeps its locks while work blocks the threads of the application. The heartbeat
+    /// calls the observer, the store and the clock of the domain in this thread, so they must not
+    /// block. The heartbeat ends with the runtime that opened the service, even if that runtime is
+    /// dropped without a shutdown.
     #[default]
     OwnThread,
-    /// In the runtime that opens the service. Saves the thread. A lock is lost if that runtime rests, or is blocked, for a
-    /// lease; simulations and tests that pause a runtime rely on that.
+    /// The runtime that opens the service. Saves the thread.
+    ///
+    /// A lock is lost if this runtime rests or is blocked for one lease. Simulations and tests that
+    /// pause a runtime rely on this loss.
     CallersRuntime,
 }
 
-/// The runtime of [`Heartbeat::OwnThread`]. It lives as long as the process.
+/// The runtime of [`Heartbeat::OwnThread`]. Lives until the end of the process.
 static OWN_THREAD: LazyLock<Option<Runtime>> = LazyLock::new(|| {
     let runtime = Builder::new_multi_thread()
         .worker_threads(1)
@@ -39,14 +43,16 @@ static OWN_THREAD: LazyLock<Option<Runtime>> = LazyLock::new(|| {
 });
 
 impl Heartbeat {
-    /// Spawns a task that must run whatever the application's threads do, until the caller's
-    /// runtime is gone.
+    /// Spawns a task that runs until the caller's runtime ends.
+    ///
+    /// With [`Heartbeat::OwnThread`] blocked threads of the application do not delay the task.
     pub fn spawn(self, tasks: &TaskTracker, task: impl Future<Output = ()> + Send + 'static) {
         let (Self::OwnThread, Some(runtime)) = (self, &*OWN_THREAD) else {
             drop(tasks.spawn(task));
             return;
         };
-        // Nobody works any more in a runtime that is gone, so nothing may show that somebody lives.
+        // A runtime that has ended does no more work, so the heartbeat of its process must end,
+        // too.
         let (mut alive, gone) = oneshot::channel::<()>();
         tasks.spawn(async move { alive.closed().await });
         let task = async {

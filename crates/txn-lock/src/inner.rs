@@ -1,4 +1,4 @@
-//! What all handles and guards of one service share: what is held, what is to be given back, and who is dead.
+//! The state that all handles and guards of one service share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -25,15 +25,17 @@ pub(crate) struct Inner {
     pub(crate) instances: Instances,
     pub(crate) config: LockConfig,
     pub(crate) queues: Queues,
-    /// What this process holds, by the id of the grant.
+    /// The grants that this process holds, by the id of the grant.
     pub(crate) held: Mutex<BTreeMap<String, Arc<Grant>>>,
-    /// Grants that may stand in the store and that nobody here holds: they are given back in the background.
+    /// Grants that the store may contain and no guard holds.
+    ///
+    /// A background task releases these grants.
     pub(crate) strays: Mutex<BTreeMap<(LockName, String), Leaving>>,
-    /// Grants that their own callers are giving back.
+    /// Grants that their own callers are releasing.
     given_back: Mutex<BTreeSet<String>>,
     pub(crate) tasks: TaskTracker,
     pub(crate) closing: CancellationToken,
-    /// Wakes the task that renews: something is to be given back.
+    /// Wakes the renewal task to release a grant.
     pub(crate) stirred: Arc<Notify>,
 }
 
@@ -46,7 +48,7 @@ impl fmt::Debug for Inner {
 }
 
 impl Inner {
-    /// Opens the locks of a domain. Nothing renews them yet.
+    /// Opens the locks of a domain. The caller starts the renewal.
     pub(crate) async fn open(domain: &Domain, config: LockConfig) -> Result<Arc<Self>> {
         config.check()?;
         let collection = domain.collection_name("locks");
@@ -70,20 +72,20 @@ impl Inner {
         &*self.repository.domain().config().clock
     }
 
-    /// How much longer what is held is safe; `None` where nothing is held.
+    /// How long the held locks are still safe. `None` if this process holds no lock.
     pub(crate) fn safe_for(&self) -> Option<Duration> {
         let holds = !self.held.lock().is_empty();
         holds.then(|| self.instances.valid_for().unwrap_or_default())
     }
 
-    /// Takes what is held for lost if the lease ran out.
+    /// Marks all held locks as lost if the lease has expired.
     pub(crate) fn lose_if_expired(&self) {
         if self.instances.valid_for().is_none() {
             self.lose_all(Loss::Expired);
         }
     }
 
-    /// Takes everything for lost that is held; what still stands in the store is given back in the background.
+    /// Marks all held locks as lost. A background task releases their grants in the store.
     pub(crate) fn lose_all(&self, why: Loss) {
         let held = std::mem::take(&mut *self.held.lock());
         for grant in held.into_values() {
@@ -92,17 +94,17 @@ impl Inner {
         }
     }
 
-    /// Notes that a grant is to be given back. A grant that was lost stays so, even if its guard is given back later.
+    /// Schedules the release of a grant. A grant that was lost stays marked as lost.
     fn stray(&self, grant: &Grant, leaving: Leaving) -> Leaving {
         *self.strays.lock().entry((grant.name.clone(), grant.id.clone())).or_insert(leaving)
     }
 
-    /// Whether there is anything for which this process has to show that it lives.
+    /// Whether this process needs no heartbeat.
     pub(crate) fn is_idle(&self) -> bool {
         self.held.lock().is_empty() && self.strays.lock().is_empty()
     }
 
-    /// A sign of life, and what it brings to light.
+    /// Writes a heartbeat. Marks locks as lost if the lease expired before.
     pub(crate) async fn beat(&self) -> txn_core::Result<()> {
         self.lose_if_expired();
         if self.instances.beat().await? == Beat::Lapsed {
@@ -111,7 +113,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Finds out which locks were taken from this process.
+    /// Detects locks that other processes took from this process.
     pub(crate) async fn check_held(&self) -> Result<()> {
         let held: Vec<Arc<Grant>> = self.held.lock().values().cloned().collect();
         let names: Vec<LockName> = held.iter().map(|grant| grant.name.clone()).collect();
@@ -125,12 +127,12 @@ impl Inner {
         Ok(())
     }
 
-    /// Gives back what stands in the store and that nobody holds.
+    /// Releases the grants that the store may contain and no guard holds.
     pub(crate) async fn settle_strays(&self) {
         let strays: Vec<((LockName, String), Leaving)> =
             self.strays.lock().iter().map(|(stray, leaving)| (stray.clone(), *leaving)).collect();
         for (stray, leaving) in strays {
-            // Its own caller is at it, and is told what became of it.
+            // The caller of this grant releases it, and receives the result.
             if self.given_back.lock().contains(&stray.1) {
                 continue;
             }
@@ -139,47 +141,48 @@ impl Inner {
             match self.repository.leave(&stray.0, &stray.1, leaving, own).await {
                 Ok(_) => drop(self.strays.lock().remove(&stray)),
                 Err(error) => {
-                    tracing::debug!(lock = %stray.0, %error, "a lock is given back later");
+                    tracing::debug!(lock = %stray.0, %error, "the release of a lock is retried later");
                 }
             }
         }
     }
 
-    /// Gives a lock back. Whether it was still held in the store.
+    /// Releases a lock. Returns whether the grant still held the lock in the store.
     pub(crate) async fn give_back(&self, grant: &Arc<Grant>) -> Result<bool> {
         let _at_it = GivingBack::of(self, &grant.id);
         let leaving = self.stray(grant, grant.leaving());
         self.held.lock().remove(&grant.id);
-        // Whatever the store says: nobody renews it any more.
+        // No heartbeat protects the lock from here on, even if the store fails.
         grant.lose(Loss::Closed);
         let held = self.repository.leave(&grant.name, &grant.id, leaving, None).await?;
         self.strays.lock().remove(&(grant.name.clone(), grant.id.clone()));
         Ok(held)
     }
 
-    /// Gives a lock back by a task, and lets the next in this process have it then.
+    /// Releases a lock in a task, and then wakes the next caller.
     pub(crate) fn give_back_later(self: &Arc<Self>, grant: Arc<Grant>, turn: Turn) {
         self.stray(&grant, grant.leaving());
         self.held.lock().remove(&grant.id);
         grant.lose(Loss::Closed);
-        // Without a runtime there is nobody to do it: others take the lock after a lease.
+        // Without a runtime no task can release the lock. Other processes take it over after a
+        // lease.
         if tokio::runtime::Handle::try_current().is_ok() {
             let this = self.clone();
             self.tasks.spawn(async move {
                 if let Err(error) = this.give_back(&grant).await {
-                    tracing::debug!(lock = %grant.name, %error, "a lock is given back later");
+                    tracing::debug!(lock = %grant.name, %error, "the release of a lock is retried later");
                 }
                 drop(turn);
             });
         }
     }
 
-    /// Whether the holder of a lock is dead.
+    /// Returns evidence if the holder of a lock is dead.
     pub(crate) async fn look(&self, holder: &Holder) -> Result<Option<Dead>> {
         Ok(self.instances.look(&holder.instance, holder.lease()).await?)
     }
 
-    /// The holder of a lock, if that is this process.
+    /// The holder of a lock, if this process holds it.
     pub(crate) fn holder_here(&self, name: &LockName) -> Option<Holder> {
         let held = self.held.lock();
         let grant = held.values().find(|grant| grant.name == *name)?;
@@ -196,12 +199,13 @@ impl Inner {
         }
     }
 
-    /// Gives back the locks of instances that are known to be dead. Returns the longest lease of those that are
-    /// watched.
+    /// Releases the locks of instances that are known to be dead.
+    ///
+    /// Returns the longest lease of the watched instances.
     pub(crate) async fn reap_pass(&self, reaped: &mut Vec<Lock>) -> Result<Duration> {
         let mut longest = Duration::ZERO;
         let mut dead: BTreeMap<String, Dead> = BTreeMap::new();
-        // Those of a newer format are left to those who know it.
+        // Only a newer version of this program can release locks of a newer format.
         for lock in self.repository.list_known().await?.locks {
             let Some(holder) = lock.holder.clone() else { continue };
             if holder.instance == self.instances.id() {
@@ -220,13 +224,13 @@ impl Inner {
         for dead in dead.values() {
             self.instances.remove(dead).await?;
         }
-        // Those that hold nothing go, too.
+        // Also removes dead instances that hold no lock.
         self.instances.remove_dead().await?;
         Ok(longest)
     }
 }
 
-/// A grant that its own caller gives back: until that is done, or its caller is gone, nobody else does.
+/// A grant that its own caller releases. The background task skips such a grant.
 struct GivingBack<'a> {
     inner: &'a Inner,
     grant: &'a str,

@@ -1,5 +1,8 @@
-//! Who is alive. An instance writes a document of its own again and again; others take it for dead once that document
-//! stood unchanged for its lease, on their own monotonic clock. Clocks of machines are never compared.
+//! Liveness of processes: each instance updates a document of its own.
+//!
+//! An observer considers an instance dead if this document has not changed for the instance's
+//! lease. The observer measures the lease by its own monotonic clock. Clocks of different machines
+//! are never compared.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,13 +19,14 @@ pub use crate::model::MAPPINGS;
 use crate::scan::{PAGE, candidates};
 use crate::stored::{Format, Stored};
 
-/// What the ids of instances begin with.
+/// The prefix of instance ids.
 const PREFIX: &str = "instance:";
 
-/// Most instances that are remembered. Beyond that all are watched anew, which takes one lease longer.
+/// The maximum number of remembered instances. Beyond it all watches restart, at the cost of one
+/// lease.
 const MOST_SIGHTINGS: usize = 10_000;
 
-/// The instances that keep their documents in one collection: one's own beats, those of others are watched.
+/// The instances of one collection: one's own, and the observed ones.
 #[derive(Debug)]
 pub struct Instances {
     domain: Domain,
@@ -30,26 +34,26 @@ pub struct Instances {
     name: String,
     lease: Duration,
     own: Mutex<Own>,
-    /// One beat at a time.
+    /// Allows only one heartbeat at a time.
     beating: tokio::sync::Mutex<()>,
     sightings: Mutex<BTreeMap<String, Sighting>>,
     boottime: fn() -> Option<Duration>,
 }
 
-/// One's own instance.
+/// The instance of this process.
 #[derive(Debug)]
 struct Own {
     id: String,
     started_ms: u64,
-    /// Whether its document was ever written.
+    /// Whether the document of the instance was ever written.
     joined: bool,
-    /// Until when nobody can take it for dead.
+    /// The time until which no other process can consider this instance dead.
     valid_until: Option<Moment>,
-    /// How often it may have been taken for dead.
+    /// How often other processes may have considered this instance dead.
     lapses: u64,
 }
 
-/// A moment on the monotonic clock, which stands still while the machine is suspended, and on the clock that does not.
+/// A time on two clocks. Only the boot clock advances during a suspension.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     monotonic: Duration,
@@ -62,7 +66,7 @@ impl Moment {
         Self { monotonic: self.monotonic + duration, boottime }
     }
 
-    /// How long it is until another moment, by the clock that went further.
+    /// The time until another moment, by the clock that advanced further.
     fn until(self, other: Self) -> Duration {
         let monotonic = other.monotonic.saturating_sub(self.monotonic);
         let boottime = other.boottime.zip(self.boottime);
@@ -70,32 +74,32 @@ impl Moment {
     }
 }
 
-/// When an instance was first seen as it is.
+/// The first observation of an instance's current heartbeat.
 #[derive(Debug)]
 struct Sighting {
     beats: u64,
     since: Duration,
 }
 
-/// What was seen of an instance that is dead.
+/// Evidence that an instance is dead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dead {
     instance: String,
-    /// Its last sign of life; `None` if it has no document any more.
+    /// The last heartbeat. `None` if the instance has no document any more.
     beats: Option<u64>,
 }
 
-/// What became of a beat that was written.
+/// The result of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beat {
-    /// Nobody can have taken the instance for dead since the last one.
+    /// No other process can have considered the instance dead since then.
     Kept,
-    /// The instance lives, and may have been taken for dead before.
+    /// The instance lives, but another process may have considered it dead before.
     Lapsed,
 }
 
 impl Instances {
-    /// The instances that keep their documents in this collection. Nothing is written before the first beat.
+    /// Opens the instances of this collection. The first heartbeat is the first write.
     ///
     /// # Errors
     /// As [`Domain::create_system_collection`].
@@ -107,9 +111,9 @@ impl Instances {
     ) -> Result<Self> {
         let documents = domain.create_system_collection(collection, mappings).await?;
         let config = domain.config();
-        let name = match &config.application {
-            Some(application) => format!("{application} ({})", config.coordinator),
-            None => config.coordinator.clone(),
+        let name = match &config.application_name {
+            Some(application) => format!("{application} ({})", config.process_name),
+            None => config.process_name.clone(),
         };
         let own = Own {
             id: new_id(domain),
@@ -130,25 +134,27 @@ impl Instances {
         })
     }
 
-    /// The id of one's own instance. Another one after its document was removed by others.
+    /// The id of this process's instance. Changes after another process removed the document.
     #[must_use]
     pub fn id(&self) -> String {
         self.own.lock().id.clone()
     }
 
-    /// The name of one's own instance, for people.
+    /// The name of this process's instance, for operators.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How long an instance may show no sign of life.
+    /// How long an instance may miss heartbeats until it counts as dead.
     #[must_use]
     pub fn lease(&self) -> Duration {
         self.lease
     }
 
-    /// How much longer nobody can take one's own instance for dead; `None` if that is over, or it has never beaten.
+    /// How long no other process can consider this instance dead.
+    ///
+    /// `None` if this time is over, or before the first heartbeat.
     #[must_use]
     pub fn valid_for(&self) -> Option<Duration> {
         let until = self.own.lock().valid_until?;
@@ -156,7 +162,9 @@ impl Instances {
         (!left.is_zero()).then_some(left)
     }
 
-    /// How often one's own instance may have been taken for dead: what was begun under another number is in doubt.
+    /// How often other processes may have considered this instance dead.
+    ///
+    /// Work that began under another number is in doubt.
     #[must_use]
     pub fn lapses(&self) -> u64 {
         self.own.lock().lapses
@@ -170,13 +178,14 @@ impl Instances {
         Moment { monotonic: self.now(), boottime: (self.boottime)() }
     }
 
-    /// Writes a sign of life. An instance whose document was removed goes on under another id.
+    /// Writes a heartbeat. An instance without its document continues under a new id.
     ///
     /// # Errors
     /// As [`Domain::run`], within one lease.
     ///
     /// # Cancel safety
-    /// Dropped, it may be written or not; nothing is concluded from it.
+    /// If the returned future is dropped, the heartbeat may be written or not. The instance draws
+    /// no conclusion from it.
     pub async fn beat(&self) -> Result<Beat> {
         let _one = self.beating.lock().await;
         let mut removed = false;
@@ -192,24 +201,26 @@ impl Instances {
             }
             let lapsed = own.valid_until.is_some_and(|until| self.moment().until(until).is_zero());
             own.lapses += u64::from(lapsed);
-            // Observers saw this beat after it was sent, so their leases end later than this one.
+            // Observers saw this heartbeat after the process sent it, so their leases end later
+            // than this one.
             (own.joined, own.valid_until) = (true, Some(began.after(self.lease)));
             return Ok(if lapsed || removed { Beat::Lapsed } else { Beat::Kept });
         }
     }
 
-    /// Writes the next beat. Returns whether the document of the instance still stood.
+    /// Writes the next heartbeat. Returns `false` if the document of the instance is gone.
     async fn write_beat(&self) -> Result<bool> {
         let (id, joined, started_ms) = {
             let own = self.own.lock();
             (own.id.clone(), own.joined, own.started_ms)
         };
-        // Alone: no other transaction may keep the heartbeat waiting.
-        let options = Options::default().with_deadline(Some(self.lease)).with_by_itself(true);
+        // No group: another transaction must not delay the heartbeat.
+        let options =
+            Options::default().with_timeout(Some(self.lease)).with_exclude_from_groups(true);
         let written = self.domain.run::<_, Error, _>(&options, async |tx| {
             let beats = match tx.get(&self.documents, &id).await? {
                 Some(Stored::Known(found)) => found.beats + 1,
-                // Nobody writes another format under a random id.
+                // No process writes another format under a random id.
                 Some(Stored::Newer(_)) => return Ok(false),
                 None if joined => return Ok(false),
                 None => 1,
@@ -229,8 +240,10 @@ impl Instances {
         Ok(written.await?.value)
     }
 
-    /// Whether an instance is dead: it has no document, or that stood unchanged for its lease while it was watched.
-    /// The first look begins the watch.
+    /// Returns evidence if an instance is dead. The first call begins the watch.
+    ///
+    /// An instance is dead if it has no document, or if its document did not change for its lease
+    /// while this process watched.
     ///
     /// # Errors
     /// As [`txn_core::Reader::get`].
@@ -239,7 +252,7 @@ impl Instances {
         let found = self.domain.reader().get(&self.documents, instance).await?;
         let beats = match found {
             Some(Stored::Known(found)) => found.beats,
-            // A newer version of this program lives by rules of its own.
+            // A newer version of this program may have other rules of liveness.
             Some(Stored::Newer(_)) => return Ok(None),
             None => {
                 self.sightings.lock().remove(instance);
@@ -255,12 +268,15 @@ impl Instances {
         if seen.beats != beats {
             *seen = Sighting { beats, since: now };
         }
-        // From the answer to the first look to the question of this one: an answer that is late shows what was there before.
+        // From the answer of the first read to the request of this one, because a late answer shows
+        // an earlier state.
         let dead = asked.saturating_sub(seen.since) >= lease;
         Ok(dead.then(|| Dead { instance: instance.to_owned(), beats: Some(beats) }))
     }
 
-    /// Whether an instance is still as dead as it was seen, in a transaction: what that commits rests on it.
+    /// Whether an instance is still dead, read in a transaction.
+    ///
+    /// The commit of the transaction then depends on this read.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -272,7 +288,7 @@ impl Instances {
         })
     }
 
-    /// Removes the document of a dead instance: should it wake up, it goes on under another id.
+    /// Removes the document of a dead instance. A live process then continues under a new id.
     ///
     /// # Errors
     /// As [`Domain::run`].
@@ -289,11 +305,10 @@ impl Instances {
         Ok(())
     }
 
-    /// Removes the documents of all instances that are dead. Those that are met for the first time are watched from
-    /// then on.
+    /// Removes the documents of all dead instances. Begins the watch of unknown instances.
     ///
     /// # Errors
-    /// As the store says, and as [`Domain::run`].
+    /// As the store, and as [`Domain::run`].
     pub async fn remove_dead(&self) -> Result<(), InstanceError> {
         let filter = Filter::any_of("kind", ["instance"]);
         let ids = candidates(&self.domain, self.documents.name(), filter, usize::MAX).await?;
@@ -314,7 +329,7 @@ impl Instances {
         Ok(())
     }
 
-    /// Removes the document of one's own instance. Call it when the instance holds nothing any more.
+    /// Removes the document of this process's instance. Call it when the instance holds nothing.
     ///
     /// # Errors
     /// As [`Domain::run`].
@@ -329,14 +344,14 @@ impl Instances {
     }
 }
 
-/// Why the instances could not be looked through.
+/// The reason why a scan of the instances failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstanceError {
-    /// The engine's own error.
+    /// An error of the engine.
     #[error(transparent)]
     Engine(#[from] Error),
-    /// The store's own error.
+    /// An error of the store.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -345,14 +360,14 @@ fn new_id(domain: &Domain) -> String {
     format!("{PREFIX}{}", random(domain))
 }
 
-/// A text that nobody else has.
+/// A random text of 128 bits, for unique ids.
 #[must_use]
 pub fn random(domain: &Domain) -> String {
     let entropy = &domain.config().entropy;
     format!("{:016x}{:016x}", entropy.next_u64(), entropy.next_u64())
 }
 
-/// Milliseconds since the Unix epoch, by the wall clock of the domain.
+/// The wall clock of the domain, in milliseconds since the Unix epoch.
 #[must_use]
 pub fn wall_ms(domain: &Domain) -> u64 {
     let clock: &dyn Clock = &*domain.config().clock;
@@ -377,16 +392,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lease_runs_out_while_the_machine_is_suspended() {
+    async fn lease_expires_while_the_machine_is_suspended() {
         let store = Arc::new(MemoryStore::new());
-        let domain = Domain::create(store, "test", Config::default()).await.unwrap();
+        let domain = Domain::open_or_create(store, "test", Config::default()).await.unwrap();
         let lease = Duration::from_secs(600);
         let mut own = Instances::open(&domain, "instances", MAPPINGS, lease).await.unwrap();
         own.boottime = suspended;
         assert_eq!(own.beat().await.unwrap(), Beat::Kept);
         SUSPENDED.store(300, Ordering::SeqCst);
         assert!(own.valid_for().is_some_and(|left| left <= lease / 2));
-        // The monotonic clock has hardly moved.
+        // The monotonic clock has hardly advanced.
         SUSPENDED.store(601, Ordering::SeqCst);
         assert_eq!(own.valid_for(), None);
         assert_eq!((own.beat().await.unwrap(), own.lapses()), (Beat::Lapsed, 1));

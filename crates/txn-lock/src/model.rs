@@ -1,4 +1,4 @@
-//! What is stored: locks, the instances that hold them, and the floor of the fencing tokens.
+//! The stored documents: locks, instances, and the floor of the fencing tokens.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::stored::{Format, Versioned};
 /// The newest format of the documents of this crate.
 const NEWEST: u32 = 1;
 
-/// The shortest time for which a free lock is left to the instance whose turn it is.
+/// The shortest reservation of a free lock for a waiting instance.
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 
-/// Field mappings of locks and instances, for stores that have some.
+/// Field mappings of locks and instances, for stores with mappings.
 pub const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "kind":{"type":"keyword"},"format":{"type":"integer"},
     "category":{"type":"keyword"},"id":{"type":"keyword"},"token":{"type":"long"},
@@ -24,7 +24,7 @@ pub const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "instance":{"type":"keyword"},"name":{"type":"keyword"},"beats":{"type":"long"},"lease_ms":{"type":"long"},
     "started_ms":{"type":"date","format":"epoch_millis"}}}"#;
 
-/// The name of a lock: a category, and an id within it.
+/// The name of a lock: a category and an id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockName {
     pub(crate) category: String,
@@ -44,12 +44,12 @@ impl LockName {
         &self.id
     }
 
-    /// The id of its document.
+    /// The id of the lock's document.
     pub(crate) fn document(&self) -> String {
         format!("lock:{}/{}", self.category, self.id)
     }
 
-    /// The lock that has this document; `None` if no lock can.
+    /// The lock of a document. `None` if no lock can have this document.
     pub(crate) fn of_document(document: &str) -> Option<Self> {
         let (category, id) = document.strip_prefix("lock:")?.split_once('/')?;
         Self::new(category, id).ok()
@@ -62,23 +62,25 @@ impl fmt::Display for LockName {
     }
 }
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// The instance, by its id.
+    /// The id of the instance.
     pub instance: String,
-    /// The name of the instance, for people.
+    /// The name of the instance, for operators.
     pub name: String,
-    /// This one grant: no other has the same.
+    /// The unique id of the grant.
     pub grant: String,
-    /// When it was granted, by the wall clock of the holder, in milliseconds since the Unix epoch.
+    /// The time of the grant, in milliseconds since the Unix epoch.
+    ///
+    /// The wall clock of the holder supplies the time.
     pub since_ms: u64,
-    /// How long the instance may show no sign of life until it is taken for dead, in milliseconds.
+    /// How long the instance may miss heartbeats, in milliseconds.
     pub lease_ms: u64,
 }
 
 impl Holder {
-    /// How long the instance may show no sign of life until it is taken for dead.
+    /// How long the instance may miss heartbeats until it counts as dead.
     #[must_use]
     pub fn lease(&self) -> Duration {
         Duration::from_millis(self.lease_ms)
@@ -92,7 +94,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// A lock as it is stored. One that is free keeps its document, for its token.
+/// A stored lock. A free lock keeps its document, because the document has the token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Lock {
@@ -102,16 +104,18 @@ pub struct Lock {
     pub category: String,
     /// The id within the category.
     pub id: String,
-    /// The token of the last grant: each grant has a larger one than all before it.
+    /// The token of the last grant. Each grant has a larger token.
     pub token: u64,
-    /// Who holds it; `None` if it is free.
+    /// The holder. `None` if the lock is free.
     pub holder: Option<Holder>,
-    /// When it was last given back, in milliseconds since the Unix epoch.
+    /// The time of the last release, in milliseconds since the Unix epoch.
     pub released_ms: Option<u64>,
-    /// Whether the last holder did not give the lock back: its process died, its lease ran out, or the lock was broken.
+    /// Whether the last holder did not release the lock.
+    ///
+    /// The process of this holder died, its lease expired, or the lock was broken.
     #[serde(default)]
     pub abandoned: bool,
-    /// The instances that wait for it, in the order of their turns.
+    /// The waiting instances, in the order in which they receive the lock.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<Waiter>,
 }
@@ -120,9 +124,9 @@ pub struct Lock {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Waiter {
-    /// The instance, by its id.
+    /// The id of the instance.
     pub instance: String,
-    /// The longest pause between two of its looks at the lock, in milliseconds.
+    /// The longest pause between two polls of the instance, in milliseconds.
     pub pause_ms: u64,
 }
 
@@ -131,7 +135,7 @@ impl Waiter {
         Self { instance, pause_ms: u64::try_from(pause.as_millis()).unwrap_or(u64::MAX) }
     }
 
-    /// How long a free lock is left to it.
+    /// How long a free lock stays reserved for this instance.
     pub(crate) fn patience(&self) -> Duration {
         Duration::from_millis(self.pause_ms).saturating_mul(4).max(LEAST_PATIENCE)
     }
@@ -153,32 +157,32 @@ impl Lock {
         }
     }
 
-    /// Its name.
+    /// The name of the lock.
     #[must_use]
     pub fn name(&self) -> LockName {
         LockName { category: self.category.clone(), id: self.id.clone() }
     }
 
-    /// Whether this grant holds it.
+    /// Whether this grant holds the lock.
     pub(crate) fn is_held_by(&self, grant: &str) -> bool {
         self.holder.as_ref().is_some_and(|holder| holder.grant == grant)
     }
 }
 
-/// One running lock service.
+/// A running lock service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Instance {
     pub(crate) kind: InstanceKind,
     pub(crate) format: Format<NEWEST>,
     pub(crate) instance: String,
     pub(crate) name: String,
-    /// Grows as long as it lives.
+    /// Grows with each heartbeat.
     pub(crate) beats: u64,
     pub(crate) lease_ms: u64,
     pub(crate) started_ms: u64,
 }
 
-/// No lock without a document ever had a token above this.
+/// The largest token of all deleted lock documents. New documents begin above it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Floor {
     pub(crate) kind: FloorKind,
@@ -187,7 +191,7 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
-    /// The id of its document.
+    /// The id of the document.
     pub(crate) const ID: &str = "floor";
 
     pub(crate) fn new(token: u64) -> Self {

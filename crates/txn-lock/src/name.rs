@@ -1,4 +1,4 @@
-//! What can be a name, and name a lock.
+//! The rules for names, and the names of locks.
 
 use base16ct::HexDisplay;
 use sha2::{Digest, Sha256};
@@ -6,18 +6,18 @@ use sha2::{Digest, Sha256};
 use crate::error::{LockError, Result};
 use crate::model::LockName;
 
-/// Most bytes of a category.
+/// The maximum number of bytes of a category.
 const MOST_CATEGORY: usize = 100;
 
-/// Most bytes of an id.
+/// The maximum number of bytes of an id.
 const MOST_ID: usize = 300;
 
 impl LockName {
-    /// The name of a lock.
+    /// Creates the name of a lock.
     ///
     /// # Errors
-    /// [`LockError::InvalidName`] unless the category is 1 to 100 bytes without a slash, the id is 1 to 300 bytes, and
-    /// neither has control characters.
+    /// [`LockError::InvalidName`] unless the category has 1 to 100 bytes without a slash, the id
+    /// has 1 to 300 bytes, and neither has control characters.
     pub fn new(category: &str, id: &str) -> Result<Self> {
         check("the category", category, MOST_CATEGORY, " and slashes", |c| c == '/')?;
         check("the id", id, MOST_ID, "", |_| false)?;
@@ -25,21 +25,24 @@ impl LockName {
     }
 }
 
-/// Whether a text can be a name, or a part of one: 1 to `most` bytes, no control characters, those
-/// of the direction of writing included.
+/// Whether a text is a valid name or a part of one.
+///
+/// Valid texts have 1 to `most` bytes, and no character of [`is_odd`].
 #[must_use]
 pub fn fits(text: &str, most: usize) -> bool {
     !text.is_empty() && text.len() <= most && !text.contains(is_odd)
 }
 
-/// Whether a character cannot be in a name: it controls how a text is shown.
+/// Whether a character is forbidden in names: control characters and deceptive ones.
 #[must_use]
 pub fn is_odd(c: char) -> bool {
     c.is_control() || is_deceptive(c)
 }
 
-/// Whether a character makes a line look like another one where it is shown: it changes the
-/// direction of what follows (the property `Bidi_Control` of Unicode), or ends a line.
+/// Whether a character can disguise a displayed line as another line.
+///
+/// Deceptive characters change the direction of the following text (the Unicode property
+/// `Bidi_Control`), or end a line.
 #[must_use]
 pub fn is_deceptive(c: char) -> bool {
     matches!(
@@ -48,9 +51,11 @@ pub fn is_deceptive(c: char) -> bool {
     )
 }
 
-/// A text as a name of at most `most` bytes: its beginning, without control characters, and 128
-/// bits of the SHA-256 of all of it, so that nobody can make two texts with one name. Never
-/// changed: documents are found under it. `most` has room for the hash, which takes 33 bytes.
+/// Shortens a text to a name of at most `most` bytes.
+///
+/// The name has the beginning of the text without control characters, and 128 bits of the SHA-256
+/// of the whole text. The hash prevents two texts with one name. Stored documents depend on this
+/// function, so it must never change. The hash takes 33 bytes of `most`.
 #[must_use]
 pub fn shortened(text: &str, most: usize) -> String {
     let digest = Sha256::digest(text);
@@ -79,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_no_lock_can_have_are_refused() {
+    fn invalid_lock_names_are_refused() {
         let long = "x".repeat(301);
         for (category, id) in [
             ("", "a"),
@@ -95,7 +100,8 @@ mod tests {
             assert!(matches!(error, LockError::InvalidName { .. }), "{error:?}");
             assert!(!error.to_string().contains('\n') && error.to_string().len() < 200, "{error}");
         }
-        // Slashes of ids cannot be taken for the one between both parts: no category has any.
+        // An id may contain slashes, because a category may not: the first slash separates both
+        // parts.
         let name = LockName::new("a", "b/c").unwrap();
         assert_eq!(name.document(), "lock:a/b/c");
         assert_eq!(LockName::of_document("lock:a/b/c"), Some(name));

@@ -1,5 +1,6 @@
-//! Those who wait for a lock within one process: one after the other, in the order in which they came. So only one of
-//! them asks the store, and the next is woken when it is given back.
+//! The local wait queue of a lock, in the order of arrival.
+//!
+//! Only the first caller sends requests to the store. A release wakes the next caller.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,11 +12,11 @@ use tokio::sync::OwnedMutexGuard;
 use crate::fairness::Tenure;
 use crate::model::LockName;
 
-/// The turn of one caller at one lock: others of this process wait until it is dropped.
+/// The exclusive right of one local caller to request a lock.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _turn: OwnedMutexGuard<()>,
-    /// Remembered as long as anybody of this process holds the lock or waits for it.
+    /// Kept while a local caller holds the lock or waits for it.
     line: Arc<Line>,
 }
 
@@ -25,22 +26,22 @@ impl Turn {
     }
 }
 
-/// The callers of this process at one lock.
+/// The callers of this process that want one lock.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     turns: Arc<tokio::sync::Mutex<()>>,
     waiting: AtomicUsize,
-    /// The grants in a row.
+    /// The consecutive grants of this process.
     pub(crate) tenure: Mutex<Tenure>,
 }
 
 impl Line {
-    /// Whether callers wait for their turn.
+    /// Whether callers wait in this queue.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.waiting.load(Ordering::Acquire) > 0
     }
 
-    /// Waits for a turn. Cancel safe.
+    /// Waits for the turn of this caller. Cancel safe.
     pub(crate) async fn turn(self: Arc<Self>) -> Turn {
         let waits = InLine::enter(&self);
         let turn = self.turns.clone().lock_owned().await;
@@ -48,14 +49,14 @@ impl Line {
         Turn { _turn: turn, line: self }
     }
 
-    /// The turn, if it is nobody's.
+    /// Takes the turn, if no other caller has it.
     pub(crate) fn try_turn(self: Arc<Self>) -> Option<Turn> {
         let turn = self.turns.clone().try_lock_owned().ok()?;
         Some(Turn { _turn: turn, line: self })
     }
 }
 
-/// A caller is counted among those that wait until this is dropped.
+/// Counts a caller as waiting until this value is dropped.
 struct InLine<'a>(&'a Line);
 
 impl<'a> InLine<'a> {
@@ -71,14 +72,14 @@ impl Drop for InLine<'_> {
     }
 }
 
-/// The queues of all locks that somebody in this process holds or waits for.
+/// The queues of all locks that local callers hold or want.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     queues: Mutex<BTreeMap<LockName, Weak<Line>>>,
     waiting: Arc<Mutex<usize>>,
 }
 
-/// One caller that waits.
+/// The count of one waiting caller.
 #[derive(Debug)]
 pub(crate) struct Waiting(Arc<Mutex<usize>>);
 
@@ -89,7 +90,7 @@ impl Drop for Waiting {
 }
 
 impl Queues {
-    /// Counts a caller in, unless as many wait as may: then how many.
+    /// Counts a caller in. Returns the number of waiting callers if the limit is reached.
     pub(crate) fn enter(&self, most: usize) -> Result<Waiting, usize> {
         let mut waiting = self.waiting.lock();
         if *waiting >= most {
@@ -99,7 +100,7 @@ impl Queues {
         Ok(Waiting(self.waiting.clone()))
     }
 
-    /// The callers at a lock.
+    /// The queue of a lock.
     pub(crate) fn of(&self, name: &LockName) -> Arc<Line> {
         let mut queues = self.queues.lock();
         if let Some(line) = queues.get(name).and_then(Weak::upgrade) {
@@ -111,7 +112,7 @@ impl Queues {
         line
     }
 
-    /// Whether a caller of this process holds a lock or waits for it.
+    /// Whether a local caller holds a lock or waits for it.
     pub(crate) fn is_waited_for(&self, name: &LockName) -> bool {
         self.queues.lock().get(name).is_some_and(|line| line.strong_count() > 0)
     }
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn queues_are_shared_while_somebody_uses_them_and_forgotten_afterwards() {
+    async fn queue_exists_only_while_callers_use_it() {
         let queues = Queues::default();
         let (a, b) = (LockName::new("c", "a").unwrap(), LockName::new("c", "b").unwrap());
         let turn = queues.of(&a).turn().await;
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_wait_than_may() {
+    fn waiting_callers_are_limited() {
         let queues = Queues::default();
         let (one, _two) = (queues.enter(2).unwrap(), queues.enter(2).unwrap());
         assert_eq!(queues.enter(2).unwrap_err(), 2);

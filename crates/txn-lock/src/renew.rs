@@ -1,5 +1,7 @@
-//! The task that renews: shows that this process lives as long as it holds anything, finds out what was taken from it,
-//! gives back what nobody holds, and now and then looks for what dead instances left.
+//! The renewal task of a service.
+//!
+//! The task writes heartbeats while this process holds locks, detects lost locks, releases grants
+//! without a guard, and scans for locks of dead instances.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,7 +14,6 @@ use crate::config::LockConfig;
 use crate::error::Result;
 use crate::inner::Inner;
 
-/// Starts the task.
 pub(crate) fn start(service: &Arc<Inner>) {
     let clock = service.repository.domain().config().clock.clone();
     let (closing, stirred) = (service.closing.clone(), service.stirred.clone());
@@ -21,7 +22,7 @@ pub(crate) fn start(service: &Arc<Inner>) {
     heartbeat.spawn(&service.tasks, run(weak, clock, closing, stirred, config));
 }
 
-/// Runs until the service is closed, or its last handle and guard are gone.
+/// Runs until the service is closed, or its last handle is dropped.
 async fn run(
     service: Weak<Inner>,
     clock: Arc<dyn Clock>,
@@ -46,10 +47,10 @@ async fn run(
             }
             if config.reap_interval.is_some_and(|every| clock.monotonic() >= reaped_at + every) {
                 reaped_at = clock.monotonic();
-                told("look for dead instances", service.reap_pass(&mut Vec::new()).await);
+                told("scan for dead instances", service.reap_pass(&mut Vec::new()).await);
             }
         };
-        // What is held is safe for so long, whatever the store does meanwhile.
+        // The held locks are safe for this time, even if the store does not answer.
         let safe_for = service.safe_for().unwrap_or(Duration::MAX);
         tokio::select! {
             biased;
@@ -65,7 +66,7 @@ async fn renew(service: &Inner) -> Result<()> {
     service.check_held().await
 }
 
-/// The next round tries again.
+/// Logs an error. The next round tries again.
 fn told<T>(what: &str, done: Result<T>) {
     if let Err(error) = done {
         tracing::warn!(%error, "could not {what}");

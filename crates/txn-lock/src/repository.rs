@@ -1,4 +1,4 @@
-//! The documents of locks: found, created, given back, deleted, each by one transaction. Nothing here waits or renews.
+//! Lock documents: each call is one transaction, without waits and renewals.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,9 @@ use crate::model::{Floor, Floors, Holder, Lock, LockName, Locks, MAPPINGS, Waite
 use crate::scan::{PAGE, candidates};
 use crate::stored::Stored;
 
-/// The documents of locks in one collection. [`LockService`](crate::LockService) is what applications want; this is
-/// what it stands on.
+/// The lock documents of one collection.
+///
+/// Applications use [`LockService`](crate::LockService), which is built on this type.
 #[derive(Clone, Debug)]
 pub struct LockRepository {
     domain: Domain,
@@ -21,46 +22,46 @@ pub struct LockRepository {
     floors: Collection<Floors>,
 }
 
-/// What became of a request for a lock.
+/// The result of a request for a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Created {
-    /// It is granted.
+    /// The lock is granted.
     Granted {
         /// The fencing token.
         token: u64,
-        /// Whether the holder before did not give the lock back.
+        /// Whether the previous holder did not release the lock.
         abandoned: bool,
     },
-    /// Somebody else holds it.
+    /// Another holder has the lock.
     Held(Holder),
-    /// It is free, and the turn of an instance that waits.
+    /// The lock is free, and reserved for a waiting instance.
     Reserved(Waiter),
 }
 
 /// How a holder leaves its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaving {
-    /// Its guard gave the lock back.
+    /// The guard released the lock.
     Done,
     /// No guard ever had the grant.
     Unused,
-    /// The lock was lost while its guard was used.
+    /// The lock was lost while its guard was in use.
     Lost,
 }
 
-/// Locks, as far as this program can read them.
+/// The locks of a scan, readable or of a newer format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Known {
-    /// Those that it can read.
+    /// The locks that this program can read.
     pub locks: Vec<Lock>,
-    /// The others, with the number of their format: whether somebody holds them is not known.
+    /// The locks of a newer format, with the format number. Their holders are unknown.
     pub newer: BTreeMap<LockName, u32>,
 }
 
 impl LockRepository {
-    /// Opens the documents of locks in a collection, and makes it if it is missing.
+    /// Opens the lock documents of a collection, and creates a missing collection.
     ///
     /// # Errors
     /// As [`Domain::create_system_collection`].
@@ -74,17 +75,17 @@ impl LockRepository {
         &self.domain
     }
 
-    /// A lock by its name; `None` if it has no document.
+    /// Finds a lock by its name. `None` if the lock has no document.
     ///
     /// # Errors
-    /// [`LockError::NewerFormat`], or the engine's.
+    /// [`LockError::NewerFormat`], or an error of the engine.
     pub async fn find(&self, name: &LockName) -> Result<Option<Lock>> {
         let id = name.document();
         let found = self.domain.reader().get(&self.locks, &id).await?;
         found.map(|found| known(&id, found)).transpose()
     }
 
-    /// The locks of these names as the primaries have them, in order.
+    /// The locks of these names, in order, as the primaries have them.
     pub(crate) async fn find_all(&self, names: &[LockName]) -> Result<Vec<Option<Lock>>> {
         let mut found = Vec::with_capacity(names.len());
         for names in names.chunks(PAGE) {
@@ -97,20 +98,23 @@ impl LockRepository {
         Ok(found)
     }
 
-    /// Grants a lock that is free to this holder, with a larger token than any before. The same grant again finds
-    /// itself granted.
+    /// Grants a free lock to this holder, with a new largest token.
+    ///
+    /// A repeated call with the same grant returns the same result.
     ///
     /// # Errors
-    /// [`LockError::NewerFormat`], or the engine's; after one of the kind `Unknown` ask again with the same grant.
+    /// [`LockError::NewerFormat`], or an error of the engine. After an error of the kind `Unknown`,
+    /// repeat the call with the same grant.
     ///
     /// # Cancel safety
-    /// Dropped, it may be granted or not: [`LockRepository::release`] settles it.
+    /// If the returned future is dropped, the lock may be granted or not.
+    /// [`LockRepository::release`] settles the grant.
     pub async fn create(&self, name: &LockName, holder: &Holder) -> Result<Created> {
         let applicant = Applicant { instance: &holder.instance, ..Applicant::default() };
         self.grant(name, holder, None, &applicant).await
     }
 
-    /// As [`LockRepository::create`], also over a holder that is dead.
+    /// As [`LockRepository::create`]; also takes the lock over from a dead holder.
     pub(crate) async fn grant(
         &self,
         name: &LockName,
@@ -133,7 +137,8 @@ impl LockRepository {
                             let Lock { token, abandoned, .. } = found;
                             return Ok(Created::Granted { token, abandoned });
                         }
-                        // It goes on under another instance: the old one counts as dead.
+                        // The process continues under a new instance id, so the old instance counts
+                        // as dead.
                         Some(own) if own.grant == holder.grant => (found.token, found.abandoned),
                         Some(other) => match dead {
                             Some((instances, dead, grant))
@@ -174,19 +179,20 @@ impl LockRepository {
         granted.await
     }
 
-    /// Gives a lock back, if this grant holds it. Either way a document is written, so that a write of that grant
-    /// which may still be under way comes too late. Returns whether the grant held it.
+    /// Releases a lock, if this grant holds it. Returns whether the grant held it.
+    ///
+    /// The call writes the document in either case, so that a delayed write of this grant fails.
     ///
     /// # Errors
-    /// [`LockError::NewerFormat`], or the engine's.
+    /// [`LockError::NewerFormat`], or an error of the engine.
     ///
     /// # Cancel safety
-    /// Dropped, it may be given back or not: ask again.
+    /// If the returned future is dropped, the lock may be released or not. Repeat the call.
     pub async fn release(&self, name: &LockName, grant: &str) -> Result<bool> {
         self.leave(name, grant, Leaving::Done, None).await
     }
 
-    /// As [`LockRepository::release`], and notes how the holder left the lock, and which instance does not wait any more.
+    /// As [`LockRepository::release`]; notes the cause, and removes a waiting instance.
     pub(crate) async fn leave(
         &self,
         name: &LockName,
@@ -217,7 +223,7 @@ impl LockRepository {
             .await
     }
 
-    /// Takes a lock from whoever holds it. `only` names the grant that is meant, and the dead instance that has it.
+    /// Takes a lock from its holder. `only` restricts the call to one grant of one dead instance.
     pub(crate) async fn take_away(
         &self,
         name: &LockName,
@@ -241,11 +247,13 @@ impl LockRepository {
             .await
     }
 
-    /// Deletes the document of a lock that is free. Tokens grow on all the same: the largest that was deleted is
-    /// kept, and locks without a document begin above it. Returns whether it was deleted.
+    /// Deletes the document of a free lock. Returns whether the document was deleted.
+    ///
+    /// Tokens continue to grow: the store keeps the largest deleted token, and new documents begin
+    /// above it.
     ///
     /// # Errors
-    /// [`LockError::NewerFormat`], or the engine's.
+    /// [`LockError::NewerFormat`], or an error of the engine.
     pub async fn delete(&self, name: &LockName) -> Result<bool> {
         let id = name.document();
         self.domain
@@ -271,7 +279,7 @@ impl LockRepository {
         }
     }
 
-    /// Checks in a transaction that a grant still holds its lock: what that commits rests on it.
+    /// Checks in a transaction that a grant still holds its lock.
     pub(crate) async fn holds(
         &self,
         tx: &Transaction,
@@ -284,10 +292,12 @@ impl LockRepository {
         Ok(lock.is_some_and(|lock| lock.is_held_by(grant)))
     }
 
-    /// Every lock that has a document, free ones included, by name. Several looks are no snapshot.
+    /// Lists all locks with a document, by name, including free locks.
+    ///
+    /// Separate reads are no snapshot.
     ///
     /// # Errors
-    /// [`LockError::NewerFormat`], [`LockError::Store`], or the engine's.
+    /// [`LockError::NewerFormat`], [`LockError::Store`], or an error of the engine.
     pub async fn list(&self) -> Result<Vec<Lock>> {
         let Known { locks, newer } = self.list_known().await?;
         match newer.into_iter().next() {
@@ -298,10 +308,10 @@ impl LockRepository {
         }
     }
 
-    /// Every lock that can be read, free ones included, and the names of those that cannot because their format is newer.
+    /// As [`LockRepository::list`]; names locks of a newer format instead of failing.
     ///
     /// # Errors
-    /// [`LockError::Store`], or the engine's.
+    /// [`LockError::Store`], or an error of the engine.
     pub async fn list_known(&self) -> Result<Known> {
         let filter = Filter::any_of("kind", ["lock"]);
         let ids = candidates(&self.domain, self.locks.name(), filter, usize::MAX).await?;
@@ -322,7 +332,7 @@ impl LockRepository {
     }
 }
 
-/// A document, unless its format is newer than this program.
+/// The document, or an error if its format is newer.
 fn known<T>(document: &str, stored: Stored<T>) -> Result<T> {
     stored
         .known()

@@ -1,4 +1,4 @@
-//! Looking through a collection for documents by a field.
+//! Scans of a collection for documents with a certain field.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,12 +6,14 @@ use std::sync::Arc;
 use txn_core::store::{Cursor, Filter, Pages, StoreError};
 use txn_core::{Domain, fields};
 
-/// Documents that are asked for at once.
+/// The number of documents per request.
 pub const PAGE: usize = 500;
 
-/// The ids of documents that may match a filter: those that do, and those that a transaction holds, whose committed
-/// content may not be in its place yet (a process may have died between). What they are a reader says, or a
-/// transaction. At most about `most`, in the order of ids.
+/// The ids of documents that may match a filter, in order.
+///
+/// The result also has the documents that a transaction holds: their committed content may not be
+/// applied yet, for example because a process died. A reader or a transaction shows the real
+/// content. The scan ends after about `most` ids.
 ///
 /// # Errors
 /// As [`Store::scan`](txn_core::store::Store::scan).
@@ -26,7 +28,7 @@ pub async fn candidates(
     let mut ids = BTreeSet::new();
     let held = Filter::Exists(fields::TRANSACTION_TID);
     let others = Some(filter).filter(|filter| *filter != held);
-    // What is held first: once it is applied, the other scan shows it.
+    // Locked documents first: after their apply, the second scan finds them.
     for filter in [Some(held), others].into_iter().flatten() {
         let mut pages = Pages::new(&**store, collection, filter, PAGE);
         while let Some(documents) = pages.next().await? {
@@ -39,11 +41,14 @@ pub async fn candidates(
     Ok(ids)
 }
 
-/// As [`candidates`], about `most` of those that match, and from where an earlier look ended. Returns where the next one goes on;
-/// `None` if nothing is left. What matches since the first look is found by the one after the last.
+/// As [`candidates`], in steps of about `most` matches, from an earlier cursor.
+///
+/// Returns the cursor of the next step, or `None` at the end. A new full scan finds the matches
+/// that appeared since the first step.
 ///
 /// # Errors
-/// As [`Store::scan`](txn_core::store::Store::scan); also if too much time has passed since the earlier look: then begin anew.
+/// As [`Store::scan`](txn_core::store::Store::scan). Also fails if too much time has passed since
+/// the earlier step: then restart the scan.
 pub async fn candidates_from(
     domain: &Domain,
     collection: &str,

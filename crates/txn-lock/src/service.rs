@@ -1,4 +1,4 @@
-//! The lock service: what an application calls.
+//! The lock service: the API for applications.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,12 @@ use crate::model::{Holder, Lock, LockName};
 use crate::renew;
 use crate::repository::{Known, LockRepository};
 
-/// Locks of one domain; cheap to clone. One service is one instance: others see by it whether this process lives.
+/// The locks of one domain. Cheap to clone.
 ///
-/// A lock is a document of the collection `<domain>-locks`. Its fencing token grows with every grant. As long as
-/// anything is held the instance shows a sign of life every third of the lease; others take its locks once they saw
-/// none for a lease, by their own clocks.
+/// A service is one instance, by which other processes see whether this process lives. A lock is a
+/// document of the collection `<domain>-locks`. The fencing token of a lock grows with every grant.
+/// While the service holds locks, the instance writes a heartbeat three times per lease. Other
+/// processes take the locks over after one lease without a heartbeat, by their own clocks.
 #[derive(Clone, Debug)]
 pub struct LockService {
     inner: Arc<Inner>,
@@ -29,34 +30,37 @@ impl LockService {
     /// Opens the locks of a domain.
     ///
     /// # Errors
-    /// [`LockError::InvalidConfig`], or the engine's.
+    /// [`LockError::InvalidConfig`], or an error of the engine.
     pub async fn open(domain: &Domain, config: LockConfig) -> Result<Self> {
         let inner = Inner::open(domain, config).await?;
         renew::start(&inner);
         Ok(Self { inner })
     }
 
-    /// The documents beneath the service.
+    /// The lock documents of this service.
     #[must_use]
     pub fn repository(&self) -> &LockRepository {
         &self.inner.repository
     }
 
-    /// The id of this instance, as others see it in [`Holder::instance`].
+    /// The id of this instance, as in [`Holder::instance`].
     #[must_use]
     pub fn instance(&self) -> String {
         self.inner.instances.id()
     }
 
-    /// Takes a lock if nobody holds it and it is no waiting process's turn, and does not wait for its holder. A holder that is dead is noticed by the
-    /// second call, a lease after the first.
+    /// Takes a lock if it is free and not reserved, without waiting.
+    ///
+    /// A free lock is reserved while another process waits for it. The second call, one lease after
+    /// the first, detects a dead holder.
     ///
     /// # Errors
-    /// [`LockError::InvalidName`], [`LockError::NewerFormat`], [`LockError::Closed`], or the engine's: then it is not
-    /// held.
+    /// [`LockError::InvalidName`], [`LockError::NewerFormat`], [`LockError::Closed`], or an error
+    /// of the engine. After an error the caller does not hold the lock.
     ///
     /// # Cancel safety
-    /// Dropped, it is not held, or given back in the background.
+    /// If the returned future is dropped, the caller does not hold the lock. A background task
+    /// releases a grant that the store may contain.
     pub async fn try_lock(&self, category: &str, id: &str) -> Result<Option<Guard>> {
         let name = LockName::new(category, id)?;
         let Some(turn) = self.inner.queues.of(&name).try_turn() else { return Ok(None) };
@@ -76,17 +80,23 @@ impl LockService {
         }
     }
 
-    /// Takes a lock, and waits for it at most for `timeout`, and one pause more to say who holds it. Callers of this process get it in the order in which they
-    /// came, and wake when it is given back; a holder in another process is looked at again and again, with growing
-    /// pauses, and so is whether it lives. While another process waits, the callers of one process get it at most 8 times in
-    /// a row, and for no longer than [`LockConfig::longest_pause`] in a row beyond the first time.
+    /// Takes a lock, and waits for it for at most `timeout`.
+    ///
+    /// After a timeout the call takes up to one more pause, to find the holder. Callers of this
+    /// process receive the lock in the order of arrival, and wake at its release. A caller polls a
+    /// holder in another process with growing pauses, and takes the lock over from a dead holder.
+    ///
+    /// While another process waits, one process receives at most 8 consecutive grants. The last of
+    /// them starts within [`LockConfig::longest_pause`] after the first.
     ///
     /// # Errors
-    /// [`LockError::Timeout`], which says who holds it since when; [`LockError::Busy`], [`LockError::InvalidName`],
-    /// [`LockError::NewerFormat`], [`LockError::Closed`], or the engine's, but for those that pass by themselves.
+    /// [`LockError::Timeout`] with the holder and the time of its grant; [`LockError::Busy`],
+    /// [`LockError::InvalidName`], [`LockError::NewerFormat`], [`LockError::Closed`]; or an error
+    /// of the engine that is neither transient nor unknown.
     ///
     /// # Cancel safety
-    /// Dropped, it is not held, or given back in the background; the place in the queue is lost.
+    /// If the returned future is dropped, the caller does not hold the lock, and loses its position
+    /// in the queue. A background task releases a grant that the store may contain.
     pub async fn lock(&self, category: &str, id: &str, timeout: Duration) -> Result<Guard> {
         let name = LockName::new(category, id)?;
         let busy = |waiting| LockError::Busy { waiting };
@@ -109,7 +119,8 @@ impl LockService {
                 let waited = clock.monotonic().saturating_sub(began);
                 let mut holder = last.holder.or_else(|| self.inner.holder_here(&name));
                 if holder.is_none() {
-                    // Whoever was before this caller in the queue may have seen it: one look more.
+                    // An earlier caller in the queue may have seen the holder: read the lock once
+                    // more.
                     holder = tokio::select! {
                         biased;
                         found = self.inner.repository.find(&name) => found.ok().flatten().and_then(|lock| lock.holder),
@@ -122,15 +133,18 @@ impl LockService {
         }
     }
 
-    /// Runs `closure` while a lock is held, waiting for it at most for `timeout`, and gives it back afterwards,
-    /// whatever became of the closure. What the closure gets says whether the lock is lost meanwhile.
+    /// Runs `closure` under a lock, and releases the lock afterwards.
+    ///
+    /// The call waits for the lock for at most `timeout`. After an error of the closure the call
+    /// releases the lock, too. The closure receives a handle that reports a loss of the lock.
     ///
     /// # Errors
-    /// As [`LockService::lock`], and then the closure did not run; the closure's own error; [`LockError::Lost`] if the
-    /// closure went well and the lock was lost before it was given back.
+    /// As [`LockService::lock`], and then the closure did not run. The error of the closure.
+    /// [`LockError::Lost`] if the closure succeeded and the lock was lost before its release.
     ///
     /// # Cancel safety
-    /// Dropped, the closure is dropped, and the lock is given back in the background.
+    /// If the returned future is dropped, the closure is dropped, and a background task releases
+    /// the lock.
     pub async fn do_in_lock<T, E, F, R>(
         &self,
         category: &str,
@@ -147,12 +161,12 @@ impl LockService {
         let done = closure(guard.held()).await;
         match (done, guard.unlock().await) {
             (Ok(_), Err(lost @ LockError::Lost { .. })) => Err(lost.into()),
-            // What the store did not take back yet is given back in the background.
+            // If the store did not release the lock, the background task retries.
             (done, _) => done,
         }
     }
 
-    /// Every lock that is held, by name. Several looks are no snapshot.
+    /// Lists all held locks, by name. Separate reads are no snapshot.
     ///
     /// # Errors
     /// As [`LockRepository::list`].
@@ -161,23 +175,24 @@ impl LockService {
         Ok(locks.into_iter().filter(|lock| lock.holder.is_some()).collect())
     }
 
-    /// As [`LockService::list`], without those whose format is newer than this program: of them only the names are told. So
-    /// one of them hides no other.
+    /// As [`LockService::list`]; names locks of a newer format instead of failing.
     ///
     /// # Errors
-    /// As [`LockRepository::list`], but for [`LockError::NewerFormat`].
+    /// As [`LockRepository::list`], except [`LockError::NewerFormat`].
     pub async fn list_known(&self) -> Result<Known> {
         let mut known = self.inner.repository.list_known().await?;
         known.locks.retain(|lock| lock.holder.is_some());
         Ok(known)
     }
 
-    /// Whether the holder of a lock is dead: it showed no sign of life for its lease, by the clock of this process, while
-    /// this service watched it. The first question begins the watch. Whoever asks often can take the lock over a lease
-    /// after its holder died, by [`LockService::try_lock`].
+    /// Whether the holder of a lock is dead. The first call begins the watch.
+    ///
+    /// A holder is dead after one lease without a heartbeat, by the clock of this process. A caller
+    /// that polls this method can take the lock with [`LockService::try_lock`] one lease after the
+    /// death of the holder.
     ///
     /// # Errors
-    /// The engine's.
+    /// An error of the engine.
     pub async fn is_dead(&self, holder: &Holder) -> Result<bool> {
         if holder.instance == self.inner.instances.id() {
             return Ok(false);
@@ -185,11 +200,14 @@ impl LockService {
         Ok(self.inner.look(holder).await?.is_some())
     }
 
-    /// Takes a lock from whoever holds it, without asking: its guard says lost within a third of a lease, and its
-    /// fencing token is refused at once. Returns who held it; `None` if nobody did.
+    /// Takes a lock from its holder by force. Returns the previous holder.
+    ///
+    /// The guard of the holder reports the loss within a third of a lease.
+    /// [`Fenced`](crate::Fenced) checks of this grant fail at once. Returns `None` if the lock was
+    /// free.
     ///
     /// # Errors
-    /// [`LockError::InvalidName`], [`LockError::NewerFormat`], or the engine's.
+    /// [`LockError::InvalidName`], [`LockError::NewerFormat`], or an error of the engine.
     pub async fn break_lock(&self, category: &str, id: &str) -> Result<Option<Holder>> {
         let name = LockName::new(category, id)?;
         let broken = self.inner.repository.take_away(&name, None).await?;
@@ -200,8 +218,10 @@ impl LockService {
         Ok(broken)
     }
 
-    /// Gives back every lock of instances that are dead, and forgets those. Takes one lease, the longest of those that
-    /// it watches. Returns what was given back.
+    /// Releases all locks of dead instances, and removes these instances.
+    ///
+    /// The call takes the longest lease of the instances that it watches. Returns the released
+    /// locks.
     ///
     /// # Errors
     /// As [`LockRepository::list`].
@@ -213,8 +233,9 @@ impl LockService {
         Ok(reaped)
     }
 
-    /// Deletes the documents of locks that have been free for `idle`, by the wall clock. Tokens grow on all the same.
-    /// Returns how many.
+    /// Deletes the documents of locks that have been free for `idle`.
+    ///
+    /// The wall clock decides. Tokens continue to grow. Returns the number of deleted documents.
     ///
     /// # Errors
     /// As [`LockRepository::list`] and [`LockRepository::delete`].
@@ -230,21 +251,24 @@ impl LockService {
         Ok(purged)
     }
 
-    /// Grants nothing any more, takes every guard of this service for lost at once, gives their locks back, and ends its
-    /// tasks; waits for that at most for `deadline`. Returns whether all of it was done: what was not is taken by
-    /// others after a lease. Either way whoever still works under a guard is refused from now on. Shut the service down
-    /// before its domain.
+    /// Stops the service: guards are lost, locks released, tasks ended.
+    ///
+    /// The service grants no lock afterwards. The call waits for at most `deadline`. Returns
+    /// whether all locks are released; other processes take the remaining locks over after a lease.
+    /// Work under a guard fails from now on in either case. Shut the service down before its
+    /// domain.
     pub async fn shutdown(&self, deadline: Duration) -> bool {
         let inner = &self.inner;
         inner.closing.cancel();
         inner.tasks.close();
-        // Nobody renews from here on, so nobody may rest on a lock beyond its lease, however long the rest takes.
+        // No heartbeat follows, so no guard may outlive its lease, however long the rest takes.
         inner.lose_all(Loss::Closed);
         let drained = async {
             inner.tasks.wait().await;
             inner.settle_strays().await;
             let clean = inner.strays.lock().is_empty();
-            // With strays left the instance has to be found dead.
+            // With unreleased grants the document must stay, so that other processes find the
+            // instance dead.
             clean && inner.instances.leave().await.is_ok()
         };
         tokio::select! {

@@ -1,11 +1,12 @@
-//! Durable documents with a version of their format: one that this program does not know is told by its number, and
-//! never read as something else.
+//! Stored documents with a format version.
+//!
+//! A program reports a newer format by its number, and never reads the document as something else.
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use txn_core::Codec;
 
-/// The version of a format: written as the number `N`. A number above it is refused where it is read.
+/// A format version, stored as the number `N`. Reading a larger number fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Format<const N: u32>;
 
@@ -24,12 +25,12 @@ impl<'de, const N: u32> Deserialize<'de> for Format<N> {
     }
 }
 
-/// What a stored document is to this program.
+/// A stored document, or the number of its newer format.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stored<T> {
-    /// A document of a format that it knows.
+    /// A document of a known format.
     Known(T),
-    /// A document of a newer format, with its number.
+    /// The number of a newer format.
     Newer(u32),
 }
 
@@ -46,8 +47,10 @@ impl<T> Stored<T> {
     }
 }
 
-/// The kinds of documents that share a collection: for each a type with one value, which is written as its name in lower
-/// case. A document of another kind is refused where it is read.
+/// Defines the kinds of documents that share a collection.
+///
+/// Each kind is a type with one value, written as its name in lower case. Reading a document of
+/// another kind fails.
 #[macro_export]
 macro_rules! document_kinds {
     ($($name:ident: $variant:ident;)*) => {$(
@@ -59,8 +62,10 @@ macro_rules! document_kinds {
     )*};
 }
 
-/// Documents with a top-level field `format`, of at most the version `N`: the `C` of a
-/// [`Collection`](txn_core::Collection) of them.
+/// The codec of documents with a format version of at most `N`.
+///
+/// The version is the top-level field `format`. Use the type as the `C` of a
+/// [`Collection`](txn_core::Collection).
 #[derive(Debug)]
 pub struct Versioned<T, const N: u32>(std::marker::PhantomData<fn() -> T>);
 
@@ -106,7 +111,7 @@ mod tests {
     type Notes = Versioned<Note, 2>;
 
     #[test]
-    fn a_newer_format_is_told_by_its_number_whatever_else_it_holds() {
+    fn newer_format_is_reported_by_its_number() {
         assert_eq!(Notes::decode(r#"{"format":3,"pages":[]}"#).unwrap(), Stored::Newer(3));
         let note = Note { format: Format, text: "a".to_owned() };
         for old in [r#"{"format":1,"text":"a"}"#, r#"{"format":2,"text":"a"}"#] {

@@ -1,4 +1,4 @@
-//! The tests of locks that need no server, in one program: each program of its own would be linked with everything below.
+//! All tests of locks that need no server, as one program. Separate programs would link slowly.
 
 mod fairness;
 mod faults;

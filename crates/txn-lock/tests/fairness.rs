@@ -1,4 +1,4 @@
-//! Processes that want one lock get it in turns.
+//! Fairness between processes that want one lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,9 @@ use txn_lock::{LockName, LockService};
 
 use crate::scenarios::{PATIENCE, World};
 
-/// Most grants in a row of a process while another waits, as the documents say.
+/// The maximum number of consecutive grants while another process waits.
+///
+/// The documentation promises this number.
 const MOST_IN_A_ROW: usize = 8;
 
 fn world() -> World {
@@ -18,10 +20,10 @@ fn world() -> World {
     World { store, name: "test".to_owned(), lease: Duration::from_secs(10) }
 }
 
-/// The tokens of all grants, each with the process that had it.
+/// The tokens of all grants, each with the process of the grant.
 type Grants = Arc<Mutex<Vec<(u64, usize)>>>;
 
-/// Callers of one process that take a lock again and again until enough was granted.
+/// Spawns callers that take a lock repeatedly until `enough` grants.
 fn callers(
     tasks: &mut tokio::task::JoinSet<()>,
     service: &LockService,
@@ -40,16 +42,16 @@ fn callers(
     }
 }
 
-/// The longest row of grants of one process.
+/// The largest number of consecutive grants of one process.
 fn longest_row(grants: &[(u64, usize)], of: usize) -> usize {
     let rows = grants.chunk_by(|a, b| a.1 == b.1).filter(|row| row[0].1 == of);
     rows.map(<[_]>::len).max().unwrap_or(0)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_callers_of_one_process_do_not_shut_out_another() {
+async fn many_callers_do_not_starve_another_process() {
     let world = world();
-    // The other process is slow to look, and is waited for all the same.
+    // A process with slow polls keeps its reservation, too.
     let config = world.config().with_longest_pause(Duration::from_secs(5));
     let service =
         async || LockService::open(&world.domain().await, config.clone()).await.expect("opens");
@@ -62,14 +64,15 @@ async fn many_callers_of_one_process_do_not_shut_out_another() {
     tasks.join_all().await;
     let mut grants = grants.lock().clone();
     grants.sort_unstable();
-    // Until each of them has met the lock held, and after the first that ended has, nobody may wait.
+    // Before each process has found the lock held, and after the first process ends, a process may
+    // have no waiter.
     let (first, last) = (100, 500);
     let middle = &grants[first..last];
     for process in 0..3 {
         let row = longest_row(middle, process);
         assert!(row <= MOST_IN_A_ROW, "process {process} had it {row} times in a row");
         let times = middle.iter().filter(|(_, of)| *of == process).count();
-        // One caller takes the lock once in a turn, and many up to eight times.
+        // A single caller takes the lock once per reservation, several callers up to eight times.
         assert!(
             times >= (last - first) / (2 * MOST_IN_A_ROW + 1),
             "{process} had it {times} times"
@@ -78,14 +81,14 @@ async fn many_callers_of_one_process_do_not_shut_out_another() {
     let name = LockName::new("test", "hot").expect("a name");
     let until = std::time::Instant::now() + PATIENCE;
     while !many.repository().find(&name).await.expect("reads").expect("there").waiting.is_empty() {
-        assert!(std::time::Instant::now() < until, "somebody waits still");
+        assert!(std::time::Instant::now() < until, "a caller still waits");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// A caller that gives up, and a process that dies while it waits, hold nobody up.
+/// Callers that give up and processes that die block no waiting process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn turn_that_nobody_takes_is_passed_on() {
+async fn unused_reservation_passes_to_the_next_process() {
     let world = world();
     let (one, two, three) = (world.service().await, world.service().await, world.service().await);
     let name = LockName::new("test", "a").expect("a name");
@@ -100,7 +103,7 @@ async fn turn_that_nobody_takes_is_passed_on() {
         assert!(std::time::Instant::now() < until, "it waits still");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // One that dies while it waits: its place is passed over.
+    // A process that dies while it waits is passed over.
     let process = txn_fixtures::process::Process::new();
     process
         .run(async {
@@ -127,7 +130,7 @@ async fn turn_that_nobody_takes_is_passed_on() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         guard.unlock().await.expect("unlocks");
-        // It is not this process's turn, and nobody is waited for by a call that does not wait.
+        // The lock is reserved for another process, and `try_lock` does not wait.
         assert!(one.try_lock("test", "a").await.expect("looks").is_none());
     };
     futures::join!(third, first);

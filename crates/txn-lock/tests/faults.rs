@@ -1,4 +1,4 @@
-//! Locks on a store that goes wrong, under callers that are dropped and processes that are killed.
+//! Locks on a faulty store, with cancelled callers and killed processes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::scenarios::{PATIENCE, World};
 
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 struct Book {
-    /// The tokens under which something was written, in the order of the writes.
+    /// The tokens of all writes, in the order of the writes.
     tokens: Vec<u64>,
 }
 
-/// Shorter than what a rough store sometimes takes: leases run out, too.
+/// Shorter than some answers of the store, so that leases expire.
 const LEASE: Duration = Duration::from_secs(2);
 
 fn rough(seed: u64) -> (World, Arc<FaultStore>) {
@@ -26,7 +26,7 @@ fn rough(seed: u64) -> (World, Arc<FaultStore>) {
     (World { store: store.clone(), name: "test".to_owned(), lease: LEASE }, store)
 }
 
-/// Writes the token of a lock into a book, fenced.
+/// Writes the token of a lock into a document, under a fence.
 async fn write(world: &World, service: &LockService) -> Result<u64, LockError> {
     let domain = world.domain().await;
     let books: Collection<Typed<Book>> = domain.collection("books").await?;
@@ -45,7 +45,9 @@ async fn write(world: &World, service: &LockService) -> Result<u64, LockError> {
         .await
 }
 
-/// What is told of a lock whose lease ran out, or of a store that did not answer in time, is no fault of the lock.
+/// Whether an error is legitimate on a faulty store.
+///
+/// Leases expire on such a store, and some of its answers are too late.
 fn may_be(error: &LockError) -> bool {
     use txn_core::ErrorKind::{Conflict, Unavailable, Unknown};
     match error {
@@ -56,7 +58,7 @@ fn may_be(error: &LockError) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_never_go_back_whoever_is_dropped_and_whatever_the_store_does() {
+async fn tokens_never_decrease_under_faults_and_cancels() {
     for seed in 0..4 {
         let (world, faults) = rough(seed);
         let world = Arc::new(world);
@@ -70,7 +72,7 @@ async fn tokens_never_go_back_whoever_is_dropped_and_whatever_the_store_does() {
             tasks.spawn(async move {
                 let mut written = Vec::new();
                 for round in 0..6_u64 {
-                    // A third is dropped on its way, wherever it is by then.
+                    // Cancels a third of the calls, at any point of their progress.
                     let patience = match (worker + round) % 3 {
                         0 => Duration::from_micros(
                             (seed * 7919 + worker * 131 + round * 17) % 20_000,
@@ -90,7 +92,7 @@ async fn tokens_never_go_back_whoever_is_dropped_and_whatever_the_store_does() {
         faults.set_enabled(false);
         faults.settle().await;
         assert!(faults.injected().total() > 0);
-        // Whatever was dropped or unknown, nobody keeps the lock.
+        // After all cancelled calls and unknown outcomes the lock is free.
         let last = write(&world, &services[0]).await.expect("granted");
         let book =
             domain.reader().verified().get(&books, "one").await.expect("reads").expect("written");
@@ -111,7 +113,7 @@ async fn tokens_never_go_back_whoever_is_dropped_and_whatever_the_store_does() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_that_are_killed_at_any_moment_leave_a_lock_that_others_get() {
+async fn lock_of_a_killed_process_is_taken_over() {
     let (world, _faults) = rough(0);
     let domain = world.domain().await;
     let books = domain.create_collection::<Typed<Book>>("books", None).await.expect("opens");
@@ -129,7 +131,7 @@ async fn processes_that_are_killed_at_any_moment_leave_a_lock_that_others_get() 
                 };
                 let moment = Duration::from_micros(killed_after);
                 let _ = tokio::time::timeout(moment, endless).await;
-                // Nothing of it is given back: the process is gone.
+                // The process is killed, so it releases nothing.
                 std::mem::forget(service);
             })
             .await;
@@ -139,13 +141,13 @@ async fn processes_that_are_killed_at_any_moment_leave_a_lock_that_others_get() 
     let book =
         domain.reader().verified().get(&books, "one").await.expect("reads").expect("written");
     assert!(book.tokens.is_sorted(), "{:?}", book.tokens);
-    // The last of the killed may have left something that nobody has met yet.
+    // The last killed process may have left a lock that no other process has requested since.
     survivor.reap().await.expect("reaps");
     assert!(survivor.list().await.expect("lists").is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn heartbeat_in_its_own_thread_ends_with_the_runtime_that_opened_the_service() {
+async fn own_thread_heartbeat_ends_with_its_runtime() {
     let (world, _faults) = rough(0);
     let process = Process::new();
     process
@@ -157,7 +159,7 @@ async fn heartbeat_in_its_own_thread_ends_with_the_runtime_that_opened_the_servi
             std::mem::forget((guard, service));
         })
         .await;
-    // Its runtime is dropped, and the thread of the library goes on.
+    // The runtime of the process is dropped, and the thread of the library continues.
     drop(process);
     let survivor = world.service().await;
     let guard = survivor.lock("test", "a", PATIENCE).await.expect("taken over");
@@ -165,7 +167,7 @@ async fn heartbeat_in_its_own_thread_ends_with_the_runtime_that_opened_the_servi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn callers_of_one_process_get_it_in_the_order_in_which_they_came() {
+async fn local_callers_are_granted_in_arrival_order() {
     let (world, _faults) = rough(0);
     let service = world.service().await;
     let first = service.lock("test", "a", PATIENCE).await.expect("granted");
@@ -180,7 +182,7 @@ async fn callers_of_one_process_get_it_in_the_order_in_which_they_came() {
                 guard.unlock().await.expect("unlocks");
             }
         });
-        // It has its place in the queue with the first poll.
+        // The first poll puts the caller into the queue.
         assert!(futures::poll!(&mut lock).is_pending());
         tasks.spawn(lock);
     }
@@ -195,7 +197,7 @@ async fn callers_of_one_process_get_it_in_the_order_in_which_they_came() {
 }
 
 #[tokio::test]
-async fn as_many_wait_as_may() {
+async fn waiting_callers_beyond_the_limit_are_refused() {
     let (world, _faults) = rough(0);
     let domain = world.domain().await;
     let service =
@@ -217,7 +219,7 @@ async fn as_many_wait_as_may() {
 }
 
 #[tokio::test]
-async fn whoever_waits_behind_another_learns_who_holds_it_too() {
+async fn queued_caller_learns_the_holder() {
     let (world, _faults) = rough(0);
     let (one, two) = (world.service().await, world.service().await);
     let guard = one.lock("test", "a", PATIENCE).await.expect("granted");
@@ -231,7 +233,7 @@ async fn whoever_waits_behind_another_learns_who_holds_it_too() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_lost_hides_no_lock() {
+async fn lost_page_hides_no_lock() {
     let store = Arc::new(Scroll::new(Arc::new(MemoryStore::new())));
     let world = World { store: store.clone(), name: "test".to_owned(), lease: LEASE };
     let service = world.service().await;
@@ -246,15 +248,15 @@ async fn a_page_that_is_lost_hides_no_lock() {
     assert_eq!(listed.iter().map(|lock| &*lock.id).collect::<Vec<_>>(), ids);
 }
 
-/// Whoever gets a lock learns whether the holder before gave it back.
+/// The next holder learns whether the previous holder released the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lock_that_was_not_given_back_says_so() {
+async fn unreleased_lock_is_reported_as_abandoned() {
     let (world, _faults) = rough(0);
     let process = Process::new();
     let guard = process
         .run(async { world.service().await.lock("test", "a", PATIENCE).await.expect("granted") })
         .await;
-    assert!(!guard.was_abandoned(), "nobody had it before");
+    assert!(!guard.was_abandoned(), "it had no holder before");
     std::mem::forget(guard);
     drop(process);
     let (one, two) = (world.service().await, world.service().await);
@@ -275,19 +277,19 @@ async fn lock_that_was_not_given_back_says_so() {
     guard.unlock().await.expect_err("it was broken");
     let (guard, abandoned) = taken(&two).await;
     assert!(abandoned, "it was broken");
-    // A shutdown takes it from whoever still works under it.
+    // A shutdown takes the lock from a guard that is still in use.
     assert!(two.shutdown(PATIENCE).await);
     drop(guard);
     let (guard, abandoned) = taken(&one).await;
     assert!(abandoned, "it was lost by a shutdown");
-    // A caller that never got it changes nothing.
+    // A caller without a grant does not change the flag.
     let brief = one.lock("test", "a", Duration::from_millis(10)).await;
     brief.expect_err("it is held");
     guard.unlock().await.expect("unlocks");
     assert!(!taken(&one).await.1, "it was given back");
 }
 
-/// Work that blocks the threads of the application does not keep a process from showing that it lives.
+/// The heartbeat continues while work blocks the threads of the application.
 #[tokio::test]
 async fn blocked_runtime_keeps_its_locks() {
     let lease = Duration::from_secs(1);
@@ -305,7 +307,7 @@ async fn blocked_runtime_keeps_its_locks() {
             service.lock("test", "a", lease * 4).await.map(|guard| guard.token())
         })
     });
-    // The only thread of this runtime.
+    // The sleep blocks the only thread of this runtime.
     std::thread::sleep(lease * 4);
     let refused = others.join().expect("it ends").expect_err("it is held");
     assert!(matches!(refused, LockError::Timeout(_)), "{refused}");

@@ -1,10 +1,12 @@
-//! Every scenario on the store in memory and on one file.
+//! All scenarios on the memory store and on a file.
 
 use std::time::Duration;
 
 use crate::scenarios;
 
-/// What a store in this process is far away from, also where other work takes the machine for seconds.
+/// Far beyond the delays of a local store.
+///
+/// Other work may occupy the machine for seconds.
 const LEASE: Duration = Duration::from_secs(10);
 
 scenarios::all! { txn_fixtures::in_process }

@@ -1,19 +1,21 @@
-//! What an observer of transactions is told, as figures of the [`metrics`] crate, whose exporters bring them to Prometheus, StatsD
-//! and others.
+//! Events of transactions as metrics of the [`metrics`] crate.
+//!
+//! The exporters of that crate send the metrics to Prometheus, StatsD and other systems.
 //!
 //! ```
 //! use std::sync::Arc;
 //! use txn_core::Config;
 //! use txn_metrics::Metrics;
 //!
-//! // After the recorder of the process is installed: figures belong to the one that is there now.
+//! // Install the recorder of the process first: metrics belong to the current recorder.
 //! let metrics = Arc::new(Metrics::new("shop"));
 //! let config = Config::default().with_observer(Some(metrics.clone()));
 //! # let _ = config;
 //! ```
 //!
-//! [`figures::FIGURES`] lists them with units and labels. The values of labels are few and known beforehand: the name of the
-//! domain, and words. Ids of documents and transactions, names of collections and texts of errors are in none.
+//! [`figures::FIGURES`] lists all metrics with units and labels. The values of labels are few and
+//! known in advance: the name of the domain, and words. No label contains ids of documents or
+//! transactions, names of collections, or texts of errors.
 
 pub mod figures;
 
@@ -30,8 +32,10 @@ use txn_core::{AttemptId, Error, ErrorKind};
 
 use figures::{FIGURES, Kind};
 
-/// An observer for [`Config::observer`](txn_core::Config::observer) that counts. One for each domain and process; it takes no lock
-/// and never waits, beyond what the recorder does.
+/// An observer for [`Config::observer`](txn_core::Config::observer) that counts events.
+///
+/// Create one per domain and process. The observer takes no lock, and waits only if the recorder
+/// does.
 #[derive(Debug)]
 pub struct Metrics {
     clock: Arc<dyn Clock>,
@@ -57,8 +61,9 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Describes every figure to the recorder that is installed now, and registers it with the domain's name as a label: counters
-    /// stand at 0 from then on. Without a recorder nothing is counted.
+    /// Registers all metrics with the current recorder, under the domain's name.
+    ///
+    /// The counters start at 0. Without a recorder the observer counts nothing.
     #[must_use]
     pub fn new(domain: &str) -> Self {
         describe();
@@ -94,15 +99,19 @@ impl Metrics {
         }
     }
 
-    /// The clock that times are taken by: that of the [`Config`](txn_core::Config), where it has one of its own.
+    /// Sets the clock for measured times.
+    ///
+    /// Use the clock of the [`Config`](txn_core::Config), if that has a custom one.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Counts what a call came to. No event tells it: a transaction that is refused as one too many
-    /// ([`ErrorKind::Overloaded`]), for example, never begins.
+    /// Counts the result of a call.
+    ///
+    /// No event reports a result: a transaction that fails with [`ErrorKind::Overloaded`], for
+    /// example, never begins.
     pub fn result<T>(&self, result: &Result<T, Error>) {
         let word = result.as_ref().map_or_else(|error| word(error.kind()), |_| "committed");
         if let Some((_, counter)) = self.results.iter().find(|(result, _)| *result == word) {
@@ -110,7 +119,9 @@ impl Metrics {
         }
     }
 
-    /// Time since the transaction began: its id has the time of its first attempt, by the wall clock.
+    /// The time since the begin of the transaction.
+    ///
+    /// The tid has the time of the first attempt, by the wall clock.
     fn since_begin(&self, tid: AttemptId) -> Duration {
         self.clock.wall().saturating_sub(tid.unix_time())
     }

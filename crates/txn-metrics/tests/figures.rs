@@ -1,4 +1,4 @@
-//! Real transactions, and what was counted of them; in virtual time.
+//! Metrics of real transactions, in virtual time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use async_trait::async_trait;
 use metrics::Unit;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use txn_core::store::{MemoryStore, Store, Write, WriteOp};
-use txn_core::{Acknowledge, Collection, Config, Domain, Error, ErrorKind, Options, Raw};
+use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw, WaitFor};
 use txn_metrics::Metrics;
 use txn_metrics::figures::{self, FIGURES};
 use txn_sim::tapped::{Tap, Tapped, Verdict};
 use txn_sim::{FaultPlan, FaultStore};
 
-/// A process, with a recorder of its own.
+/// A process with its own recorder.
 struct Process {
     domain: Domain,
     things: Collection<Raw>,
@@ -29,13 +29,13 @@ impl Process {
         let snapshotter = recorder.snapshotter();
         let metrics = metrics::with_local_recorder(&recorder, || Arc::new(Metrics::new("shop")));
         let config = config.with_janitor_interval(None).with_observer(Some(metrics.clone()));
-        let domain = Domain::create(store, "shop", config).await.expect("opens");
+        let domain = Domain::open_or_create(store, "shop", config).await.expect("opens");
         let things = domain.create_collection("things", None).await.expect("opens");
         Self { domain, things, metrics, snapshotter }
     }
 
     async fn put(&self, ids: &[&str]) -> Result<(), Error> {
-        let options = Options::default().with_acknowledge(Acknowledge::Applied);
+        let options = Options::default().with_wait_for(WaitFor::Apply);
         let put = self.domain.run(&options, async |tx| {
             for id in ids {
                 tx.get(&self.things, *id).await?;
@@ -45,9 +45,9 @@ impl Process {
         put.await.map(|_| ())
     }
 
-    /// The figures since the last call, each under its name and the label beside the domain.
+    /// The metrics since the last call, by name and second label.
     async fn figures(&self) -> Figures {
-        // Marks on records are written behind the acknowledgement.
+        // The `finished` marks are written after the acknowledgement.
         tokio::time::sleep(Duration::from_secs(20)).await;
         let snapshot = self.snapshotter.snapshot().into_vec().into_iter();
         Figures(
@@ -89,7 +89,7 @@ impl Figures {
         }
     }
 
-    /// The counters that do not stand at 0.
+    /// The counters above 0.
     fn counted(&self) -> BTreeMap<&str, u64> {
         let counted = self.0.iter().filter_map(|(name, value)| match value {
             DebugValue::Counter(n) if *n > 0 => Some((name.as_str(), *n)),
@@ -99,7 +99,9 @@ impl Figures {
     }
 }
 
-/// From its commit on, or from its first write on, nothing that the process writes arrives.
+/// A store that loses all writes of a dying process.
+///
+/// The loss starts at the commit, or at the first write.
 #[derive(Debug)]
 struct Dies {
     after_commit: bool,
@@ -136,7 +138,7 @@ impl Tap for Dies {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_commit_is_counted_with_its_documents_and_its_time() {
+async fn commit_is_counted_with_documents_and_time() {
     let shop = Process::open(Arc::new(MemoryStore::new()), Config::default()).await;
     shop.put(&["a", "b"]).await.expect("commits");
     shop.put(&["a"]).await.expect("commits");
@@ -146,7 +148,7 @@ async fn a_commit_is_counted_with_its_documents_and_its_time() {
         (figures::COMMITS, 2),
         (figures::DOCUMENTS_WRITTEN, 3),
         (figures::LOCKS, 2),
-        // The one document alone leaves no record.
+        // The one-document write has no record.
         (figures::FINISHED, 1),
     ];
     assert_eq!(figures.counted(), expected.into());
@@ -160,7 +162,7 @@ async fn a_commit_is_counted_with_its_documents_and_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_figure_stands_there_from_the_beginning() {
+async fn all_metrics_are_registered_at_the_start() {
     let shop = Process::open(Arc::new(MemoryStore::new()), Config::default()).await;
     let figures = shop.figures().await;
     for figure in FIGURES {
@@ -172,7 +174,7 @@ async fn every_figure_stands_there_from_the_beginning() {
                 }
             }
         }
-        // What exporters add to names, if they are told to, is there already.
+        // The names already have the suffixes that exporters may add.
         let is_seconds = figure.unit == Unit::Seconds;
         assert_eq!(figure.name.ends_with("_seconds"), is_seconds, "{}", figure.name);
     }
@@ -187,7 +189,7 @@ async fn conflicts_are_waits_wounds_and_aborts() {
     younger.get(&shop.things, "a").await.expect("locks");
     older.get(&shop.things, "a").await.expect("takes the lock");
     younger.commit().await.expect_err("it is wounded");
-    // An older one has it now.
+    // An older transaction holds the lock now.
     let put = shop.put(&["a", "b"]);
     let lets_go = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -203,7 +205,7 @@ async fn conflicts_are_waits_wounds_and_aborts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_read_and_changed_meanwhile_is_tried_again() {
+async fn stale_read_is_counted_as_a_retry() {
     let shop = Process::open(Arc::new(MemoryStore::new()), Config::default()).await;
     let first = AtomicBool::new(true);
     let transaction = shop.domain.transact::<_, Error, _>(async |tx| {
@@ -223,7 +225,7 @@ async fn what_was_read_and_changed_meanwhile_is_tried_again() {
 async fn a_group_is_one_commit_of_many() {
     let plan = FaultPlan::none(1).with_delay(1.0, Duration::from_millis(2));
     let slow = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan));
-    let shop = Process::open(slow, Config::default().with_groups(Some(true))).await;
+    let shop = Process::open(slow, Config::default().with_group_commit(Some(true))).await;
     let puts = futures::future::join_all((0..16).map(|_| shop.put(&["a", "b"])));
     assert!(puts.await.iter().all(Result::is_ok));
     let figures = shop.figures().await;
@@ -235,7 +237,7 @@ async fn a_group_is_one_commit_of_many() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_dead_left_is_counted_by_who_recovers_it() {
+async fn recovery_is_counted_by_the_recovering_process() {
     for after_commit in [true, false] {
         let memory = Arc::new(MemoryStore::new());
         let alive = Process::open(memory.clone(), Config::default()).await;
@@ -259,8 +261,9 @@ async fn what_the_dead_left_is_counted_by_who_recovers_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_refused_as_one_too_many_is_counted_by_what_it_was_told() {
-    let config = Config::default().with_max_running(1).with_deadline(Duration::from_secs(4));
+async fn overloaded_call_is_counted_by_its_result() {
+    let config =
+        Config::default().with_max_concurrent_transactions(1).with_timeout(Duration::from_secs(4));
     let shop = Process::open(Arc::new(MemoryStore::new()), config).await;
     let slow = || async {
         let slow = shop.domain.transact::<_, Error, _>(async |tx| {

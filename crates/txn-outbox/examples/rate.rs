@@ -1,7 +1,9 @@
-//! Events per second, and how far behind handlers are: `cargo run --release -p txn-outbox --example rate -- [memory|FILE|URL] [seconds] [keys]`.
+//! Measures events per second, and the lag of handlers.
 //!
-//! Clients emit, each event in a transaction with a document of its own; one processor handles, each event in a transaction
-//! with another document.
+//! Usage: `cargo run --release -p txn-outbox --example rate -- [memory|FILE|URL] [seconds] [keys]`.
+//!
+//! Clients emit, each event in a transaction with another document. A processor handles each event
+//! in a transaction with another document.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +15,7 @@ use txn_outbox::{Delivery, Failure, Outbox, OutboxConfig, OutboxError, Processor
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// Clients that emit at once.
+/// The number of concurrent clients.
 const CLIENTS: usize = 8;
 
 #[tokio::main]
@@ -29,7 +31,8 @@ async fn main() -> Result<(), Error> {
         }
         file => Arc::new(txn_redb::RedbStore::open(file)?),
     };
-    let domain = Domain::create(store, &txn_fixtures::unique("rate"), Config::default()).await?;
+    let domain =
+        Domain::open_or_create(store, &txn_fixtures::unique("rate"), Config::default()).await?;
     let orders =
         domain.create_collection::<Raw>(&format!("{}-orders", domain.name()), None).await?;
     let derived =

@@ -1,4 +1,4 @@
-//! Which queues are worked on here, and which are left alone for a while.
+//! The queues that a processor works on or defers.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,10 +11,10 @@ use txn_core::clock::Clock;
 
 use crate::name::QueueName;
 
-/// Most queues whose pauses are remembered.
+/// The maximum number of remembered pauses.
 const MOST_DEFERRED: usize = 100_000;
 
-/// The queues of a processor that are not to be taken up now.
+/// The queues that a processor must not start now.
 pub(crate) struct Agenda {
     clock: Arc<dyn Clock>,
     queues: Mutex<Queues>,
@@ -22,11 +22,11 @@ pub(crate) struct Agenda {
 
 #[derive(Default)]
 struct Queues {
-    /// Those that are worked on; whether events came meanwhile.
+    /// The queues in work. The flag says whether events arrived in the meantime.
     working: BTreeMap<QueueName, bool>,
-    /// When those may be looked at again that were left, on the monotonic clock.
+    /// The deferred queues, with the ends of their pauses (monotonic clock).
     deferred: BTreeMap<QueueName, Duration>,
-    /// How often the first event of those had to wait that wait, in a row.
+    /// The consecutive waits of each queue's first event.
     waits: BTreeMap<QueueName, u32>,
 }
 
@@ -59,7 +59,7 @@ impl Agenda {
         Arc::new(Self { clock, queues: Mutex::default() })
     }
 
-    /// The queues whose pause is over.
+    /// Removes and returns the queues after their pause.
     pub(crate) fn due(&self) -> Vec<QueueName> {
         let now = self.clock.monotonic();
         let mut queues = self.queues.lock();
@@ -67,12 +67,14 @@ impl Agenda {
         due.map(|(name, _)| name).collect()
     }
 
-    /// When the next pause is over.
+    /// The end of the next pause.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         self.queues.lock().deferred.values().min().copied()
     }
 
-    /// Whether a queue may be taken up now. One that is worked on is looked at once more.
+    /// Whether a worker may start on a queue now.
+    ///
+    /// Marks a queue that is already in work, so that its worker reads the queue once more.
     pub(crate) fn may_take(&self, name: &QueueName) -> bool {
         let now = self.clock.monotonic();
         let mut queues = self.queues.lock();
@@ -90,7 +92,9 @@ impl Agenda {
         }
     }
 
-    /// Begins to work on a queue, unless somebody does. `pause` is for how long it is left alone if that ends in a panic.
+    /// Starts the work on a queue, unless another worker has the queue.
+    ///
+    /// A panic of the worker defers the queue for `pause`.
     pub(crate) fn begin(self: &Arc<Self>, name: &QueueName, pause: Duration) -> Option<Seat> {
         match self.queues.lock().working.entry(name.clone()) {
             Entry::Occupied(_) => return None,
@@ -100,7 +104,7 @@ impl Agenda {
     }
 }
 
-/// A queue that is worked on. However that ends, nobody is kept from it afterwards.
+/// The exclusive right of one worker to a queue. The drop always releases the queue.
 #[derive(Debug)]
 pub(crate) struct Seat {
     agenda: Arc<Agenda>,
@@ -114,22 +118,22 @@ impl Seat {
         &self.name
     }
 
-    /// Its first event has to wait for something that is down. Returns how often it had to, in a row.
+    /// Counts a wait of the first event for an outage. Returns the consecutive waits.
     pub(crate) fn waits(&self) -> u32 {
         self.agenda.queues.lock().wait(&self.name)
     }
 
-    /// Its first event is dealt with: whatever comes next has not waited yet.
+    /// Resets the waits, because the first event is done.
     pub(crate) fn moves_on(&self) {
         self.agenda.queues.lock().waits.remove(&self.name);
     }
 
-    /// Ends, and leaves the queue alone for so long.
+    /// Ends the work, and defers the queue for `pause`.
     pub(crate) fn defer(mut self, pause: Duration) {
         self.leave(Some(pause));
     }
 
-    /// Ends, unless events came meanwhile and it may go on: then it stays.
+    /// Ends the work. Returns `false`, and keeps the queue, if new events arrived and `may_go_on`.
     pub(crate) fn end(&mut self, may_go_on: bool) -> bool {
         {
             let mut queues = self.agenda.queues.lock();
@@ -159,7 +163,7 @@ impl Drop for Seat {
     fn drop(&mut self) {
         if !self.is_over {
             if std::thread::panicking() {
-                tracing::error!(queue = %self.name, "working on a queue panicked: it is left for later");
+                tracing::error!(queue = %self.name, "the worker of a queue panicked: the queue is deferred");
             }
             self.leave(Some(self.pause));
         }
@@ -178,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time_works_on_a_queue_and_hears_of_what_came_meanwhile() {
+    fn queue_has_one_worker_and_reports_new_events() {
         let (agenda, name) = agenda();
         let mut seat = agenda.begin(&name, Duration::ZERO).unwrap();
         assert!(agenda.begin(&name, Duration::ZERO).is_none());
@@ -189,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_counted_until_it_moves_on() {
+    fn waits_are_counted_until_the_queue_advances() {
         let (agenda, name) = agenda();
         for expected in 1..4 {
             let seat = agenda.begin(&name, Duration::ZERO).unwrap();
@@ -202,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_panics_lets_its_queue_go_after_a_pause() {
+    fn panic_releases_the_queue_after_a_pause() {
         let (agenda, name) = agenda();
         let seat = agenda.begin(&name, Duration::from_secs(3600)).unwrap();
         let panics = std::panic::AssertUnwindSafe(move || {
@@ -212,7 +216,7 @@ mod tests {
         std::panic::catch_unwind(panics).unwrap_err();
         assert!(!agenda.may_take(&name), "it is left alone");
         assert!(agenda.due().is_empty() && agenda.next_due().is_some());
-        let seat = agenda.begin(&name, Duration::ZERO).expect("nobody works on it");
+        let seat = agenda.begin(&name, Duration::ZERO).expect("no worker has it");
         seat.defer(Duration::ZERO);
         assert_eq!(agenda.due(), [name]);
     }

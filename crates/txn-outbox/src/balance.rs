@@ -1,6 +1,8 @@
-//! Who holds which shards. For each topic that it knows a processor is a member as long as it holds a lock of its own; those
-//! that live share the shards of the topic out evenly, in the order of their names. What a dead one held is taken over; what is
-//! too much is given back.
+//! The distribution of shards among processors.
+//!
+//! For each of its topics a processor holds a member lock. Live members share the shards of a topic
+//! evenly, in the order of their names. A processor takes over the shards of dead processors, and
+//! releases surplus shards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,13 +17,13 @@ use crate::shard::Shard;
 use crate::shards::Holding;
 use crate::source::Claim;
 
-/// The category of the locks of shards.
+/// The lock category of shards.
 pub(crate) const SHARD: &str = "outbox-shard";
 
-/// The category of the locks by which processors are members.
+/// The lock category of members.
 const MEMBER: &str = "outbox-member";
 
-/// Shares the shards out again and again, until the processor stops; then gives back what it holds.
+/// Balances the shards until the processor stops, and then releases them.
 pub(crate) async fn run(this: Arc<Inner>) {
     let pace = this.config.pace();
     let of =
@@ -30,7 +32,7 @@ pub(crate) async fn run(this: Arc<Inner>) {
     while !this.stop.is_cancelled() {
         if let Err(error) = round(&this, &mut members).await {
             let source = this.source.name();
-            tracing::warn!(source, %error, "could not share the shards out");
+            tracing::warn!(source, %error, "could not balance the shards");
         }
         tokio::select! {
             biased;
@@ -45,7 +47,7 @@ pub(crate) async fn run(this: Arc<Inner>) {
     futures::future::join_all(members.into_iter().map(|member| member.leave(&this))).await;
 }
 
-/// One's own membership among those that know a topic.
+/// The membership of this processor in one topic.
 struct Member {
     topic: Arc<str>,
     id: String,
@@ -53,7 +55,7 @@ struct Member {
 }
 
 impl Member {
-    /// The id of its lock.
+    /// The id of the member lock.
     fn lock(&self, this: &Inner) -> String {
         format!("{}{}", member_prefix(this, &self.topic), self.id)
     }
@@ -65,7 +67,9 @@ impl Member {
         Ok(())
     }
 
-    /// Nobody has its name again: its document is of no use.
+    /// Releases the lock, and deletes the document.
+    ///
+    /// The random id is never used again.
     async fn leave(self, this: &Inner) {
         let Some(guard) = self.guard else { return };
         let name = guard.name().clone();
@@ -74,7 +78,7 @@ impl Member {
             this.locks.repository().delete(&name).await
         };
         if let Err(error) = left.await {
-            tracing::debug!(lock = %name, %error, "a membership ends later");
+            tracing::debug!(lock = %name, %error, "a member lock is released later");
         }
     }
 }
@@ -91,7 +95,7 @@ async fn round(this: &Arc<Inner>, members: &mut [Member]) -> Result<()> {
     let granted = futures::future::join_all(chosen.into_iter().map(async |shard| {
         let guard = this.locks.try_lock(SHARD, &id(this, &shard)).await?;
         if let Some(guard) = guard {
-            // Whoever had it before writes nothing any more, before anything of it is read.
+            // Fences the previous holder before this processor reads the shard.
             this.source.claimed(&Claim { shard: shard.clone(), held: guard.held() }).await?;
             this.shards.add(shard, guard);
             this.heard.wake();
@@ -102,7 +106,7 @@ async fn round(this: &Arc<Inner>, members: &mut [Member]) -> Result<()> {
     seen.clean(this).await
 }
 
-/// Which shards of a topic to take, once those are given back that are too many.
+/// The shards of a topic to take. Surplus shards are released first.
 fn choose(this: &Arc<Inner>, member: &Member, seen: &Seen) -> Vec<Shard> {
     let topic = &member.topic;
     let (wanted, first) = match &this.config.assignment {
@@ -126,14 +130,14 @@ fn choose(this: &Arc<Inner>, member: &Member, seen: &Seen) -> Vec<Shard> {
         };
         is_allowed && !mine.contains(shard) && !this.shards.leaving.lock().contains(shard)
     };
-    // Members begin at different ends, so that they do not all want the same.
+    // Members start at different shards, so that they do not compete for the same ones.
     let free = seen.free.iter().filter(|shard| shard.topic == *topic);
     let (behind, before): (Vec<&Shard>, Vec<&Shard>) = free.partition(|at| at.number >= first);
     let room = wanted.saturating_sub(mine.len());
     behind.into_iter().chain(before).filter(may_take).take(room).cloned().collect()
 }
 
-/// How many shards a member is to hold, and from which on.
+/// The number of shards of a member, and the first of them.
 fn share(shards: u16, members: &BTreeSet<String>, own: &str) -> (usize, u16) {
     let mut members: BTreeSet<&str> = members.iter().map(String::as_str).collect();
     members.insert(own);
@@ -144,13 +148,13 @@ fn share(shards: u16, members: &BTreeSet<String>, own: &str) -> (usize, u16) {
     (each + usize::from(rank < rest), u16::try_from(first).unwrap_or(0))
 }
 
-/// What one look at the locks showed of the topics that this processor knows.
+/// The locks of this processor's topics, as one scan saw them.
 struct Seen {
-    /// Who lives, by topic.
+    /// The live members, by topic.
     members: BTreeMap<Arc<str>, BTreeSet<String>>,
-    /// The shards that nobody holds who lives.
+    /// The shards without a live holder.
     free: BTreeSet<Shard>,
-    /// Memberships that nobody holds: of processors that died.
+    /// The memberships of dead processors.
     left: Vec<LockName>,
 }
 
@@ -172,7 +176,7 @@ impl Seen {
             if name.category() == SHARD
                 && let Some(shard) = names.get(name.id())
             {
-                // It is left to those who can read it.
+                // Only a newer version of this program can take this shard.
                 free.remove(shard);
                 tracing::warn!(lock = %name, format, "the lock of a shard has a format that this version does not know");
             }
@@ -209,7 +213,7 @@ impl Seen {
         Ok(Self { members, free, left })
     }
 
-    /// Deletes what those left who died: it would be looked at for ever.
+    /// Deletes the memberships of dead processors, so that later scans skip them.
     async fn clean(self, this: &Inner) -> Result<()> {
         for name in self.left {
             this.locks.repository().delete(&name).await?;
@@ -218,7 +222,7 @@ impl Seen {
     }
 }
 
-/// What the ids of the locks of those begin with that know a topic.
+/// The prefix of the member locks of a topic.
 fn member_prefix(this: &Inner, topic: &str) -> String {
     format!("{}/{topic}/", this.source.name())
 }
@@ -228,8 +232,10 @@ pub(crate) fn id(this: &Inner, shard: &Shard) -> String {
     format!("{}/{shard}", this.source.name())
 }
 
-/// Drops the shards that were lost. A lane that blocks its thread keeps this process from taking the shard again: another
-/// process can handle what waits behind it.
+/// Drops lost shards.
+///
+/// A lane that blocks its thread keeps this process from taking the shard again. Another process
+/// can then handle the events after the blocked one.
 fn forget_lost(this: &Arc<Inner>) {
     let mut holdings = this.shards.holdings.lock();
     let lost: Vec<(Shard, Holding)> =
@@ -240,7 +246,7 @@ fn forget_lost(this: &Arc<Inner>) {
     }
 }
 
-/// Gives a shard back once its lanes have ended.
+/// Releases a shard after its lanes have ended.
 fn give_back(this: &Arc<Inner>, shard: &Shard) {
     let Some(holding) = this.shards.holdings.lock().remove(shard) else { return };
     leave(this, shard.clone(), holding);
@@ -254,7 +260,7 @@ fn leave(this: &Arc<Inner>, shard: Shard, holding: Holding) {
     this.tasks.spawn(async move {
         holding.lanes.tasks.wait().await;
         if let Err(error) = holding.guard.unlock().await {
-            tracing::debug!(%shard, %error, "a shard is given back later");
+            tracing::debug!(%shard, %error, "a shard is released later");
         }
         inner.shards.leaving.lock().remove(&shard);
     });
@@ -265,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_even_and_together_everything() {
+    fn shares_are_even_and_cover_all_shards() {
         for (shards, count) in [(16, 1), (16, 3), (1, 2), (7, 7), (5, 9), (256, 6)] {
             let members: BTreeSet<String> = (0..count).map(|at| format!("m{at}")).collect();
             let shares: Vec<(usize, u16)> =
@@ -274,7 +280,7 @@ mod tests {
             assert_eq!(sizes.clone().sum::<usize>(), usize::from(shards));
             assert!(sizes.clone().max() <= sizes.min().map(|least| least + 1));
         }
-        // One that does not see itself yet counts all the same.
+        // A member that does not see its own lock yet counts, too.
         assert_eq!(share(4, &BTreeSet::from(["a".to_owned()]), "b"), (2, 2));
     }
 }

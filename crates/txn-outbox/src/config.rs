@@ -8,16 +8,22 @@ use txn_lock::Heartbeat;
 use crate::error::{OutboxError, Result};
 use crate::shard::MOST_SHARDS;
 
-/// Settings of an [`Outbox`](crate::Outbox). Clock, randomness and the name of the process are those of the domain.
+/// Settings of an [`Outbox`](crate::Outbox).
+///
+/// The domain supplies the clock, the randomness and the name of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutboxConfig {
-    /// How many shards each topic of a new outbox has: as many processors can share its work. One that exists keeps its number.
-    /// Default 16.
+    /// The number of shards of each topic in a new outbox.
+    ///
+    /// At most this many processors share the work of a topic. An existing outbox keeps its number.
+    /// Default: 16.
     pub shards: u16,
-    /// Most events of one queue that may wait; beyond, `emit` refuses. Default 10,000.
+    /// The maximum number of waiting events of one queue.
+    ///
+    /// `emit` refuses further events. Default: 10,000.
     pub max_backlog: u64,
-    /// Most bytes of a payload as JSON. Default 256 KiB.
+    /// The maximum size of a payload as JSON. Default: 256 KiB.
     pub max_payload: usize,
 }
 
@@ -27,24 +33,28 @@ impl Default for OutboxConfig {
     }
 }
 
-/// Which shards a processor takes.
+/// The shards that a processor takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Assignment {
-    /// Its fair share of each topic that it knows, by how many processors live that know it.
+    /// An equal share of each topic among its live processors.
     #[default]
     Shared,
-    /// These of each topic that it knows, by their numbers, as far as no other holds them.
+    /// The shards with these numbers, unless another processor holds them.
     Static(BTreeSet<u16>),
 }
 
-/// What becomes of the queue of an event that is set aside.
+/// The fate of a queue after an event became a dead letter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AfterDeath {
-    /// It goes on with the next event. Tried again, the dead one comes behind all that wait.
+    /// The queue continues with the next event.
+    ///
+    /// A dead letter that is retried goes to the end of the queue.
     #[default]
     GoesOn,
-    /// It waits until the dead one is tried again, in its old place, or dropped.
+    /// The queue waits until the dead letter is retried or discarded.
+    ///
+    /// A retry uses the old position.
     Waits,
 }
 
@@ -52,36 +62,44 @@ pub enum AfterDeath {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessorConfig {
-    /// How long a processor may show no sign of life until others take its shards over. Default 10 s.
+    /// How long a processor keeps its shards without a heartbeat. Default: 10 s.
     pub lease: Duration,
-    /// How often processors look who lives and share the shards out. Default a third of the lease.
+    /// How often a processor balances its shards. Default: a third of the lease.
     pub balance: Option<Duration>,
-    /// Which shards it takes. Default its share.
+    /// The shards that the processor takes. Default: an equal share.
     pub assignment: Assignment,
-    /// The longest pause between two looks for events of other processes; it is shorter behind a look that found some.
-    /// Those of its own process it begins at once. Default 1 s.
+    /// The longest pause between two polls for events of other processes.
+    ///
+    /// The pause is shorter after a poll that found events. Events of its own process wake the
+    /// processor at once. Default: 1 s.
     pub delay: Duration,
-    /// How many queues are worked on at once. Default 64.
+    /// The maximum number of queues in work at the same time. Default: 64.
     pub concurrency: usize,
-    /// How many events of a queue are read at once. Default 50.
+    /// The number of events of a queue per read. Default: 50.
     pub batch: usize,
-    /// How long a handler may take; then it is dropped, and has failed. A handler that blocks its thread cannot be dropped: it
-    /// has failed once this and a lease are over, and its shard goes to another processor. Default 60 s.
+    /// How long a handler may take. After this time the handler is dropped and has failed.
+    ///
+    /// A handler that blocks its thread cannot be dropped. The handler then has failed after this
+    /// limit and one lease, and its shard goes to another processor. Default: 60 s.
     pub limit: Duration,
-    /// How often an event may fail before it is set aside. Default 8.
+    /// The number of failures after which an event becomes a dead letter. Default: 8.
     pub max_failures: u32,
-    /// The first pause before an event is tried again that failed, or that waits for something that is down; it doubles.
-    /// Default 200 ms.
+    /// The first pause before the retry of an event. Pauses double.
+    ///
+    /// The same pauses apply to failed events and to events that wait out an outage. Default: 200
+    /// ms.
     pub first_pause: Duration,
-    /// The longest such pause. Default one minute.
+    /// The longest pause before a retry. Default: one minute.
     pub longest_pause: Duration,
-    /// How often handling an event may begin and not end until it is set aside: the process died, or lost the shard. The first
-    /// time is not counted, because noting each begin would cost a write for each event; an event that kills its process is
-    /// set aside after this many processes and one more. Default 2.
+    /// The number of unfinished starts that makes a dead letter.
+    ///
+    /// A start is unfinished if the process dies or loses the shard. The first start of an event is
+    /// not noted, because the note would cost one write per event. An event that kills its process
+    /// therefore becomes a dead letter after one more process than this number. Default: 2.
     pub max_unfinished: u32,
-    /// What becomes of the queue of an event that is set aside. Default: it goes on.
+    /// The state of a queue after its event became a dead letter. Default: the queue continues.
     pub after_death: AfterDeath,
-    /// Where the heartbeat runs. Default: in a thread of its own.
+    /// The thread of the heartbeat. Default: a thread of its own.
     pub heartbeat: Heartbeat,
 }
 

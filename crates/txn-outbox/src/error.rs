@@ -1,125 +1,131 @@
-//! Why a call did not do what was asked.
+//! Errors of the outbox.
 
 use txn_core::store::StoreError;
 use txn_lock::LockError;
 
-/// Results of the outbox.
+/// The result of an outbox operation.
 pub type Result<T, E = OutboxError> = std::result::Result<T, E>;
 
-/// Why a call did not do what was asked. Unless it is [`OutboxError::Engine`] of the kind `Unknown`, nothing was changed.
+/// The reason why a call failed.
+///
+/// A failed call changed nothing, except for an [`OutboxError::Engine`] of the kind `Unknown`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutboxError {
-    /// A topic or a key that no queue can have.
+    /// A topic or a key is not valid for a queue.
     #[error(
         "{what} {text:?} cannot name a queue: use 1 to {most} bytes without control characters{more}"
     )]
     InvalidName {
-        /// Which part of the name.
+        /// The invalid part of the name.
         what: &'static str,
-        /// The text, shortened.
+        /// The invalid text, shortened.
         text: String,
-        /// Most bytes.
+        /// The maximum number of bytes.
         most: usize,
-        /// What else does not go.
+        /// Further forbidden characters, as a part of the error text.
         more: &'static str,
     },
-    /// A payload that cannot be stored.
+    /// The payload cannot be stored.
     #[error("the payload of an event of {queue} cannot be stored: {why}")]
     InvalidPayload {
-        /// The queue.
+        /// The name of the queue.
         queue: String,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// An HTTP request that can never be sent.
+    /// The HTTP request can never be sent.
     #[cfg(feature = "http-requests")]
     #[error("the HTTP request is invalid: {0}")]
     InvalidHttp(String),
-    /// As many events of a queue wait as may.
+    /// The number of waiting events of the queue has reached its limit.
     #[error(
-        "{waiting} events of {queue} wait already, at most {most} may: try again when they are handled, or look why they \
-         are not"
+        "{waiting} events of {queue} wait already, at most {most} are allowed: retry after they are handled, or check why \
+         they are not"
     )]
     Full {
-        /// The queue.
+        /// The name of the queue.
         queue: String,
-        /// How many wait.
+        /// The number of waiting events.
         waiting: u64,
-        /// How many may.
+        /// The limit.
         most: u64,
     },
-    /// Settings that cannot work.
+    /// The settings are not valid.
     #[error("these settings cannot work: {0}")]
     InvalidConfig(&'static str),
-    /// The event was handled or set aside already: by whoever had its shard before or has it now.
+    /// The event is already handled or a dead letter.
+    ///
+    /// Another holder of the shard handled the event or set it aside.
     #[error("the event {0} is not the next of its queue any more: it was handled, or set aside")]
     NotNext(String),
-    /// There is no such dead letter.
+    /// No dead letter has this id.
     #[error("there is no dead letter {0:?}")]
     NotFound(String),
-    /// A document was written by a newer version of this program.
+    /// A newer version of this program wrote the document.
     #[error(
         "{document} has the format {format}, which this version does not know: use the newer one"
     )]
     NewerFormat {
-        /// The document.
+        /// The id of the document.
         document: String,
-        /// Its format.
+        /// The format number of the document.
         format: u32,
     },
-    /// A document that has to be there is missing: something else deleted it.
+    /// Another program deleted a required document.
     #[error(
-        "{document} is missing: restore it, or write any event of format 1 in its place, for its queue does not go on without"
+        "{document} is missing, and its queue cannot continue: restore it, or write any event of format 1 in its place"
     )]
     Missing {
-        /// The document.
+        /// The id of the document.
         document: String,
     },
-    /// The shard is held no longer, or a lock was not granted.
+    /// The shard is lost, or a lock was not granted.
     #[error(transparent)]
     Lock(LockError),
-    /// The engine's own error.
+    /// An error of the engine.
     #[error(transparent)]
     Engine(#[from] txn_core::Error),
-    /// The store's own error, while documents were looked through.
+    /// An error of the store during a scan.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The database of a relational outbox saw a larger token of a shard than that of its holder. Tokens only grow, unless
-    /// the locks of the domain were lost or restored, or another domain relays the same database.
+    /// The database saw a larger token of a shard than the holder's.
+    ///
+    /// Tokens only grow. A smaller token shows that the locks of the domain were lost or restored,
+    /// or that another domain relays the same database.
     #[cfg(feature = "postgres")]
     #[error(
-        "the database of the outbox saw the token {seen} of the shard {shard}, and who holds it has {token} only: the locks \
-         of this domain were lost or restored, or another domain relays this database. Stop the processors of that, or all \
-         that may have a token of before; then run UPDATE txn_outbox.fence SET token = 0"
+        "the database of the outbox saw the token {seen} of the shard {shard}, but its holder has the token {token}: the locks \
+         of this domain were lost or restored, or another domain relays this database. Stop the processors of that \
+         domain, or all processors with an older token; then run UPDATE txn_outbox.fence SET token = 0"
     )]
     TokensBeganAnew {
         /// The shard.
         shard: crate::shard::Shard,
-        /// The token of its holder.
+        /// The token of the holder.
         token: u64,
-        /// The largest that the database saw.
+        /// The largest token that the database saw.
         seen: u64,
     },
-    /// The database of a relational outbox counts from an earlier number again: it lost commits.
+    /// The database of a relational outbox lost commits, and reuses earlier positions.
     #[cfg(feature = "postgres")]
     #[error(
-        "the database of the outbox has lost commits: the place of the event {event} was handled before, up to {handled}, with \
-         another event in it. Nothing is handled or removed; see \"What it needs of the database\" of txn_outbox::postgres"
+        "the database of the outbox has lost commits: the position of the event {event} was already handled, up to {handled}, \
+         with another event. Nothing is handled or removed; see \"Durability of the database\" of txn_outbox::postgres"
     )]
     CountsAnew {
-        /// The event that is in a place that was handled.
+        /// The event in a position that was already handled.
         event: String,
-        /// The last place of its queue that was handled.
+        /// The last handled position of the queue.
         handled: u64,
     },
-    /// The database of a relational outbox did not do its part.
+    /// The database of a relational outbox failed.
     #[cfg(feature = "postgres")]
     #[error("the database of the outbox: {what}")]
     Database {
-        /// What happened, and what to do.
+        /// The failure, and the remedy.
         what: String,
-        /// The driver's own error.
+        /// The error of the driver.
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
 }
@@ -135,11 +141,14 @@ impl From<LockError> for OutboxError {
 }
 
 impl OutboxError {
-    /// Whether it passes by itself: the store or the database did not answer, or others were in the way.
+    /// Whether a retry of an idempotent call can succeed.
+    ///
+    /// The store or the database did not answer, the transaction had a conflict, or its outcome is
+    /// unknown.
     #[must_use]
-    pub fn passes(&self) -> bool {
+    pub fn is_transient_or_unknown(&self) -> bool {
         match self {
-            Self::Engine(error) => error.kind().passes(),
+            Self::Engine(error) => error.kind().is_transient_or_unknown(),
             Self::Store(_) => true,
             #[cfg(feature = "postgres")]
             Self::Database { .. } => true,

@@ -1,4 +1,4 @@
-//! Events as processors see them.
+//! Events as processors and handlers see them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,36 +10,42 @@ use serde_json::value::RawValue;
 use crate::name::QueueName;
 use crate::shard::Shard;
 
-/// An event that was committed, and was not handled yet.
+/// A committed event that was not handled yet.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Event {
-    /// Its id, the same for ever and however often it is handed out: by it, effects elsewhere are made once.
+    /// The id of the event, the same in each delivery.
+    ///
+    /// Receivers use the id to make an effect only once.
     pub id: String,
-    /// The queue that it belongs to.
+    /// The queue of the event.
     pub queue: QueueName,
-    /// Its place in the queue. Grows without a gap in the order of the commits; one that was tried again from the dead
-    /// letters may get a new one.
+    /// The position of the event in its queue. Grows without gaps in commit order.
+    ///
+    /// A retried dead letter may get a new position.
     pub sequence: u64,
-    /// When it was emitted, by the wall clock of who did, in milliseconds since the Unix epoch.
+    /// The time of the emit in milliseconds since the Unix epoch.
+    ///
+    /// The wall clock of the emitting process supplies the time.
     pub emitted_ms: u64,
-    /// How often handling it has failed.
+    /// The number of failed deliveries.
     pub failures: u32,
-    /// How often handling it began and did not end, as far as that was noted.
+    /// The number of noted starts without an end.
     pub unfinished: u32,
-    /// What was emitted, as JSON.
+    /// The payload as JSON.
     pub payload: Box<RawValue>,
-    /// What tells it apart from another one that ever was in its place: of sources that may lose commits and count anew.
+    /// Distinguishes events of the same position after a loss of commits.
+    ///
+    /// Only sources that may lose commits set it.
     pub mark: Option<Arc<str>>,
-    /// The number of its queue's shard, if the source does not choose shards by the hash of the
-    /// queue's name.
+    /// The number of the queue's shard. `None` if the hash of the queue's name selects the shard.
     pub(crate) shard: Option<u16>,
-    /// Why it can never be handled: its payload is not what can be read.
+    /// The reason why the payload is unreadable for all handlers.
     pub(crate) unfit: Option<Arc<str>>,
 }
 
 impl Event {
-    /// An event of another source.
+    /// Creates an event of a custom source.
     #[must_use]
     pub fn new(
         id: String,
@@ -53,22 +59,22 @@ impl Event {
         Self { id, queue, sequence, emitted_ms, failures, unfinished, payload, mark, shard, unfit }
     }
 
-    /// Its shard, of `shards`.
+    /// The shard of the event, out of `shards`.
     pub(crate) fn shard(&self, shards: u16) -> Shard {
         let own = self.queue.shard(shards);
         Shard { number: self.shard.unwrap_or(own.number), ..own }
     }
 
-    /// The payload as a value.
+    /// Parses the payload.
     ///
     /// # Errors
-    /// It is no such value.
+    /// The payload is not a value of this type.
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.payload.get())
     }
 }
 
-/// Payloads stay out of logs.
+/// Leaves the payload out of logs.
 impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, sequence, failures, .. } = self;
@@ -81,33 +87,35 @@ impl fmt::Debug for Event {
     }
 }
 
-/// An event that was set aside.
+/// A dead letter: an event that was set aside.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeadLetter {
     /// The event.
     pub event: Event,
-    /// Why it failed last.
+    /// The text of the last failure.
     pub error: String,
-    /// When it was set aside, in milliseconds since the Unix epoch.
+    /// The time of death, in milliseconds since the Unix epoch.
     pub died_ms: u64,
 }
 
-/// What was set aside, by topic, key and place in the queue.
+/// Dead letters, in the order of topic, key and position.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct DeadLetters {
-    /// Those that this program can read.
+    /// The dead letters that this program can read.
     pub letters: Vec<DeadLetter>,
-    /// The others, by the id of the event, with the number of their format: newer programs can.
+    /// The format number of each unreadable dead letter, by event id.
+    ///
+    /// Only newer programs can read these dead letters.
     pub newer: BTreeMap<String, u32>,
 }
 
 impl DeadLetters {
-    /// The dead letters of another source, which are put into their order.
+    /// Sorts the dead letters of a custom source.
     #[must_use]
     pub fn new(mut letters: Vec<DeadLetter>, newer: BTreeMap<String, u32>) -> Self {
-        // Sent again in this order, the events of one queue keep theirs.
+        // A retry in this order keeps the order within each queue.
         letters.sort_by(|a, b| {
             a.event
                 .queue
@@ -119,7 +127,7 @@ impl DeadLetters {
 }
 
 impl DeadLetter {
-    /// A dead letter of another source.
+    /// Creates a dead letter of a custom source.
     #[must_use]
     pub fn new(event: Event, error: String, died_ms: u64) -> Self {
         Self { event, error, died_ms }

@@ -1,4 +1,4 @@
-//! What a processor has done.
+//! Counters of a processor.
 
 use std::time::Duration;
 
@@ -10,29 +10,37 @@ use txn_lock::instance::wall_ms;
 
 use crate::event::Event;
 
-/// What a processor has done since it was started.
+/// The counters of a processor since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Figures {
-    /// Events that it handled.
+    /// The number of handled events.
     pub handled: u64,
-    /// How often one failed.
+    /// The number of failed deliveries.
     pub failed: u64,
-    /// How often one had to wait for something that is down, and was tried again without being counted.
+    /// The number of deliveries that waited out an outage.
+    ///
+    /// Waits do not count as failures.
     pub waited: u64,
-    /// Events that it set aside.
+    /// The number of events that became dead letters.
     pub set_aside: u64,
-    /// How often a handler blocked its thread for longer than half a second: such work belongs into `spawn_blocking`.
+    /// How often a handler blocked its thread for over half a second.
+    ///
+    /// Blocking work belongs into `spawn_blocking`.
     pub blocked: u64,
-    /// How often a handler blocked its thread beyond the limit, and its shard was given up.
+    /// How often a handler blocked its thread beyond the limit.
+    ///
+    /// The processor released the shard of each such handler.
     pub stalled: u64,
-    /// Events that it handled per second, since it was started.
+    /// The handled events per second since the start.
     pub per_second: f64,
-    /// How long after they were emitted events were handled, on average, in milliseconds; by the wall clocks of both.
+    /// The mean time from emit to handling, in milliseconds.
+    ///
+    /// The difference of two wall clocks: of the emitting process and of this process.
     pub mean_lag_ms: f64,
-    /// The same of the last one.
+    /// The time from emit to handling of the last event, in milliseconds.
     pub last_lag_ms: u64,
-    /// The longest.
+    /// The longest time from emit to handling, in milliseconds.
     pub longest_lag_ms: u64,
 }
 
@@ -81,7 +89,7 @@ impl Counters {
         self.sums.lock().set_aside += 1;
     }
 
-    /// Returns how often that was.
+    /// Counts a blocked thread. Returns the new count.
     pub(crate) fn blocked(&self) -> u64 {
         let mut sums = self.sums.lock();
         sums.blocked += 1;

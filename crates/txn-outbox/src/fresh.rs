@@ -1,4 +1,4 @@
-//! What was emitted in this process, told to its processors at once.
+//! Local wake-ups: a commit wakes the processors of its own process.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,25 +11,26 @@ use crate::name::QueueName;
 use crate::shard::{Shard, place};
 use crate::shards::Shards;
 
-/// Most queues that are remembered for a processor. What does not fit is found by a look.
+/// The maximum number of remembered queues per processor. Polls find the rest.
 const MOST_FRESH: usize = 1_000;
 
-/// Tells the processors of this process to which queues it emitted: they look at them at once.
+/// Passes emitted queues to the processors of this process at once.
 #[derive(Debug, Default)]
 pub struct Fresh {
     listeners: Mutex<Vec<Weak<Listener>>>,
 }
 
 impl Fresh {
-    /// Events of this queue were committed, and wait in this shard.
+    /// Passes on a queue with new committed events in this shard.
     pub fn add(&self, queue: &QueueName, shard: &Shard) {
         for listener in self.listeners() {
             listener.offer(queue, shard);
         }
     }
 
-    /// Chooses the shard of a queue whose first event is emitted: a shard of this process, if the
-    /// process holds any.
+    /// Chooses the shard of a queue at its first event.
+    ///
+    /// Prefers the shards that this process holds.
     pub(crate) fn place(&self, queue: &QueueName, shards: u16) -> Shard {
         let own = queue.shard(shards);
         let held = self.listeners().into_iter().flat_map(|listener| listener.shards.held());
@@ -38,14 +39,14 @@ impl Fresh {
         Shard { number: place(own.number, &held), ..own }
     }
 
-    /// Lets processors look again.
+    /// Wakes all processors of this process.
     pub fn wake(&self) {
         for listener in self.listeners() {
             listener.wake();
         }
     }
 
-    /// Registers a listener for the queues that wait in these shards.
+    /// Registers a listener for the queues in these shards.
     pub(crate) fn listen(&self, shards: Arc<Shards>) -> Arc<Listener> {
         let (queues, woken) = (Mutex::default(), Notify::new());
         let listener = Arc::new(Listener { shards, queues, woken });
@@ -60,7 +61,7 @@ impl Fresh {
     }
 }
 
-/// What a processor heard and did not look at yet. Queues of others take no room in it.
+/// The new queues of a processor, from its own shards only.
 pub(crate) struct Listener {
     shards: Arc<Shards>,
     queues: Mutex<BTreeSet<QueueName>>,
@@ -86,17 +87,17 @@ impl Listener {
         self.wake();
     }
 
-    /// Lets this processor look again.
+    /// Wakes this processor.
     pub(crate) fn wake(&self) {
         self.woken.notify_one();
     }
 
-    /// Takes out what was heard.
+    /// Removes and returns the queues.
     pub(crate) fn take(&self) -> BTreeSet<QueueName> {
         std::mem::take(&mut *self.queues.lock())
     }
 
-    /// Returns once there was something to hear since the last call. Cancel safe.
+    /// Waits for the next wake-up. Cancel safe.
     pub(crate) async fn heard(&self) {
         self.woken.notified().await;
     }
@@ -114,7 +115,7 @@ mod tests {
         Shard { topic: "t".into(), number }
     }
 
-    /// Shards of a process, each under a lock of its own.
+    /// The shards of a process, each under its own lock.
     async fn held(locks: &LockService, numbers: &[u16]) -> Arc<Shards> {
         let shards = Arc::new(Shards::default());
         for number in numbers {
@@ -126,12 +127,13 @@ mod tests {
 
     async fn locks() -> LockService {
         let config = Config::default().with_janitor_interval(None);
-        let domain = Domain::create(Arc::new(MemoryStore::new()), "test", config).await.unwrap();
+        let domain =
+            Domain::open_or_create(Arc::new(MemoryStore::new()), "test", config).await.unwrap();
         LockService::open(&domain, LockConfig::default()).await.unwrap()
     }
 
     #[tokio::test]
-    async fn queues_of_other_shards_take_no_room() {
+    async fn queues_of_other_shards_are_not_remembered() {
         let (fresh, locks) = (Fresh::default(), locks().await);
         let name = |key: &str| QueueName::new("t", key).unwrap();
         let ours = fresh.listen(held(&locks, &[1, 2]).await);

@@ -1,4 +1,4 @@
-//! What handles events.
+//! Handlers of events.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,20 +12,22 @@ use crate::error::OutboxError;
 use crate::event::Event;
 use crate::source::{Claim, EventSource};
 
-/// Handles events: a type of yours, or a closure `|delivery: Delivery| async move { … }`.
+/// Handles events: a type, or a closure `|delivery: Delivery| async move { … }`.
 ///
-/// Events of one queue come one after the other, and one comes again until it was handled, so whatever is done outside of
-/// [`Delivery::transact`] may be done twice: after a crash, or when a store did not answer. A handler that takes too long
-/// is dropped, and so is one whose shard is lost; a panic is a failure.
+/// Events of one queue arrive one after the other. A delivery repeats until the event is handled:
+/// after a crash, or after a store did not answer. Effects outside of [`Delivery::transact`] may
+/// therefore happen twice. The processor drops a handler that exceeds its limit or loses its shard.
+/// A panic is a failure.
 ///
-/// A handler must not block its thread: do what does not await (a synchronous client, a long computation) in
-/// `tokio::task::spawn_blocking`. A handler that blocks keeps other handlers of the runtime waiting, and cannot be dropped.
+/// A handler must not block its thread. Synchronous clients and long computations belong into
+/// `tokio::task::spawn_blocking`. A blocking handler delays the other handlers of its runtime, and
+/// cannot be dropped.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
     /// Handles one event.
     ///
     /// # Errors
-    /// Whatever keeps it from being handled: see [`Failure`].
+    /// The reason why the event was not handled. See [`Failure`].
     async fn handle(&self, delivery: Delivery) -> Result<(), Failure>;
 }
 
@@ -40,7 +42,7 @@ where
     }
 }
 
-/// An event, handed to its handler.
+/// The delivery of an event to its handler.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     pub(crate) event: Event,
@@ -48,7 +50,7 @@ pub struct Delivery {
     pub(crate) domain: Domain,
     pub(crate) source: Arc<dyn EventSource>,
     pub(crate) limit: Duration,
-    /// Whether a transaction took it.
+    /// Whether a transaction took the event.
     pub(crate) taken: Arc<AtomicBool>,
 }
 
@@ -59,24 +61,26 @@ impl Delivery {
         &self.event
     }
 
-    /// The holding of the shard under which it is handled: its token fences effects elsewhere.
+    /// The claim on the shard. The token of the claim fences effects outside of the domain.
     #[must_use]
     pub fn claim(&self) -> &Claim {
         &self.claim
     }
 
-    /// How long the handler may take from its beginning: then it is dropped, and has failed.
+    /// How long the handler may take. After this time the handler is dropped and has failed.
     #[must_use]
     pub fn limit(&self) -> Duration {
         self.limit
     }
 
-    /// Handles the event in one transaction of the domain: what the closure does happens exactly once, together with the
-    /// event being handled, and only while the shard is held. Call it once.
+    /// Handles the event in one transaction of the domain.
+    ///
+    /// The writes of the closure happen exactly once: they commit together with the removal of the
+    /// event, and only while the processor holds the shard. Call this method once per delivery.
     ///
     /// # Errors
-    /// [`OutboxError::Lock`] if the shard is lost, [`OutboxError::NotNext`] if the event was handled before: pass both on.
-    /// The closure's own error, or one of the engine.
+    /// [`OutboxError::Lock`] if the shard is lost, [`OutboxError::NotNext`] if the event was
+    /// already handled: return both. The error of the closure, or an error of the engine.
     pub async fn transact<T, E, F>(&self, closure: F) -> Result<T, E>
     where
         T: Send,
@@ -109,41 +113,45 @@ impl Delivery {
     }
 }
 
-/// Why an event was not handled. Any error becomes one by `?`.
+/// The reason why an event was not handled. `?` converts any error.
 pub struct Failure {
     pub(crate) kind: FailureKind,
-    /// How long it is to be left alone at least.
+    /// The minimum pause before the retry.
     pub(crate) pause: Duration,
     error: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// What a failure means for the event.
+/// The effect of a failure on the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailureKind {
-    /// It counts.
+    /// The failure counts towards the limit.
     Counted,
-    /// It says nothing of the event: it is tried again for as long as it takes.
+    /// The failure has a cause outside of the event. Retries are unlimited.
     Passing,
-    /// Trying again is of no use.
+    /// A retry cannot succeed.
     Hopeless,
-    /// Others have the shard, or handled it.
+    /// Another processor has the shard, or handled the event.
     NotOurs,
 }
 
 impl Failure {
-    /// The event is sound, and cannot be handled now: what it needs is down. It is tried again with growing pauses for
-    /// as long as it takes, and its queue waits.
+    /// A failure by an outage: retried without a limit, and not counted.
+    ///
+    /// The event is sound, but a service that its handler needs is down. Pauses grow, and the queue
+    /// of the event waits.
     pub fn passing(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::new(FailureKind::Passing, error)
     }
 
-    /// The event can never be handled: it is set aside at once.
+    /// A final failure: the event becomes a dead letter at once.
     pub fn hopeless(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::new(FailureKind::Hopeless, error)
     }
 
-    /// The event failed, which counts, and is tried again no sooner than after `pause`: what it needs asked for that. Another
-    /// process that takes its shard over does not know of it.
+    /// A counted failure with a retry after `pause` at the earliest.
+    ///
+    /// Use this if the receiver asked for a pause. Another process that takes the shard over
+    /// ignores the pause.
     pub fn not_before(
         error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
         pause: Duration,
@@ -151,7 +159,9 @@ impl Failure {
         Self::counted(error).after(pause)
     }
 
-    /// The event is tried again no sooner than after `pause`. Another process that takes its shard over does not know of it.
+    /// Delays the retry by at least `pause`.
+    ///
+    /// Another process that takes the shard over ignores the pause.
     #[must_use]
     pub fn after(mut self, pause: Duration) -> Self {
         self.pause = pause;
@@ -167,8 +177,10 @@ impl Failure {
     }
 }
 
-/// An error of the outbox or of the engine that says nothing of the event does not count, however deep it is among the
-/// sources, and any other does.
+/// Converts an error by the first known error in its chain.
+///
+/// Known errors are those of the outbox and of the engine. An outage does not count. Any other
+/// error counts.
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
         let mut kind = None;
@@ -181,7 +193,7 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
     }
 }
 
-/// What an error means for the event, where that does not count.
+/// The kind of an error that does not count.
 fn known_kind(error: &(dyn std::error::Error + 'static)) -> Option<FailureKind> {
     let of_outbox = error
         .downcast_ref::<OutboxError>()
@@ -191,14 +203,14 @@ fn known_kind(error: &(dyn std::error::Error + 'static)) -> Option<FailureKind> 
         #[cfg(feature = "postgres")]
         Some(OutboxError::TokensBeganAnew { .. }) => return Some(FailureKind::Passing),
         Some(OutboxError::Engine(error)) => Some(error),
-        Some(error) => return error.passes().then_some(FailureKind::Passing),
+        Some(error) => return error.is_transient_or_unknown().then_some(FailureKind::Passing),
         None => error
             .downcast_ref::<txn_core::Error>()
             .or_else(|| error.downcast_ref::<Box<txn_core::Error>>().map(|boxed| &**boxed)),
     };
-    // What is wrong with a store is so for every event.
+    // Errors of the store concern every event, so they do not count.
     let is_of_store = |error: &&txn_core::Error| {
-        error.kind().passes() || error.kind() == txn_core::ErrorKind::Misconfigured
+        error.kind().is_transient_or_unknown() || error.kind() == txn_core::ErrorKind::Misconfigured
     };
     of_engine.filter(is_of_store).map(|_| FailureKind::Passing)
 }
@@ -229,7 +241,7 @@ mod tests {
 
     use super::*;
 
-    /// An error of an application, that wraps another.
+    /// An error of an application that wraps another error.
     #[derive(Debug, thiserror::Error)]
     #[error("the application's own")]
     struct Wrapped<E: std::error::Error + 'static>(#[source] E);
@@ -239,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_of_the_event_does_not_count_however_deep_it_is() {
+    fn nested_outage_does_not_count_as_a_failure() {
         let lost = || {
             let lock = LockName::new("test", "one").expect("a name");
             OutboxError::Lock(LockError::Lost { lock, token: 1, why: Loss::Taken })

@@ -1,4 +1,4 @@
-//! What all tasks of a processor share.
+//! The state that all tasks of a processor share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,6 @@ use crate::shards::Shards;
 use crate::source::EventSource;
 use crate::topics::Topics;
 
-/// What all tasks of a processor share.
 pub(crate) struct Inner {
     pub(crate) domain: Domain,
     pub(crate) source: Arc<dyn EventSource>,
@@ -32,9 +31,9 @@ pub(crate) struct Inner {
     pub(crate) agenda: Arc<Agenda>,
     pub(crate) counters: Counters,
     pub(crate) room: Room,
-    /// The handlers that run.
+    /// The running handlers.
     pub(crate) running: Arc<Running>,
-    /// Held while an event is handled again that a process may have died over.
+    /// Allows only one event to run after a start without an end.
     pub(crate) suspects: tokio::sync::Mutex<()>,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,

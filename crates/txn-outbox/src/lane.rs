@@ -1,4 +1,7 @@
-//! One queue on its way: its events one after the other, until none waits, one fails, or the shard is lost.
+//! The worker of one queue, called a lane.
+//!
+//! A lane handles the events one after the other, until the queue is empty, an event fails, or the
+//! shard is lost.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -20,49 +23,51 @@ use crate::running::timed;
 use crate::shards::Lanes;
 use crate::source::{Claim, Noted, Verdict};
 
-/// How often a store that does not answer is asked again before a queue is left for later.
+/// The number of retries before the lane defers its queue.
 const TRIES: usize = 6;
 
-/// Most queues of a shard that are remembered as proven. Those beyond are noted once more.
+/// The maximum number of proven queues per shard. Further queues note their starts.
 const MOST_PROVEN: usize = 100_000;
 
-/// Most characters of an error that are kept.
+/// The maximum number of characters of a stored failure text.
 const MOST_ERROR: usize = 2_000;
 
-/// What became of an event.
+/// The result of one event.
 pub(crate) enum Ended {
-    /// It is handled, or set aside so that the next one follows.
+    /// The event is handled or set aside, and the next event follows.
     Next,
-    /// Its queue is looked at again after this.
+    /// The queue is deferred for this time.
     Later(Duration),
-    /// What it needs is down: its queue is looked at again later and later, and no sooner than after this.
+    /// The event waits out an outage. Pauses grow, and last at least this long.
     Waits(Duration),
-    /// Its queue is nobody's business here any more, or waits for a person.
+    /// The queue waits for an operator, or for another processor.
     Over,
 }
 
-/// How a turn at a queue ended.
+/// How the work on a queue ended.
 enum Left {
-    /// Nothing is left to do, or not here.
+    /// Nothing is left to do here.
     Done,
-    /// The queue is to be left alone for so long.
+    /// The queue is deferred for this time.
     For(Duration),
-    /// There is more, and others wait for room.
+    /// Events are left, and other queues wait for a permit.
     ToOthers,
 }
 
-/// Works on a queue until there is nothing left to do. A queue in which there always is ends its turn when others wait.
+/// Works on a queue until it is empty or deferred.
+///
+/// A queue with a constant backlog releases its permit after a batch if other queues wait.
 pub(crate) async fn run(this: &Arc<Inner>, mut seat: Seat) {
     loop {
         match work(this, &seat).await {
             Left::For(pause) => return seat.defer(pause),
             Left::ToOthers => {
                 seat.defer(Duration::ZERO);
-                // It comes behind those that wait.
+                // The queue comes after the waiting queues.
                 return this.heard.wake();
             }
             Left::Done if seat.end(!this.stop.is_cancelled()) => return,
-            // Events came while it was worked on.
+            // Events arrived in the meantime.
             Left::Done => {}
         }
     }
@@ -72,20 +77,23 @@ fn is_over(this: &Inner, claim: &Claim, lanes: &Lanes) -> bool {
     this.stop.is_cancelled() || lanes.draining.is_cancelled() || claim.is_lost()
 }
 
-/// Handles what waits, in turns of one batch, as long as it waits in a shard that is held.
+/// Handles the waiting events in batches, while this process holds their shard.
 async fn work(this: &Inner, seat: &Seat) -> Left {
     let name = seat.name();
     while !this.stop.is_cancelled() {
-        // The read below must follow the claim of its shard: an earlier holder may have written
-        // before.
+        // The read below must follow the claim of the shard: an earlier holder may have written
+        // before the claim.
         let arrivals = this.shards.arrivals();
         let events = match this.source.next(name, this.config.batch).await {
             Ok(events) if events.is_empty() => return Left::Done,
             Ok(events) => events,
             Err(error) => {
-                tracing::warn!(queue = %name, %error, "a queue is left for later");
-                let pause =
-                    if error.passes() { this.config.delay } else { this.config.longest_pause };
+                tracing::warn!(queue = %name, %error, "a queue is deferred");
+                let pause = if error.is_transient_or_unknown() {
+                    this.config.delay
+                } else {
+                    this.config.longest_pause
+                };
                 return Left::For(pause);
             }
         };
@@ -120,18 +128,19 @@ async fn work(this: &Inner, seat: &Seat) -> Left {
     Left::Done
 }
 
-/// The result of the events of a batch in one transaction.
+/// The result of a batch in one transaction.
 enum Together {
-    /// All of them are handled.
+    /// All events are handled.
     Taken,
-    /// The shard was lost meanwhile.
+    /// The shard was lost in the meantime.
     Lost,
-    /// None is handled, as far as is known. Each event decides for itself.
+    /// No event is handled, as far as this process knows. Each event runs on its own.
     OneByOne,
 }
 
-/// Handles events of one queue in one transaction, if the handler of the topic allows it and no
-/// event among them has failed.
+/// Handles a batch in one transaction.
+///
+/// The handler of the topic must allow this, and no event of the batch may have failed before.
 async fn handle_together(this: &Inner, claim: &Claim, lanes: &Lanes, events: &[Event]) -> Together {
     let [first, _, ..] = events else { return Together::OneByOne };
     let handler = this.topics.together(first.queue.topic());
@@ -165,7 +174,7 @@ async fn handle_together(this: &Inner, claim: &Claim, lanes: &Lanes, events: &[E
     Together::Taken
 }
 
-/// Hands one event to the handler, and sees to what becomes of it.
+/// Delivers one event, and stores the result.
 async fn handle(this: &Inner, claim: &Claim, lanes: &Lanes, event: Event) -> Ended {
     let name = event.queue.clone();
     if let Some(why) = event.unfit.clone() {
@@ -186,15 +195,17 @@ async fn handle(this: &Inner, claim: &Claim, lanes: &Lanes, event: Event) -> End
     ended
 }
 
-/// Whether a process may have died over an event.
+/// Whether a process may have died while it handled the event.
 fn is_suspect(this: &Inner, claim: &Claim, lanes: &Lanes, event: &Event) -> bool {
     let drift = u64::try_from(this.domain.config().max_drift.as_millis()).unwrap_or(u64::MAX);
     let may_have_begun = event.unfinished > 0 || claim.may_have_begun(event, drift);
     may_have_begun && !lanes.proven.lock().contains(&event.queue)
 }
 
-/// Counts that handling an event begins that a process may have died over. Such an event is noted before it is handled, handled
-/// beside no other one that was noted before, and set aside if it was noted too often.
+/// Notes the start of a suspect event.
+///
+/// A process may have died over such an event. A noted event without an end runs alone, and becomes
+/// a dead letter after too many starts.
 async fn begin<'a>(
     this: &'a Inner,
     claim: &Claim,
@@ -207,7 +218,7 @@ async fn begin<'a>(
     if event.unfinished >= this.config.max_unfinished {
         let times = event.unfinished;
         let why = format!(
-            "handling it began {times} times and did not end: the process died, or lost the shard"
+            "the event was started {times} times without an end: the process died, or lost the shard"
         );
         return Err(failed(this, claim, event, Failure::hopeless(why)).await);
     }
@@ -219,13 +230,13 @@ async fn begin<'a>(
         Ok(()) => Ok(alone),
         Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => Err(Ended::Later(this.config.delay)),
         Err(error) => {
-            tracing::warn!(event = event.id, %error, "that handling an event begins could not be noted");
+            tracing::warn!(event = event.id, %error, "the start of an event could not be noted");
             Err(Ended::Waits(Duration::ZERO))
         }
     }
 }
 
-/// Hands one event to the handler, of which nothing is left to be noted before.
+/// Delivers one event, after any note of its start.
 async fn handle_begun(this: &Inner, claim: &Claim, event: Event) -> Ended {
     let delivery = Delivery {
         event: event.clone(),
@@ -236,7 +247,7 @@ async fn handle_begun(this: &Inner, claim: &Claim, event: Event) -> Ended {
         taken: Arc::new(AtomicBool::new(false)),
     };
     let taken = delivery.taken.clone();
-    // Shards are held of topics alone that have one.
+    // A processor holds only shards of topics that have a handler.
     let Some(handler) = this.topics.handler(event.queue.topic()) else { return Ended::Over };
     let Some(handled) = bounded(this, claim, &event, handler.handle(delivery)).await else {
         return Ended::Over;
@@ -244,7 +255,7 @@ async fn handle_begun(this: &Inner, claim: &Claim, event: Event) -> Ended {
     let is_taken = taken.load(Ordering::Acquire);
     let failure = match handled {
         _ if is_taken => {
-            // Whatever the handler said afterwards, its transaction is what counts.
+            // The transaction has committed, so the result of the handler does not matter.
             this.counters.handled(&event, &this.domain);
             return match settled(this, || this.source.taken(claim, &event)).await {
                 Ok(()) => Ended::Next,
@@ -260,7 +271,7 @@ async fn handle_begun(this: &Inner, claim: &Claim, event: Event) -> Ended {
                 return Ended::Next;
             }
             Err(error) => {
-                tracing::warn!(event = event.id, %error, "an event was handled and may come again");
+                tracing::warn!(event = event.id, %error, "an event was handled and may be delivered again");
                 Failure::from(error)
             }
         },
@@ -269,7 +280,9 @@ async fn handle_begun(this: &Inner, claim: &Claim, event: Event) -> Ended {
     failed(this, claim, &event, failure).await
 }
 
-/// Runs a handler at most for its limit. A panic is a failure. Returns none if the shard was lost.
+/// Runs a handler up to its limit. Returns `None` if the shard was lost.
+///
+/// A panic is a failure.
 async fn bounded<T>(
     this: &Inner,
     claim: &Claim,
@@ -293,7 +306,7 @@ async fn bounded<T>(
 
 pub(crate) async fn failed(this: &Inner, claim: &Claim, event: &Event, failure: Failure) -> Ended {
     let verdict = match failure.kind {
-        // A later look says whose it is.
+        // The next read of the queue shows its state.
         FailureKind::NotOurs => return Ended::Later(this.config.delay),
         FailureKind::Passing => {
             this.counters.waited();
@@ -330,18 +343,18 @@ pub(crate) async fn failed(this: &Inner, claim: &Claim, event: &Event, failure: 
     }
 }
 
-/// The pause of a queue whose first event waits for something that is down.
+/// The pause of a queue that waits out an outage.
 fn waits(this: &Inner, seat: &Seat) -> Duration {
     let waits = seat.waits();
-    // The 8th, 16th, 32nd … time: an outage fills no log.
+    // Logs only the 8th, 16th, 32nd … wait, so that an outage does not fill the log.
     if waits >= 8 && waits.is_power_of_two() {
         let queue = seat.name();
-        tracing::warn!(%queue, waits, "the first event of a queue waits for something that is down");
+        tracing::warn!(%queue, waits, "the first event of a queue waits for an outage to end");
     }
     pause(this, waits)
 }
 
-/// The pause before an event is tried again that failed, or had to wait, so often.
+/// The pause before a retry, by the number of failures or waits.
 fn pause(this: &Inner, failures: u32) -> Duration {
     let config = &this.config;
     let whole = config.first_pause.saturating_mul(1 << failures.saturating_sub(1).min(16));
@@ -349,7 +362,7 @@ fn pause(this: &Inner, failures: u32) -> Duration {
     Backoff::new(whole, whole).next(&*this.domain.config().entropy)
 }
 
-/// Asks again while it passes.
+/// Retries a transient error of the source.
 async fn settled<T, F, R>(this: &Inner, ask: F) -> Result<T>
 where
     F: Fn() -> R,
@@ -359,7 +372,11 @@ where
     let mut tries = 0;
     loop {
         match ask().await {
-            Err(error) if error.passes() && tries < TRIES && !this.stop.is_cancelled() => {
+            Err(error)
+                if error.is_transient_or_unknown()
+                    && tries < TRIES
+                    && !this.stop.is_cancelled() =>
+            {
                 tries += 1;
                 this.clock().sleep(backoff.next(&*this.domain.config().entropy)).await;
             }

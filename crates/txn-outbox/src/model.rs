@@ -1,4 +1,4 @@
-//! What is stored: how many events a queue had and has, the events, those that were set aside, and the number of shards.
+//! The stored documents of the outbox: settings, queues, events and dead letters.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -12,14 +12,15 @@ use crate::shard::{Shard, number_of};
 /// The newest format of the documents of this crate.
 const NEWEST: u32 = 1;
 
-/// The newest format of queues. Format 1 named the number of the shard alone, which was the hash of
-/// the queue's name.
+/// The newest format of queues.
+///
+/// Format 1 had only the number of the shard, and the hash of the queue's name selected the shard.
 const NEWEST_QUEUE: u32 = 2;
 
-/// What the ids of queues begin with.
+/// The prefix of queue ids.
 pub(crate) const QUEUE: &str = "queue:";
 
-/// Field mappings, for stores that have some.
+/// Field mappings, for stores with mappings.
 pub(crate) const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "kind":{"type":"keyword"},"format":{"type":"integer"},"shards":{"type":"integer"},
     "topic":{"type":"keyword"},"key":{"type":"keyword"},"id":{"type":"keyword"},"sequence":{"type":"long"},
@@ -28,7 +29,7 @@ pub(crate) const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "emitted_ms":{"type":"date","format":"epoch_millis"},"died_ms":{"type":"date","format":"epoch_millis"},
     "failures":{"type":"integer"},"error":{"type":"text","index":false}}}"#;
 
-/// What holds for the whole outbox.
+/// The settings of the whole outbox.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Settings {
     pub(crate) kind: SettingsKind,
@@ -37,7 +38,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// The id of its document.
+    /// The id of the document.
     pub(crate) const ID: &str = "settings";
 
     pub(crate) fn new(shards: u16) -> Self {
@@ -45,45 +46,44 @@ impl Settings {
     }
 }
 
-/// The events of one topic and key, by their places from 1.
+/// The state of a queue. Positions of events start at 1.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Queue {
     pub(crate) kind: QueueKind,
     pub(crate) format: Format<NEWEST_QUEUE>,
     pub(crate) topic: String,
     pub(crate) key: String,
-    /// The place of the last event that was emitted.
+    /// The position of the last emitted event.
     pub(crate) appended: u64,
-    /// The place of the last event that was handled, or set aside.
+    /// The position of the last event that was handled or set aside.
     pub(crate) handled: u64,
-    /// When the last event was emitted. One without was written before that was kept.
+    /// The time of the last emit. `None` in documents of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) emitted_ms: Option<u64>,
-    /// The shard as [`Shard`] is displayed, as long as events wait that may be handled: what
-    /// processors look for.
+    /// The shard as [`Shard`] is displayed, while events wait. Processors filter by this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pending: Option<String>,
-    /// The place of an event that was set aside and that the others wait for.
+    /// The position of a dead letter that blocks the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) blocked: Option<u64>,
-    /// How its next event failed.
+    /// The failures of the next event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failing: Option<Failing>,
 }
 
-/// How an event failed.
+/// The failures of an event.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Failing {
     pub(crate) sequence: u64,
     pub(crate) failures: u32,
-    /// How often handling it began and did not end.
+    /// The number of noted starts without an end.
     #[serde(default)]
     pub(crate) unfinished: u32,
     pub(crate) error: String,
 }
 
 impl Queue {
-    /// One whose first event comes behind this place.
+    /// Creates a queue with a first event after this position.
     pub(crate) fn new(name: &QueueName, behind: u64) -> Self {
         Self {
             kind: QueueKind::Queue,
@@ -103,28 +103,28 @@ impl Queue {
         self.appended.saturating_sub(self.handled)
     }
 
-    /// Whether nothing waits in it, and nothing was emitted since.
+    /// Whether the queue is empty, and had no emit since.
     pub(crate) fn is_idle(&self, since_ms: u64) -> bool {
         let is_empty = self.waiting() == 0 && self.blocked.is_none();
         is_empty && self.emitted_ms.is_none_or(|at| at <= since_ms)
     }
 
-    /// How the event in this place failed, if it did.
+    /// The failures of the event at this position.
     fn failing_of(&self, sequence: u64) -> Option<&Failing> {
         self.failing.as_ref().filter(|failing| failing.sequence == sequence)
     }
 
-    /// How often the event in this place has failed.
+    /// The number of failures of the event at this position.
     pub(crate) fn failures_of(&self, sequence: u64) -> u32 {
         self.failing_of(sequence).map_or(0, |failing| failing.failures)
     }
 
-    /// How often handling the event in this place began and did not end.
+    /// The number of unfinished starts of the event at this position.
     pub(crate) fn unfinished_of(&self, sequence: u64) -> u32 {
         self.failing_of(sequence).map_or(0, |failing| failing.unfinished)
     }
 
-    /// Handling the event in this place begins.
+    /// Notes a start of the event at this position.
     pub(crate) fn begin(&mut self, sequence: u64) {
         let failing = self.failing.take().filter(|failing| failing.sequence == sequence);
         let fresh = Failing { sequence, failures: 0, unfinished: 0, error: String::new() };
@@ -133,7 +133,7 @@ impl Queue {
         self.failing = Some(Failing { unfinished, ..failing });
     }
 
-    /// Whether an event is what is to be handled now.
+    /// Checks that an event is the next of this queue.
     pub(crate) fn check_next(&self, event: &Event) -> Result<()> {
         let is_there = event.shard.is_none_or(|shard| self.shard_number() == Some(shard));
         match self.blocked.is_none() && self.handled + 1 == event.sequence && is_there {
@@ -142,32 +142,36 @@ impl Queue {
         }
     }
 
-    /// Its first event is dealt with.
+    /// Removes the first event from the queue.
     pub(crate) fn advance(&mut self) {
         self.handled += 1;
         self.failing = None;
     }
 
-    /// Sets the shard before the queue is written. A queue with waiting events keeps its shard; an
-    /// empty one gets a new shard from `place` once an event waits.
+    /// Sets the shard before the queue is written.
+    ///
+    /// A queue with waiting events keeps its shard. An empty queue gets a new shard from `place`
+    /// once an event waits.
     pub(crate) fn settle(&mut self, place: impl FnOnce() -> Shard) {
         let waits = self.waiting() > 0 && self.blocked.is_none();
         let shard = self.pending.take().filter(|_| waits);
         self.pending = shard.or_else(|| waits.then(|| place().to_string()));
     }
 
-    /// The number of its shard, if events wait.
+    /// The number of the shard, if events wait.
     pub(crate) fn shard_number(&self) -> Option<u16> {
         self.pending.as_deref().and_then(number_of)
     }
 
-    /// Its shard, if events wait.
+    /// The shard, if events wait.
     pub(crate) fn shard(&self) -> Option<Shard> {
         Some(Shard { topic: self.topic.as_str().into(), number: self.shard_number()? })
     }
 }
 
-/// The largest place of a queue that was deleted. New queues begin behind it, so that no event ever has the id of another.
+/// The largest position of all deleted queues.
+///
+/// New queues begin after this position, so that event ids never repeat.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Floor {
     pub(crate) kind: FloorKind,
@@ -176,7 +180,7 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
-    /// The id of its document.
+    /// The id of the document.
     pub(crate) const ID: &str = "floor";
 
     pub(crate) fn new(sequence: u64) -> Self {
@@ -184,7 +188,7 @@ impl Floor {
     }
 }
 
-/// An event that waits.
+/// A waiting event.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Letter {
     pub(crate) kind: EventKind,
@@ -217,7 +221,7 @@ impl Letter {
     }
 }
 
-/// An event that was set aside.
+/// A dead letter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Dead {
     pub(crate) kind: DeadKind,
@@ -276,7 +280,7 @@ pub(crate) type Floors = Versioned<Floor, NEWEST>;
 pub(crate) type Letters = Versioned<Letter, NEWEST>;
 pub(crate) type DeadLetters = Versioned<Dead, NEWEST>;
 
-/// A document, unless its format is newer than this program.
+/// The document, or an error if its format is newer.
 pub(crate) fn known<T>(document: &str, stored: Stored<T>) -> Result<T> {
     stored
         .known()

@@ -1,4 +1,4 @@
-//! The names of queues: a topic, and a key within it.
+//! The names of queues: a topic and a key.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,14 +9,15 @@ use txn_lock::name;
 use crate::error::{OutboxError, Result};
 use crate::shard::Shard;
 
-/// Most bytes of a topic.
+/// The maximum number of bytes of a topic.
 const MOST_TOPIC: usize = 64;
 
-/// Most bytes of a key.
+/// The maximum number of bytes of a key.
 const MOST_KEY: usize = 300;
 
-/// The name of a queue: a topic, and a key within it. Events of one queue are handled one after the other, in the order in
-/// which their transactions committed.
+/// The name of a queue: a topic and a key.
+///
+/// Processors handle the events of one queue one after the other, in commit order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueName {
     topic: String,
@@ -24,11 +25,11 @@ pub struct QueueName {
 }
 
 impl QueueName {
-    /// The name of a queue.
+    /// Creates the name of a queue.
     ///
     /// # Errors
-    /// [`OutboxError::InvalidName`] unless the topic is 1 to 64 bytes without a slash, the key is 1 to 300 bytes, and
-    /// neither has control characters.
+    /// [`OutboxError::InvalidName`] unless the topic has 1 to 64 bytes without a slash, the key has
+    /// 1 to 300 bytes, and neither has control characters.
     pub fn new(topic: &str, key: &str) -> Result<Self> {
         check("the topic", topic, MOST_TOPIC, " and slashes", |c| c == '/')?;
         check("the key", key, MOST_KEY, "", |_| false)?;
@@ -47,29 +48,31 @@ impl QueueName {
         &self.key
     }
 
-    /// The order for people: numbers in keys are compared as numbers.
+    /// The order for operators: numbers in keys compare as numbers.
     pub(crate) fn cmp_natural(&self, other: &Self) -> Ordering {
         let keys = || alphanumeric_sort::compare_str(&self.key, &other.key);
         self.topic.cmp(&other.topic).then_with(keys).then_with(|| self.key.cmp(&other.key))
     }
 
-    /// The id of the document that counts its events.
+    /// The id of the queue's document.
     pub(crate) fn document(&self) -> String {
         format!("queue:{self}")
     }
 
-    /// The id of the document of one of its events.
+    /// The id of an event's document.
     pub(crate) fn event_document(&self, sequence: u64) -> String {
         format!("event:{}", self.event_id(sequence))
     }
 
-    /// The id that an event has for ever, whatever place it gets later.
+    /// The id of the event that is emitted at this position. Never changes.
     pub(crate) fn event_id(&self, sequence: u64) -> String {
         format!("{}/{sequence}/{}", self.topic, self.key)
     }
 
-    /// The shard of its topic that it belongs to, of so many: the first 32 bits of the SHA-256 of
-    /// its name, modulo their number. Never changed: it is also computed elsewhere.
+    /// The shard by the hash of the name, out of `shards`.
+    ///
+    /// The number is the first 32 bits of the SHA-256 of the name, modulo `shards`. Other programs
+    /// compute the same number, so it must never change.
     #[must_use]
     pub fn shard(&self, shards: u16) -> Shard {
         Shard { topic: self.topic.as_str().into(), number: self.shard_number(shards) }
@@ -80,8 +83,9 @@ impl QueueName {
     }
 }
 
-/// The first 32 bits of the SHA-256 of a text. They spread things evenly. What must not meet is not
-/// told apart by them.
+/// The first 32 bits of the SHA-256 of a text.
+///
+/// The hash spreads values evenly. Different texts may have the same hash.
 pub(crate) fn hash(text: &str) -> u32 {
     let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(text));
     u32::from_be_bytes([a, b, c, d])
@@ -113,7 +117,7 @@ mod tests {
     use crate::shard::shard_name;
 
     #[test]
-    fn names_that_no_queue_can_have_are_refused() {
+    fn invalid_queue_names_are_refused() {
         let long = "x".repeat(301);
         for (topic, key) in
             [("", "a"), ("a", ""), ("a/b", "c"), ("a\n", "b"), ("a", "b\0"), ("a", &long)]
@@ -124,7 +128,7 @@ mod tests {
         }
         let name = QueueName::new("a", "1/b").expect("a name");
         assert_eq!(name.document(), "queue:a/1/b");
-        // The place stands before the key, which may hold anything.
+        // The position precedes the key, because a key may contain slashes.
         assert_eq!(name.event_document(7), "event:a/7/1/b");
     }
 
@@ -137,7 +141,7 @@ mod tests {
         let name = |key: &str| QueueName::new("accounts", key).expect("a name");
         let of = |key: &str, shards| name(key).shard(shards).number;
         assert_eq!(name("carol").shard(256).to_string(), "accounts/8e");
-        // Never another one: events that wait are found under it.
+        // The shard numbers must never change: waiting events are found under them.
         assert_eq!([of("alice", 16), of("bob", 16), of("carol", 256)], [15, 2, 142]);
         let mut met: Vec<u16> = (0..200).map(|at| of(&format!("key-{at}"), 8)).collect();
         met.sort_unstable();

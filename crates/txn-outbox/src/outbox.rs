@@ -1,4 +1,4 @@
-//! The outbox of a domain: what an application emits into.
+//! The outbox of a domain: the API for emitting events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,11 +25,13 @@ use crate::shard::{MOST_SHARDS, Shard};
 use crate::source::EventSource;
 use crate::topics::Topics;
 
-/// How often somebody who lost the race for the settings looks again at what won.
+/// The number of retries after a lost race to create the settings.
 const LOOKS: usize = 3;
 
-/// The outbox of a domain; cheap to clone. Its events are documents of the collection `<domain>-outbox`: for each topic and
-/// key one that counts, and one for each event that waits.
+/// The outbox of a domain. Cheap to clone.
+///
+/// The collection `<domain>-outbox` has one document for each queue, and one for each waiting
+/// event.
 #[derive(Clone, Debug)]
 pub struct Outbox {
     pub(crate) inner: Arc<Inner>,
@@ -45,15 +47,16 @@ pub(crate) struct Inner {
     pub(crate) letters: Collection<Letters>,
     pub(crate) dead: Collection<DeadLetters>,
     pub(crate) fresh: Fresh,
-    /// Where looks at these shards go on that were bounded. No two processors of one process have the same.
+    /// The cursors of bounded polls, by the polled shards. Processors of one process never share
+    /// shards.
     pub(crate) looked: Mutex<BTreeMap<BTreeSet<Shard>, Cursor>>,
 }
 
 impl Outbox {
-    /// Opens the outbox of a domain, and makes it if there is none.
+    /// Opens the outbox of a domain, and creates a missing one.
     ///
     /// # Errors
-    /// [`OutboxError::InvalidConfig`], [`OutboxError::NewerFormat`], or the engine's.
+    /// [`OutboxError::InvalidConfig`], [`OutboxError::NewerFormat`], or an error of the engine.
     pub async fn open(domain: &Domain, config: OutboxConfig) -> Result<Self> {
         config.check()?;
         let name = domain.collection_name("outbox");
@@ -74,16 +77,17 @@ impl Outbox {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Emits an event: it is there once the transaction commits, and never if it does not. Events of one topic and key
-    /// are handled in the order in which their transactions committed; transactions that emit to the same one wait for
-    /// each other, as for any document. Costs two documents of the transaction, one of which it reads; the first event of a key
-    /// reads one more.
+    /// Emits an event that exists only if the transaction commits. Returns the event id.
     ///
-    /// Returns the event's id. The processors of this process look at it as soon as the transaction is committed.
+    /// Processors handle the events of one topic and key in commit order. Transactions that emit to
+    /// the same topic and key wait for each other, as for any document. An emit adds two documents
+    /// to the transaction, and reads one of them. The first event of a key reads one more document.
+    /// The commit wakes the processors of this process at once.
     ///
     /// # Errors
     /// [`OutboxError::Full`] if too many events of the queue wait; [`OutboxError::InvalidName`],
-    /// [`OutboxError::InvalidPayload`], [`OutboxError::NewerFormat`]; the engine's, as [`Transaction::get`]: pass it on.
+    /// [`OutboxError::InvalidPayload`], [`OutboxError::NewerFormat`]. Errors of the engine as
+    /// [`Transaction::get`]: return them from the closure.
     pub async fn emit<P: Serialize + Sync + ?Sized>(
         &self,
         tx: &Transaction,
@@ -105,7 +109,7 @@ impl Outbox {
         Ok(event.id)
     }
 
-    /// Checks what [`Outbox::emit`] would refuse of an event however empty its queue is, before anything is done.
+    /// Checks an event in advance, without the state of its queue.
     ///
     /// # Errors
     /// [`OutboxError::InvalidName`], [`OutboxError::InvalidPayload`].
@@ -113,13 +117,13 @@ impl Outbox {
         self.inner.fit(topic, key, payload).map(drop)
     }
 
-    /// The name of the domain whose outbox it is.
+    /// The name of the domain of this outbox.
     #[must_use]
     pub fn domain_name(&self) -> &str {
         self.inner.domain.name()
     }
 
-    /// Starts a processor of this outbox: see [`Processor::start`].
+    /// Starts a processor of this outbox. See [`Processor::start`].
     ///
     /// # Errors
     /// As [`Processor::start`].
@@ -127,7 +131,7 @@ impl Outbox {
         Processor::start(&self.inner.domain, self.source(), config, topics).await
     }
 
-    /// The outbox as a source of events: what waits, the dead letters, and what to do with them.
+    /// The outbox as a source of events.
     #[must_use]
     pub fn source(&self) -> Arc<dyn EventSource> {
         Arc::new(self.clone())
@@ -135,7 +139,7 @@ impl Outbox {
 }
 
 impl Inner {
-    /// A queue and a payload that it may have.
+    /// The validated name and payload of an event.
     fn fit<P: Serialize + ?Sized>(
         &self,
         topic: &str,
@@ -148,19 +152,21 @@ impl Inner {
             serde_json::value::to_raw_value(payload).map_err(|e| invalid(e.to_string()))?;
         let (bytes, most) = (payload.get().len(), self.config.max_payload);
         if bytes > most {
-            return Err(invalid(format!("it has {bytes} bytes, at most {most} may be")));
+            return Err(invalid(format!("it has {bytes} bytes, at most {most} are allowed")));
         }
         Ok((name, payload))
     }
 
-    /// A queue as a transaction sees it.
+    /// Reads a queue in a transaction.
     pub(crate) async fn queue(&self, tx: &Transaction, name: &QueueName) -> Result<Option<Queue>> {
         let id = name.document();
         let found = tx.get(&self.queues, &id).await?;
         found.map(|found| known(&id, found)).transpose()
     }
 
-    /// A queue as a transaction sees it, or a new one: behind every place that there ever was in one of its name.
+    /// Reads a queue in a transaction, or creates a missing one.
+    ///
+    /// A new queue starts after all positions of deleted queues.
     pub(crate) async fn queue_or_new(&self, tx: &Transaction, name: &QueueName) -> Result<Queue> {
         match self.queue(tx, name).await? {
             Some(queue) => Ok(queue),
@@ -168,7 +174,7 @@ impl Inner {
         }
     }
 
-    /// The largest place of a queue that was deleted.
+    /// The largest position of all deleted queues.
     pub(crate) async fn floor(&self, tx: &Transaction) -> Result<u64> {
         match tx.get(&self.floors, Floor::ID).await? {
             None => Ok(0),
@@ -176,13 +182,12 @@ impl Inner {
         }
     }
 
-    /// Writes a queue.
     pub(crate) fn put(&self, tx: &Transaction, name: &QueueName, mut queue: Queue) -> Result<()> {
         queue.settle(|| self.fresh.place(name, self.shards));
         Ok(tx.put(&self.queues, name.document(), &Stored::Known(queue))?)
     }
 
-    /// Writes a queue and wakes the processors of this process after the commit.
+    /// Writes a queue, and wakes local processors after the commit.
     pub(crate) fn put_fresh(
         self: &Arc<Self>,
         tx: &Transaction,
@@ -211,7 +216,7 @@ impl Inner {
     }
 }
 
-/// The documents that every outbox has, made if they are missing. Returns the number of shards: that of whoever made the outbox.
+/// Creates missing settings and the floor. Returns the number of shards of the outbox.
 async fn begin(
     domain: &Domain,
     (settings, floors): (&Collection<SettingsDocuments>, &Collection<Floors>),
@@ -220,7 +225,8 @@ async fn begin(
     let mut looks = 0;
     loop {
         let found = domain.transact(async |tx| {
-            // Every first event of a key reads it: a document that is missing can be read by one transaction at a time only.
+            // The first event of each key reads the floor. Only one transaction at a time can read
+            // a missing document.
             if tx.get(floors, Floor::ID).await?.is_none() {
                 tx.insert(floors, Floor::ID, &Stored::Known(Floor::new(0)))?;
             }
@@ -231,7 +237,7 @@ async fn begin(
             Ok::<_, OutboxError>(wanted)
         });
         match found.await {
-            // Somebody else makes it at the same moment.
+            // Another process creates the documents at the same moment.
             Err(OutboxError::Engine(error))
                 if error.kind() == ErrorKind::Exists && looks < LOOKS =>
             {

@@ -1,4 +1,4 @@
-//! Processors: they hold shards, look for events in them, and hand those to a handler.
+//! Processors: they hold shards, poll for events, and deliver them to handlers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,10 +25,12 @@ use crate::source::EventSource;
 use crate::stalls;
 use crate::topics::Topics;
 
-/// The first pause behind a look that found something.
+/// The first pause after a poll that found events.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
-/// A processor that runs. Dropped, it takes up nothing new, ends what it is at, and gives its shards back.
+/// A running processor. A dropped processor stops in the background.
+///
+/// The processor then starts no further event, ends the current ones, and releases its shards.
 #[derive(Debug)]
 #[must_use = "a processor ends when its handle is dropped"]
 pub struct Processor {
@@ -37,12 +39,15 @@ pub struct Processor {
 }
 
 impl Processor {
-    /// Starts a processor of a source of events. Its shards' locks, and the transactions of its handler, are those of the
-    /// domain. Any number of them may run, in any number of processes: those that know a topic and live share its shards
-    /// out, so that each event is at one of them at a time.
+    /// Starts a processor of a source of events.
+    ///
+    /// The domain has the locks of the shards and the transactions of the handlers. Any number of
+    /// processors may run in any number of processes. Live processors of a topic divide its shards,
+    /// so that only one of them handles an event at a time.
     ///
     /// # Errors
-    /// [`OutboxError::InvalidConfig`], [`OutboxError::InvalidName`] of a topic, or the engine's.
+    /// [`OutboxError::InvalidConfig`], [`OutboxError::InvalidName`] of a topic, or an error of the
+    /// engine.
     pub async fn start(
         domain: &Domain,
         source: Arc<dyn EventSource>,
@@ -86,30 +91,36 @@ impl Processor {
         Ok(Self { inner, stop: stop.drop_guard() })
     }
 
-    /// The shards that it holds now.
+    /// The shards that the processor holds now.
     #[must_use]
     pub fn shards(&self) -> BTreeSet<Shard> {
         self.inner.shards.held()
     }
 
-    /// What it has done since it was started.
+    /// The counters since the start.
     #[must_use]
     pub fn figures(&self) -> Figures {
         self.inner.counters.figures(self.inner.clock())
     }
 
-    /// The same, for who asks when the processor has stopped: what it was at then counts, too.
+    /// A handle to the counters that outlives the processor.
+    ///
+    /// Events that end during the stop count, too.
     pub fn last_figures(&self) -> impl Fn() -> Figures + Send + Sync + use<> {
         let inner = self.inner.clone();
         move || inner.counters.figures(inner.clock())
     }
 
-    /// Takes up nothing new, waits at most for `deadline` until what it is at has ended, and gives its shards back. Returns
-    /// whether all of it was done: what was not is taken over by others after a lease. A handler that has not ended by then
-    /// is dropped, and whatever it left running is refused.
+    /// Stops the processor, and releases its shards. Waits for at most `deadline`.
+    ///
+    /// The processor starts no further event, and waits for the current ones. Returns whether all
+    /// events have ended and all shards are released. Other processors take the remaining shards
+    /// over after a lease. A handler that has not ended by then is dropped, and its later writes
+    /// fail.
     ///
     /// # Cancel safety
-    /// Dropped, it ends all the same, and its shards are given back in the background.
+    /// If the returned future is dropped, the processor still stops, and releases its shards in the
+    /// background.
     pub async fn stop(self, deadline: Duration) -> bool {
         let Self { inner, stop } = self;
         stop.disarm().cancel();
@@ -124,12 +135,12 @@ impl Processor {
     }
 }
 
-/// Looks for events in the shards that are held, until it is told to stop.
+/// Polls for events in the held shards until the processor stops.
 async fn look(this: Arc<Inner>) {
     let mut look_at = Duration::ZERO;
     let mut pause = Backoff::new(FIRST_PAUSE, this.config.delay);
     while !this.stop.is_cancelled() {
-        // Whatever comes after this question is found by the next one.
+        // The next poll finds shards that arrive after this line.
         let has_changed = this.shards.changed();
         let held = this.shards.held();
         let mut found: Vec<QueueName> = this.heard.take().into_iter().collect();
@@ -150,7 +161,7 @@ async fn look(this: Arc<Inner>) {
                 }
                 Err(error) => {
                     let source = this.source.name();
-                    tracing::warn!(source, %error, "could not look for events");
+                    tracing::warn!(source, %error, "could not poll for events");
                 }
             }
         }
@@ -174,7 +185,7 @@ async fn look(this: Arc<Inner>) {
     }
 }
 
-/// Begins to work on a queue, once there is room. Returns whether to go on with others.
+/// Starts the work on a queue after a permit is free. Returns `false` at a stop.
 async fn take_up(this: &Arc<Inner>, name: QueueName) -> bool {
     if !this.agenda.may_take(&name) {
         return true;

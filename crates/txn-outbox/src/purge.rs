@@ -1,4 +1,4 @@
-//! What is kept of keys that are not used any more goes with time.
+//! The removal of the state of unused keys.
 
 use std::time::Duration;
 
@@ -13,23 +13,25 @@ use crate::model::{Floor, QUEUE};
 use crate::name::QueueName;
 use crate::outbox::{Inner, Outbox};
 
-/// What was deleted.
+/// The counts of deleted documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Purged {
-    /// Keys of which nothing is kept any more.
+    /// The number of deleted queues.
     pub queues: usize,
-    /// Results of HTTP requests.
+    /// The number of deleted results of HTTP requests.
     pub results: usize,
 }
 
 impl Outbox {
-    /// Deletes what is kept of keys that no event waits of and none was emitted of for `age`, by the wall clock, and results of
-    /// HTTP requests of that age. Events of these keys go on to be numbered behind all that there ever were, so that none gets
-    /// the id of another. Dead letters stay. Anybody may emit meanwhile.
+    /// Deletes the state of keys without waiting and recent events.
+    ///
+    /// A key is deleted if it had no emit for `age`, by the wall clock. Results of HTTP requests of
+    /// this age are deleted, too. New events of a deleted key get larger positions, so that event
+    /// ids never repeat. Dead letters stay. Other processes may emit during the purge.
     ///
     /// # Errors
-    /// [`OutboxError::Store`], or the engine's; what was deleted stays so.
+    /// [`OutboxError::Store`], or an error of the engine. Deleted documents stay deleted.
     pub async fn purge(&self, age: Duration) -> Result<Purged> {
         let inner = &self.inner;
         let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
@@ -44,7 +46,7 @@ impl Outbox {
 }
 
 impl Inner {
-    /// Deletes the documents of idle queues, each in a transaction of its own.
+    /// Deletes the documents of idle queues, each in its own transaction.
     async fn purge(&self, before: u64) -> Result<usize> {
         let filter = Filter::any_of("kind", ["queue"]);
         let ids = candidates(&self.domain, self.queues.name(), filter, usize::MAX).await?;
@@ -53,7 +55,7 @@ impl Inner {
         for ids in ids.chunks(PAGE) {
             let found = self.domain.reader().get_many(&self.queues, ids).await?;
             for queue in found.into_iter().flatten() {
-                // What is newer is left to those who know it.
+                // Only a newer version of this program can judge this queue.
                 let Stored::Known(queue) = queue else { continue };
                 if queue.is_idle(before) {
                     let Ok(name) = QueueName::new(&queue.topic, &queue.key) else { continue };
@@ -64,7 +66,7 @@ impl Inner {
         Ok(purged)
     }
 
-    /// Deletes the document of a queue, if that is still idle.
+    /// Deletes the document of a queue that is still idle.
     async fn forget(&self, name: &QueueName, before: u64) -> Result<bool> {
         self.domain
             .transact(async |tx| {

@@ -1,11 +1,11 @@
-//! How many queues are worked on at once, and whether others wait for that.
+//! The limit of queues in work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Room for so many queues at once.
+/// Permits for a number of queues in work.
 #[derive(Debug)]
 pub(crate) struct Room {
     permits: Arc<Semaphore>,
@@ -17,13 +17,13 @@ impl Room {
         Self { permits: Arc::new(Semaphore::new(most)), waiting: AtomicUsize::new(0) }
     }
 
-    /// Waits for room. It is never closed. Cancel safe.
+    /// Waits for a permit. The semaphore is never closed. Cancel safe.
     pub(crate) async fn enter(&self) -> Option<OwnedSemaphorePermit> {
         let _waiting = Waiting::of(&self.waiting);
         self.permits.clone().acquire_owned().await.ok()
     }
 
-    /// Whether somebody waits for room: whoever has had a turn makes some then.
+    /// Whether another queue waits for a permit. A lane then releases its own.
     pub(crate) fn is_wanted(&self) -> bool {
         self.waiting.load(Ordering::Acquire) > 0
     }

@@ -1,4 +1,4 @@
-//! The handlers that run, and whether they block their threads.
+//! The running handlers, and the detection of blocked threads.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -12,10 +12,10 @@ use crate::event::Event;
 use crate::figures::Counters;
 use crate::source::Claim;
 
-/// A handler that keeps its thread for so long in one poll blocks others of the same runtime.
+/// A poll of a handler beyond this time counts as blocking.
 const BLOCKS: Duration = Duration::from_millis(500);
 
-/// The handlers that run.
+/// The running handlers.
 #[derive(Debug, Default)]
 pub(crate) struct Running(Mutex<Runs>);
 
@@ -25,7 +25,7 @@ struct Runs {
     runs: BTreeMap<u64, Run>,
 }
 
-/// A handler that runs.
+/// A running handler.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     since: Duration,
@@ -33,7 +33,7 @@ pub(crate) struct Run {
     pub(crate) event: Event,
 }
 
-/// A handler is counted among those that run until this is dropped.
+/// Counts a handler as running until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Entered {
     running: Arc<Running>,
@@ -54,14 +54,14 @@ impl Running {
         Entered { running: self.clone(), number }
     }
 
-    /// Those that have run since this moment, by their numbers.
+    /// The handlers that started at or before this time, by number.
     pub(crate) fn since(&self, before: Duration) -> Vec<(u64, Run)> {
         let runs = self.0.lock();
         let old = runs.runs.iter().filter(|(_, run)| run.since <= before);
         old.map(|(number, run)| (*number, run.clone())).collect()
     }
 
-    /// One does not count among them any more.
+    /// Removes a handler.
     pub(crate) fn leave(&self, number: u64) {
         self.0.lock().runs.remove(&number);
     }
@@ -73,7 +73,7 @@ impl Drop for Entered {
     }
 }
 
-/// Runs a handler, and tells if one of its polls blocks the thread.
+/// Runs a handler, and reports polls that block the thread.
 pub(crate) async fn timed<T>(
     clock: &dyn Clock,
     counters: &Counters,
@@ -85,7 +85,8 @@ pub(crate) async fn timed<T>(
         let began = clock.monotonic();
         let polled = handler.as_mut().poll(cx);
         let took = clock.monotonic().saturating_sub(began);
-        // The 1st, 2nd, 4th, 8th … time: a handler that always blocks fills no log.
+        // Logs only the 1st, 2nd, 4th, 8th … time, so that a blocking handler does not fill the
+        // log.
         if took >= BLOCKS && counters.blocked().is_power_of_two() {
             tracing::warn!(
                 topic,

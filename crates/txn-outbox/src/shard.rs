@@ -4,16 +4,17 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-/// Most shards of an outbox.
+/// The maximum number of shards of an outbox.
 pub(crate) const MOST_SHARDS: u16 = 256;
 
-/// A part of the queues of one topic, which one processor at a time holds. The source says how many
-/// shards each topic has.
+/// A part of the queues of one topic, held by one processor.
+///
+/// The source defines the number of shards per topic.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard {
     /// The topic.
     pub topic: Arc<str>,
-    /// Its number, from 0.
+    /// The number of the shard, from 0.
     pub number: u16,
 }
 
@@ -23,11 +24,11 @@ impl fmt::Display for Shard {
     }
 }
 
-/// Chooses the shard of a queue whose first event is emitted.
+/// Chooses the shard of a queue at its first event.
 ///
-/// `own` is the shard by the hash of the queue's name, `held` are the shards of the topic that this
-/// process holds. The queue goes into `own` if this process holds that shard or none, and into
-/// another shard of this process if not: the emitting process handles the event.
+/// `own` is the shard by the hash of the queue's name. `held` are the shards of the topic that this
+/// process holds. The queue goes into `own` if this process holds `own` or no shard. Otherwise the
+/// queue goes into another shard of this process, so that the emitting process handles the event.
 pub(crate) fn place(own: u16, held: &BTreeSet<u16>) -> u16 {
     let at = usize::from(own) % held.len().max(1);
     match held.contains(&own) {
@@ -36,17 +37,19 @@ pub(crate) fn place(own: u16, held: &BTreeSet<u16>) -> u16 {
     }
 }
 
-/// The number of the shard that a queue's document names: `topic/07`, or `07` before format 2.
+/// The shard number in a queue's document.
+///
+/// The document has `topic/07`, or `07` before format 2.
 pub(crate) fn number_of(stored: &str) -> Option<u16> {
     let name = stored.rsplit_once('/').map_or(stored, |(_, name)| name);
     u16::from_str_radix(name, 16).ok()
 }
 
-/// Names of shards, made once.
+/// The names of all shards, created once.
 static SHARDS: LazyLock<Vec<String>> =
     LazyLock::new(|| (0..MOST_SHARDS).map(|shard| format!("{shard:02x}")).collect());
 
-/// The number of a shard in two hexadecimal digits.
+/// The number of a shard as two hexadecimal digits.
 pub(crate) fn shard_name(shard: u16) -> &'static str {
     SHARDS.get(usize::from(shard)).map_or("", String::as_str)
 }
@@ -56,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queues_wait_in_shards_that_are_held_here() {
+    fn new_queue_goes_into_a_held_shard() {
         assert_eq!(place(7, &BTreeSet::new()), 7, "this process holds no shard of the topic");
         assert_eq!(place(7, &BTreeSet::from([3, 7])), 7);
         assert_eq!([4, 5].map(|own| place(own, &BTreeSet::from([3, 9]))), [3, 9]);

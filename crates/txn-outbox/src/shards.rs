@@ -11,31 +11,32 @@ use txn_lock::{Guard, Held};
 use crate::name::QueueName;
 use crate::shard::Shard;
 
-/// The lanes of one shard: they end before it is given back.
+/// The lanes of one shard. The release of the shard waits for them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lanes {
     pub(crate) tasks: TaskTracker,
     pub(crate) draining: CancellationToken,
-    /// Queues of which this process has handled an event under this claim, or tried to: their next event kills no process.
+    /// Queues of which this process has finished a delivery under this claim.
+    ///
+    /// Their next event therefore needs no note of its start.
     pub(crate) proven: Arc<Mutex<BTreeSet<QueueName>>>,
 }
 
-/// A shard that is held.
+/// A held shard.
 #[derive(Debug)]
 pub(crate) struct Holding {
     pub(crate) guard: Guard,
     pub(crate) lanes: Lanes,
-    /// Its number in the order of arrival.
+    /// The number of the shard in the order of arrival.
     pub(crate) arrival: u64,
 }
 
-/// The shards that a processor holds.
 #[derive(Debug, Default)]
 pub(crate) struct Shards {
     pub(crate) holdings: Mutex<BTreeMap<Shard, Holding>>,
-    /// Those that are being given back.
+    /// The shards that wait for their lanes before the release.
     pub(crate) leaving: Mutex<BTreeSet<Shard>>,
-    /// How many shards have arrived, and how many of them `changed` has reported.
+    /// The arrived shards, and those of them that `changed` has reported.
     arrivals: Mutex<(u64, u64)>,
 }
 
@@ -46,12 +47,12 @@ impl Shards {
         held.map(|(shard, _)| shard.clone()).collect()
     }
 
-    /// Whether a shard is held, or was until a moment ago.
+    /// Whether the processor holds a shard, or held it until recently.
     pub(crate) fn has(&self, shard: &Shard) -> bool {
         self.holdings.lock().contains_key(shard)
     }
 
-    /// Adds a shard that is held from now on.
+    /// Adds a newly held shard.
     pub(crate) fn add(&self, shard: Shard, guard: Guard) {
         // `changed` reports the arrival only after the shard can be found.
         let mut arrivals = self.arrivals.lock();
@@ -60,19 +61,21 @@ impl Shards {
         self.holdings.lock().insert(shard, holding);
     }
 
-    /// How many shards have arrived.
+    /// The number of arrived shards.
     pub(crate) fn arrivals(&self) -> u64 {
         self.arrivals.lock().0
     }
 
-    /// The claim and the lanes of a shard that is held and was among the first `arrivals`.
+    /// The claim and the lanes of a held shard.
+    ///
+    /// `None` if the shard is not among the first `arrivals`.
     pub(crate) fn claim(&self, shard: &Shard, arrivals: u64) -> Option<(Held, Lanes)> {
         let holdings = self.holdings.lock();
         let holding = holdings.get(shard).filter(|holding| !holding.guard.is_lost())?;
         (holding.arrival <= arrivals).then(|| (holding.guard.held(), holding.lanes.clone()))
     }
 
-    /// Whether a shard came since the last call.
+    /// Whether a shard arrived since the last call.
     pub(crate) fn changed(&self) -> bool {
         let mut arrivals = self.arrivals.lock();
         let (came, asked) = *arrivals;

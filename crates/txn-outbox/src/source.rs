@@ -1,4 +1,4 @@
-//! Where events come from.
+//! Sources of events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,49 +14,58 @@ use crate::fresh::Fresh;
 use crate::name::QueueName;
 use crate::shard::Shard;
 
-/// Where events come from: an [`Outbox`](crate::Outbox), a table of a relational database, or something of your own.
-/// Processors ask it what waits, and tell it what became of that.
+/// A source of events: an [`Outbox`](crate::Outbox), a table, or a custom source.
 ///
-/// What it promises: a queue shows its events one after the other in the order in which their transactions committed;
-/// none of a transaction that did not commit; each again and again until it was done, or set aside. What processors
-/// promise: one of them at a time holds a [`Claim`] on a shard, and shows it wherever something is written.
+/// Processors ask the source for events, and report the results.
+///
+/// A source returns the events of a queue in commit order, one after the other. The source returns
+/// no event of an aborted transaction, and repeats each event until it is done or set aside. A
+/// processor holds an exclusive [`Claim`] on a shard, and passes it to each write.
 #[async_trait]
 pub trait EventSource: fmt::Debug + Send + Sync + 'static {
-    /// Its name among the sources of a domain: the locks of its shards have it. 1 to 100 bytes.
+    /// The name of the source within the domain, 1 to 100 bytes. Shard locks contain it.
     fn name(&self) -> &str;
 
-    /// How many shards each of its topics has, 1 to 256.
+    /// The number of shards of each topic, 1 to 256.
     fn shards(&self) -> u16;
 
-    /// What was emitted in this process.
+    /// The local wake-ups of this process.
     fn fresh(&self) -> &Fresh;
 
-    /// Hears that a shard is held from now on, before anything of it is read under that claim. A source that keeps tokens
-    /// raises its own here, so that whoever held the shard before writes nothing any more. An error gives the shard back.
+    /// Reports a new claim, before the processor reads the shard.
+    ///
+    /// A source with its own tokens raises them in this call, so that the previous holder cannot
+    /// write any more. After an error the processor releases the shard.
     ///
     /// # Errors
-    /// As the source says.
+    /// Any error of the source.
     async fn claimed(&self, _claim: &Claim) -> Result<()> {
         Ok(())
     }
 
-    /// The queues of these shards in which events wait. Candidates only: what they are, [`EventSource::next`] says. May
-    /// miss those of the last moment, and shows them later.
+    /// Returns queues of these shards in which events may wait.
+    ///
+    /// [`EventSource::next`] decides whether events wait. The result may omit the latest events; a
+    /// later call returns them.
     ///
     /// # Errors
-    /// Those of [`OutboxError`](crate::OutboxError) that speak of the store.
+    /// Store errors of [`OutboxError`](crate::OutboxError).
     async fn discover(&self, shards: &BTreeSet<Shard>) -> Result<Discovered>;
 
-    /// The next events of a queue in order, at most so many; none if it waits for a dead letter.
+    /// Returns the next events of a queue, in order, at most `most`.
+    ///
+    /// Returns no event if the queue waits for a dead letter.
     ///
     /// # Errors
-    /// [`OutboxError::NewerFormat`](crate::OutboxError::NewerFormat), [`OutboxError::Missing`](crate::OutboxError::Missing),
-    /// or those that speak of the store.
+    /// [`OutboxError::NewerFormat`](crate::OutboxError::NewerFormat),
+    /// [`OutboxError::Missing`](crate::OutboxError::Missing), or an error of the store.
     async fn next(&self, queue: &QueueName, most: usize) -> Result<Vec<Event>>;
 
-    /// Notes that handling an event begins, if the claim still holds: [`Event::unfinished`] counts it until the event is done or
-    /// has failed. Called for events that a process may have died over, before they are handled. A source that notes nothing
-    /// never sets such an event aside.
+    /// Notes the start of an event, if the claim still holds.
+    ///
+    /// [`Event::unfinished`] counts the start until the event is done or has failed. The processor
+    /// calls this method before it delivers an event over which a process may have died. A source
+    /// without such notes never sets these events aside.
     ///
     /// # Errors
     /// As [`EventSource::done`].
@@ -64,33 +73,39 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Notes in a transaction of the domain that an event is handled by what this transaction does, which has checked the
-    /// claim. If it commits, the event is never handled again.
+    /// Notes that this transaction of the domain handles an event.
+    ///
+    /// The transaction has checked the claim. After its commit the event is never handled again.
     ///
     /// # Errors
-    /// [`OutboxError::NotNext`](crate::OutboxError::NotNext) if it was handled before; the engine's.
+    /// [`OutboxError::NotNext`](crate::OutboxError::NotNext) if the event was already handled;
+    /// errors of the engine.
     async fn take(&self, tx: &Transaction, event: &Event) -> Result<()>;
 
-    /// Whether one transaction may take several events of a queue, in their order.
+    /// Whether one transaction may take several events of a queue, in order.
     fn takes_several(&self) -> bool {
         false
     }
 
-    /// Removes an event that was taken by a transaction. Its queue does not go on before that; if it fails, the next
-    /// [`EventSource::next`] does it.
+    /// Removes an event after its transaction committed.
+    ///
+    /// The queue continues only after this removal. If the removal fails, the next
+    /// [`EventSource::next`] repeats it.
     ///
     /// # Errors
-    /// As the store says.
+    /// Any error of the source.
     async fn taken(&self, claim: &Claim, event: &Event) -> Result<()>;
 
-    /// Removes an event that was handled without a transaction, if the claim still holds.
+    /// Removes an event that was handled without a transaction, under the claim.
     ///
     /// # Errors
-    /// [`OutboxError::Lock`](crate::OutboxError::Lock) if the claim is lost, or as the store says.
+    /// [`OutboxError::Lock`](crate::OutboxError::Lock) if the claim is lost, or any error of the
+    /// source.
     async fn done(&self, claim: &Claim, event: &Event) -> Result<()>;
 
-    /// Notes that handling an event failed, if the claim still holds, and sets it aside if the verdict says so; unless a
-    /// transaction that went on in the background handled it after all.
+    /// Notes a failure under the claim, and applies the verdict.
+    ///
+    /// Does nothing if a transaction in the background has handled the event after all.
     ///
     /// # Errors
     /// As [`EventSource::done`].
@@ -102,96 +117,100 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
         verdict: Verdict,
     ) -> Result<Noted>;
 
-    /// What was set aside, by id. One that cannot be read because its format is newer hides no other.
+    /// Lists the dead letters, by id. Unreadable ones do not hide the rest.
     ///
     /// # Errors
-    /// As the store says.
+    /// Any error of the source.
     async fn dead_letters(&self) -> Result<DeadLetters>;
 
-    /// One event that was set aside, by its id.
+    /// Returns one dead letter, by its event id.
     ///
     /// # Errors
-    /// [`OutboxError::NotFound`](crate::OutboxError::NotFound), [`OutboxError::NewerFormat`](crate::OutboxError::NewerFormat), or
-    /// as the store says.
+    /// [`OutboxError::NotFound`](crate::OutboxError::NotFound),
+    /// [`OutboxError::NewerFormat`](crate::OutboxError::NewerFormat), or any error of the source.
     async fn dead_letter(&self, id: &str) -> Result<DeadLetter>;
 
-    /// Lets an event be handled again that was set aside.
+    /// Returns a dead letter to its queue.
     ///
     /// # Errors
     /// As [`EventSource::dead_letter`].
     async fn retry(&self, id: &str) -> Result<()>;
 
-    /// Forgets an event that was set aside. If its queue waited for it, the queue goes on.
+    /// Deletes a dead letter. A queue that waited for it continues.
     ///
     /// # Errors
     /// As [`EventSource::dead_letter`].
     async fn discard(&self, id: &str) -> Result<()>;
 
-    /// What waits.
+    /// Counts the waiting events.
     ///
     /// # Errors
-    /// As the store says.
+    /// Any error of the source.
     async fn backlog(&self) -> Result<Backlog>;
 }
 
-/// What one look for queues found.
+/// The result of one poll.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovered {
     /// Queues in which events may wait.
     pub queues: Vec<QueueName>,
-    /// Whether the look was bounded, and left some: the next look at the same shards goes on behind it, and is due at once.
+    /// Whether the poll was bounded and left queues over.
+    ///
+    /// The next poll of the same shards continues at this point, and is due at once.
     pub leaves_some: bool,
 }
 
 impl From<Vec<QueueName>> for Discovered {
-    /// All that there are.
+    /// A complete result.
     fn from(queues: Vec<QueueName>) -> Self {
         Self { queues, leaves_some: false }
     }
 }
 
-/// What is to become of an event that failed.
+/// The effect of a failure on its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is tried again.
+    /// The event is retried.
     Again,
-    /// It is set aside, and its queue does this.
+    /// The event becomes a dead letter, and its queue continues or waits.
     SetAside(crate::AfterDeath),
 }
 
-/// What was noted of an event that failed.
+/// The stored result of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
-    /// It failed so often by now.
+    /// The new number of failures.
     Failed(u32),
-    /// It is set aside.
+    /// The event is a dead letter.
     SetAside,
-    /// It is not there any more: it was handled after all.
+    /// The event is gone: it was handled after all.
     Gone,
 }
 
-/// What waits in an outbox, at one look. No snapshot.
+/// Counts of waiting events. No snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Backlog {
-    /// Events that wait, dead letters not counted.
+    /// The number of waiting events, without dead letters.
     pub events: u64,
-    /// Queues in which events wait.
+    /// The number of queues with waiting events.
     pub queues: usize,
-    /// Those of them that wait for a dead letter.
+    /// The number of queues that wait for a dead letter.
     pub blocked: usize,
-    /// Dead letters.
+    /// The number of dead letters.
     pub dead: usize,
-    /// When the oldest event that waits was emitted, in milliseconds since the Unix epoch.
+    /// The emit time of the oldest waiting event.
+    ///
+    /// The unit is milliseconds since the Unix epoch.
     pub oldest_ms: Option<u64>,
-    /// Events that wait, by the number of their shard.
+    /// The number of waiting events by shard number.
     pub shards: BTreeMap<u16, u64>,
-    /// Events that wait, by topic.
+    /// The number of waiting events by topic.
     pub topics: BTreeMap<String, u64>,
 }
 
 impl Backlog {
-    /// How long the oldest event has waited, in milliseconds; 0 if none waits.
+    /// The age of the oldest waiting event in milliseconds, or 0.
     #[must_use]
     pub fn lag_ms(&self, now_ms: u64) -> u64 {
         self.oldest_ms.map_or(0, |oldest| now_ms.saturating_sub(oldest))
@@ -206,7 +225,7 @@ impl Backlog {
     }
 }
 
-/// One holding of a shard: what is written for it is written only while this holds.
+/// The claim of a processor on a shard. Writes for the shard require it.
 #[derive(Clone, Debug)]
 pub struct Claim {
     pub(crate) shard: Shard,
@@ -220,28 +239,33 @@ impl Claim {
         &self.shard
     }
 
-    /// The fencing token: larger than that of everybody who held the shard before. Let whoever makes effects elsewhere keep
-    /// the largest that it saw of a shard, and refuse smaller ones.
+    /// The fencing token: larger than the tokens of all earlier holders.
+    ///
+    /// The receiver of effects outside of the domain must keep the largest token of a shard, and
+    /// refuse smaller ones.
     #[must_use]
     pub fn token(&self) -> u64 {
         self.held.token()
     }
 
-    /// Whether handling an event may have begun under a claim before this one that was not given back.
+    /// Whether a previous, abandoned claim may have started the event.
     pub(crate) fn may_have_begun(&self, event: &Event, max_drift_ms: u64) -> bool {
         let since_ms = self.held.since_ms().saturating_add(max_drift_ms);
         self.held.was_abandoned() && event.emitted_ms <= since_ms
     }
 
-    /// Checks in a transaction of the domain that the shard is still held. If it is not when that commits, nothing is written.
+    /// Checks in a transaction that the processor still holds the shard.
+    ///
+    /// The transaction must be of the domain. If the processor has lost the shard at the commit,
+    /// the transaction writes nothing.
     ///
     /// # Errors
-    /// [`OutboxError::Lock`](crate::OutboxError::Lock) if it is lost; the engine's.
+    /// [`OutboxError::Lock`](crate::OutboxError::Lock) if the shard is lost; errors of the engine.
     pub async fn check(&self, tx: &Transaction) -> Result<()> {
         Ok(self.held.fenced().check(tx).await?)
     }
 
-    /// Whether it is lost, as far as this process can know. No proof that it is not.
+    /// Whether the shard is lost, as far as this process knows. `false` proves nothing.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.held.is_lost()

@@ -1,6 +1,7 @@
-//! Handlers that block their threads beyond the limit are left to other processes.
+//! Detection of handlers that block their threads beyond the limit.
 //!
-//! A handler that blocks cannot be dropped, and no timer of its runtime may run meanwhile. So a task of the heartbeat watches.
+//! A blocking handler cannot be dropped, and no timer of its runtime may run in the meantime.
+//! Therefore a task of the heartbeat's thread watches, and leaves the shard to other processes.
 
 use std::sync::Arc;
 
@@ -10,8 +11,9 @@ use crate::inner::Inner;
 use crate::lane;
 use crate::running::Run;
 
-/// Gives up the shards of handlers that block their threads beyond the limit, until the processor stops. The failure is
-/// counted, so the event is set aside in the end.
+/// Releases the shards of blocking handlers until the processor stops.
+///
+/// The block counts as a failure, so the event becomes a dead letter after enough of them.
 pub(crate) async fn watch(this: Arc<Inner>) {
     let config = &this.config;
     let patience = config.limit + config.lease;
@@ -35,7 +37,7 @@ async fn give_up(this: &Arc<Inner>, number: u64, run: Run) {
         event = event.id,
         topic = event.queue.topic(),
         ?limit,
-        "a handler blocks its thread beyond the limit, and its shard is given up: use tokio::task::spawn_blocking"
+        "a handler blocks its thread beyond the limit, and its shard is released: use tokio::task::spawn_blocking"
     );
     let why = format!("the handler blocked its thread for longer than {limit:?}");
     lane::failed(this, &claim, &event, Failure::counted(why)).await;
@@ -44,6 +46,6 @@ async fn give_up(this: &Arc<Inner>, number: u64, run: Run) {
             this.counters.stalled();
             this.running.leave(number);
         }
-        Err(error) => tracing::warn!(shard = %claim.shard(), %error, "the shard is given up later"),
+        Err(error) => tracing::warn!(shard = %claim.shard(), %error, "the shard is released later"),
     }
 }

@@ -20,13 +20,16 @@ use crate::outbox::{Inner, Outbox};
 use crate::shard::{Shard, shard_name};
 use crate::source::{Backlog, Claim, Discovered, EventSource, Noted, Verdict};
 
-/// Most queues that one look finds, of all topics: others may have many that nobody here knows. The next look goes on behind them.
+/// The maximum number of queues per poll, over all topics.
+///
+/// Other processes may have many queues of topics that this process does not know. The next poll
+/// continues at the cursor.
 const LOOK: usize = 5_000;
 
-/// Most looks that are remembered: those of processors with other shards.
+/// The maximum number of remembered cursors, one for each set of shards.
 const MOST_LOOKS: usize = 64;
 
-/// What the ids of dead letters begin with.
+/// The prefix of dead letter ids.
 const DEAD: &str = "dead:";
 
 #[async_trait]
@@ -70,7 +73,7 @@ impl EventSource for Outbox {
                     let event = letter.event(name, queue.failures_of(at));
                     events.push(Event { unfinished, shard: queue.shard_number(), ..event });
                 }
-                // Those before it are handled first.
+                // Returns the events before the unreadable one first.
                 _ if !events.is_empty() => break,
                 Ok(None) if inner.is_handled(name, at).await? => return Ok(Vec::new()),
                 Ok(None) => return Err(OutboxError::Missing { document: id.clone() }),
@@ -257,7 +260,7 @@ impl EventSource for Outbox {
     }
 }
 
-/// The queues that have documents of these ids.
+/// The queues of these document ids.
 fn names_of(ids: &BTreeSet<Arc<str>>) -> BTreeSet<QueueName> {
     let names = ids.iter().filter_map(|id| {
         let (topic, key) = id.strip_prefix(QUEUE)?.split_once('/')?;
@@ -273,17 +276,17 @@ impl Inner {
         Ok(names_of(&ids))
     }
 
-    /// The queues in these shards in which something may wait: about as many as that, behind those
-    /// of the look before.
+    /// Polls these shards for about `most` queues, from the last cursor.
     pub(crate) async fn look(&self, shards: &BTreeSet<Shard>, most: usize) -> Result<Discovered> {
-        // Documents that were written before queues had a place name the number alone.
+        // Documents of format 1 have only the number of the shard.
         let numbers = shards.iter().map(|shard| shard_name(shard.number).to_owned());
         let names: BTreeSet<String> = shards.iter().map(Shard::to_string).chain(numbers).collect();
         let filter = || Filter::any_of("pending", names.iter().map(String::as_str));
         let from = self.looked.lock().remove(shards);
         let (goes_on, of) = (from.is_some(), self.queues.name());
         let (ids, next) = match candidates_from(&self.domain, of, filter(), most, from).await {
-            // Too much time has passed since, or the store has lost it. From the beginning, no look might ever come further.
+            // The cursor has expired, or the store has lost it. The scan is unbounded, because
+            // bounded polls from the start might never advance.
             Err(_) if goes_on => (candidates(&self.domain, of, filter(), usize::MAX).await?, None),
             found => found?,
         };
@@ -307,7 +310,7 @@ impl Inner {
         Ok(ids.into_iter().filter(|id| id.starts_with(DEAD)).collect())
     }
 
-    /// The queue of an event that is the next of it.
+    /// Reads the queue of an event, which must be the next event.
     async fn next_queue(&self, tx: &Transaction, event: &Event) -> Result<Queue> {
         let queue = self.queue(tx, &event.queue).await?;
         let queue = queue.ok_or_else(|| OutboxError::NotNext(event.id.clone()))?;
@@ -315,14 +318,14 @@ impl Inner {
         Ok(queue)
     }
 
-    /// Whether the event in this place was handled since its queue was read.
+    /// Whether the event at this position has been handled in the meantime.
     async fn is_handled(&self, name: &QueueName, sequence: u64) -> Result<bool> {
         let found = self.domain.reader().verified().get(&self.queues, name.document()).await?;
         let queue = found.map(|found| known(&name.document(), found)).transpose()?;
         Ok(queue.is_none_or(|queue| queue.handled >= sequence || queue.blocked == Some(sequence)))
     }
 
-    /// Removes a dead letter in a transaction. Returns its event, and its queue.
+    /// Removes a dead letter in a transaction. Returns its event and its queue.
     async fn bury(&self, tx: &Transaction, id: &str) -> Result<(Event, Queue)> {
         let document = Dead::document(id);
         let found = tx.get(&self.dead, &document).await?;
@@ -343,13 +346,14 @@ mod tests {
     use super::*;
     use crate::config::OutboxConfig;
 
-    /// However many queues wait, no look takes long. All looks together find every queue, and
-    /// processors of different topics look in turn.
+    /// Each poll is bounded. All polls together find every queue.
+    ///
+    /// Processors of different topics poll alternately.
     #[tokio::test]
-    async fn looks_are_bounded_and_go_on() {
+    async fn polls_are_bounded_and_continue() {
         let config = Config::default().with_janitor_interval(None);
         let store = Arc::new(MemoryStore::new());
-        let domain = Domain::create(store, "test", config).await.unwrap();
+        let domain = Domain::open_or_create(store, "test", config).await.unwrap();
         let outbox = Outbox::open(&domain, OutboxConfig::default().with_shards(1)).await.unwrap();
         let emitted = domain.transact::<_, OutboxError, _>(async |tx| {
             for at in 0..3 * PAGE {
@@ -386,7 +390,7 @@ mod tests {
             all.sort();
             assert!(*found == all, "{topic}");
         }
-        // One that comes too late finds all at once.
+        // A poll with a lost cursor finds all queues at once.
         assert!(inner.look(&shards("first"), PAGE).await.unwrap().leaves_some);
         let lost = txn_core::store::Cursor("lost".to_owned());
         inner.looked.lock().insert(shards("second"), lost);

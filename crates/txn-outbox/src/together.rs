@@ -1,4 +1,4 @@
-//! Handlers whose effects are all in a transaction, which may take several events.
+//! Handlers with all effects in a transaction, which may take several events.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::handler::{Delivery, Failure, Handler};
 
 /// A closure that handles an event in a transaction: `async |state, tx, event| { … }`.
 ///
-/// Every such closure and function implements it; the trait spells out what the compiler needs to
-/// spawn the closure.
+/// Every such closure and function implements this trait. The trait spells out what the compiler
+/// needs to spawn the closure.
 pub trait EventFn<'t, S: 't>:
     AsyncFn(&'t S, &'t Transaction, &'t Event) -> Result<(), Failure>
     + Fn(&'t S, &'t Transaction, &'t Event) -> Self::Future
 {
-    /// The result of a call.
+    /// The future of a call.
     type Future: Future<Output = Result<(), Failure>> + Send;
 }
 
@@ -29,13 +29,13 @@ where
     type Future = R;
 }
 
-/// Handles an event in the transaction that takes it.
+/// Handles an event in the transaction that takes the event.
 #[async_trait]
 pub(crate) trait Together: Send + Sync {
     async fn handle(&self, tx: &Transaction, event: &Event) -> Result<(), Failure>;
 }
 
-/// A closure with the state that it uses.
+/// A closure with its state.
 pub(crate) struct WithState<S, F> {
     pub(crate) state: S,
     pub(crate) handle: F,

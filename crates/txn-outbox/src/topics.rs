@@ -1,4 +1,4 @@
-//! A handler for each topic.
+//! The handlers of a processor, by topic.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,8 +9,10 @@ use crate::handler::Handler;
 use crate::name::QueueName;
 use crate::together::{Alone, EventFn, Together, WithState};
 
-/// What a processor handles: the topics that it knows, each with its handler. It holds shards of these topics alone, so that
-/// processors of one source may know different ones. Events of a topic that nobody knows wait, and hold up no other.
+/// The topics of a processor, each with its handler.
+///
+/// A processor holds shards of these topics only, so processors of one source may have different
+/// topics. Events of a topic without a processor wait, and delay no other topic.
 #[derive(Clone, Default)]
 pub struct Topics(BTreeMap<Arc<str>, Registered>);
 
@@ -22,13 +24,13 @@ struct Registered {
 }
 
 impl Topics {
-    /// No topic.
+    /// Creates an empty set of topics.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds the handler of a topic, in place of the one that it had.
+    /// Sets the handler of a topic.
     #[must_use]
     pub fn with(mut self, topic: &str, handler: impl Handler) -> Self {
         let registered = Registered { handler: Arc::new(handler), together: None };
@@ -36,15 +38,14 @@ impl Topics {
         self
     }
 
-    /// Adds a handler whose effects are all in the transaction that takes the event, in place of
-    /// the one that the topic had.
+    /// Sets a handler with all effects in the event's transaction.
     ///
-    /// Waiting events of one key are handled in their order in one transaction, at most
-    /// [`ProcessorConfig::batch`](crate::ProcessorConfig::batch) at a time, so that many events
-    /// cost few commits. If the transaction fails, its events are handled one by one, and the event
-    /// that fails is treated as any failed event. The transaction may run the closure more than
-    /// once: effects outside of `tx` may happen several times. The closure captures nothing, and
-    /// gets `state` with each call.
+    /// The handler receives the waiting events of one key in their order. A transaction takes at
+    /// most [`ProcessorConfig::batch`](crate::ProcessorConfig::batch) of them, so that many events
+    /// cost few commits. If the transaction fails, its events run one by one, and only the failing
+    /// event counts as failed. The transaction may run the closure more than once, so effects
+    /// outside of `tx` may happen several times. The closure captures nothing, and receives `state`
+    /// with each call.
     ///
     /// [`ProcessorConfig::limit`](crate::ProcessorConfig::limit) bounds the whole transaction.
     #[must_use]
@@ -59,7 +60,7 @@ impl Topics {
         self
     }
 
-    /// Their names.
+    /// The names of the topics.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.0.keys()
     }
@@ -69,7 +70,7 @@ impl Topics {
         self.0.get(topic).map(|registered| &*registered.handler)
     }
 
-    /// The handler of a topic, if it handles several events in one transaction.
+    /// The handler of a topic, if it takes several events at once.
     pub(crate) fn together(&self, topic: &str) -> Option<&dyn Together> {
         self.0.get(topic)?.together.as_deref()
     }

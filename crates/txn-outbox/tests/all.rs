@@ -1,4 +1,5 @@
-//! The tests of the outbox that need no server, in one program: each program of its own would be linked with everything below.
+//! All tests of the outbox that need no server, as one program. Separate programs would link
+//! slowly.
 
 mod blocking;
 mod faults;

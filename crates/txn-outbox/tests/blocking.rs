@@ -1,4 +1,4 @@
-//! Handlers that block their threads, and events that take their processes with them.
+//! Handlers that block their threads, and events that kill their processes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, mpsc};
@@ -16,14 +16,16 @@ fn world() -> World {
     World { store: Arc::new(MemoryStore::new()), name: "test".to_owned(), lease: LEASE }
 }
 
-/// As an application starts it.
+/// The default heartbeat of applications.
 fn config(world: &World) -> ProcessorConfig {
     world.config().with_heartbeat(Heartbeat::OwnThread)
 }
 
-/// A handler that sleeps without awaiting, longer than a lease, on each of two threads.
+/// The handler sleeps without awaiting on each of two threads.
+///
+/// The sleep is longer than a lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handlers_that_block_every_thread_handle_their_events() {
+async fn blocking_handlers_still_handle_their_events() {
     let world = world();
     let desk = world.desk().await;
     let handled = desk.handler();
@@ -47,15 +49,17 @@ async fn handlers_that_block_every_thread_handle_their_events() {
     }
     let figures = processor.figures();
     assert_eq!((figures.failed, figures.set_aside, figures.stalled), (0, 0, 0), "{figures:?}");
-    assert!(figures.blocked >= 1, "nobody was told");
+    assert!(figures.blocked >= 1, "no block was reported");
     let began = seen.lock().expect("sound").clone();
     assert!(began.len() == keys.len() && began.values().all(|times| *times == 1), "{began:?}");
     assert!(processor.stop(PATIENCE).await);
 }
 
-/// A handler that blocks its thread for ever: its failure is counted, and another process goes on with the shard.
+/// The handler blocks its thread forever.
+///
+/// The block counts as a failure, and another process continues with the shard.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn shard_of_a_handler_that_never_returns_goes_to_another_process() {
+async fn shard_of_a_stuck_handler_moves_to_another_process() {
     let world = world();
     let desk = world.desk().await;
     desk.place("a", -1).await;
@@ -65,7 +69,7 @@ async fn shard_of_a_handler_that_never_returns_goes_to_another_process() {
     let handler = move |_: Delivery| {
         let released = released.clone();
         async move {
-            // Until the test is over.
+            // Blocks until the test ends.
             let _ = released.lock().expect("sound").recv();
             Ok::<_, Failure>(())
         }
@@ -75,7 +79,8 @@ async fn shard_of_a_handler_that_never_returns_goes_to_another_process() {
     let letter = until_dead(&*desk.outbox.source()).await;
     assert!(letter.error.contains("blocked its thread"), "{}", letter.error);
     until(|| blocked.figures().stalled == 1).await;
-    // This process does not take the shard again: the next event would wait behind the one that blocks.
+    // The process does not take the shard again: the next event would wait for the blocking
+    // handler.
     let other = world.desk().await.start(config(&world)).await;
     desk.seen("a", &[2]).await;
     assert!(other.stop(PATIENCE).await);
@@ -83,7 +88,7 @@ async fn shard_of_a_handler_that_never_returns_goes_to_another_process() {
     assert!(blocked.stop(PATIENCE).await);
 }
 
-/// A process that handles events, hangs at negative ones, and is killed there.
+/// A process that handles events until a negative one, and is killed.
 async fn killed_over(world: &World) {
     let process = Process::new();
     process
@@ -110,12 +115,12 @@ async fn killed_over(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn event_that_kills_its_processes_is_set_aside() {
+async fn event_that_kills_processes_becomes_a_dead_letter() {
     let world = world();
     let desk = world.desk().await;
     desk.place("poison", -1).await;
     desk.place("poison", 2).await;
-    // Two, and the first one, which is not noted.
+    // Two noted starts, and the first start, which is not noted.
     for _ in 0..3 {
         desk.place("sound", 1).await;
         killed_over(&world).await;
@@ -123,7 +128,7 @@ async fn event_that_kills_its_processes_is_set_aside() {
     let processor = desk.start(world.config()).await;
     let letter = until_dead(&*desk.outbox.source()).await;
     assert_eq!((letter.event.queue.key(), letter.event.sequence), ("poison", 1));
-    assert!(letter.error.contains("began 2 times and did not end"), "{}", letter.error);
+    assert!(letter.error.contains("started 2 times without an end"), "{}", letter.error);
     desk.seen("poison", &[2]).await;
     desk.seen("sound", &[1, 1, 1]).await;
     assert_eq!(processor.figures().set_aside, 1);

@@ -1,4 +1,5 @@
-//! Events on a store that goes wrong, with processors that come and go; handlers that hang, panic and fail.
+//! Events on a faulty store, with processors that start and stop. Handlers that hang, panic and
+//! fail.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,14 +13,14 @@ use txn_sim::{FaultPlan, FaultStore};
 
 use crate::scenarios::{self, Desk, PATIENCE, World, orders, until};
 
-/// Shorter than what a rough store sometimes takes: leases run out, too.
+/// Shorter than some answers of the store, so that leases expire.
 const LEASE: Duration = Duration::from_secs(1);
 
 fn world(store: Arc<dyn txn_core::store::Store>) -> World {
     World { store, name: "test".to_owned(), lease: LEASE }
 }
 
-/// Counts a key up. Whether it was committed, if that is known; what is not, the store says in the end.
+/// Increments the counter of a key. Returns whether the commit is known.
 async fn count(desk: &Desk, key: &str) -> Option<bool> {
     match desk.try_count(key).await {
         Ok(()) => Some(true),
@@ -32,7 +33,7 @@ async fn count(desk: &Desk, key: &str) -> Option<bool> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_event_is_handled_once_whatever_the_store_does() {
+async fn each_event_is_handled_once_on_a_faulty_store() {
     for seed in 0..4_u64 {
         let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), FaultPlan::rough(seed)));
         store.set_enabled(false);
@@ -45,7 +46,7 @@ async fn each_event_is_handled_once_whatever_the_store_does() {
         for (at, worker) in workers.into_iter().enumerate() {
             let world = world.clone();
             tasks.spawn(async move {
-                // Processors are stopped in the middle, and others go on.
+                // Stops processors in the middle of their work, while other processors continue.
                 for round in 0..4_u64 {
                     let started =
                         worker.outbox.start(world.config(), orders(worker.handler())).await;
@@ -73,7 +74,7 @@ async fn each_event_is_handled_once_whatever_the_store_does() {
         let processor = desk.start(world.config()).await;
         let mut all = 0;
         for key in keys {
-            // The counter says how many were committed.
+            // The counter has the number of commits.
             let committed = desk.counted(key).await;
             all += u64::try_from(committed).expect("few");
             desk.seen(key, &(1..=committed).collect::<Vec<_>>()).await;
@@ -85,16 +86,16 @@ async fn each_event_is_handled_once_whatever_the_store_does() {
     }
 }
 
-/// Every call takes a while, so that a processor stands still, and dies, in the middle of each of its steps.
+/// Each call takes some time, so each kill hits another step.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_processor_is_killed_at_each_of_its_steps() {
     let slow = FaultPlan::none(7).with_delay(1.0, Duration::from_millis(4));
     let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), slow));
     let moments: Vec<u64> = (0..12).map(|at| 2_000 + at * 5_000).collect();
-    Box::pin(scenarios::whoever_is_killed(&world(store), &moments)).await;
+    Box::pin(scenarios::kills_at(&world(store), &moments)).await;
 }
 
-/// Paused in the middle of each of its steps, it wakes up when others have done its work.
+/// A processor that is paused at each step wakes after the takeover.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_processor_is_paused_at_each_of_its_steps() {
     let slow = FaultPlan::none(11).with_delay(1.0, Duration::from_millis(4));
@@ -126,7 +127,7 @@ async fn a_processor_is_paused_at_each_of_its_steps() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handlers_that_hang_or_panic_have_failed_and_what_is_down_does_not_count() {
+async fn hangs_and_panics_are_failures_and_outages_are_not() {
     let world = world(Arc::new(MemoryStore::new()));
     let desk = world.desk().await;
     for key in ["hangs", "panics", "hopeless", "down", "sound"] {

@@ -1,4 +1,4 @@
-//! What others, and one's own handlers and sources, may do to a processor: it goes on with everything else.
+//! Hostile handlers, sources and documents. A processor continues with all other queues.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,10 +18,11 @@ fn world() -> World {
     World { store, name: "test".to_owned(), lease: Duration::from_secs(1) }
 }
 
-/// What a handler left running goes on after its processor was stopped, and its lock was not given back in time: it
-/// changes nothing any more.
+/// A handler outlives its stopped processor.
+///
+/// The lock of the shard is not released in time. Late writes of the handler fail.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_that_outlives_the_stop_is_refused() {
+async fn handler_that_outlives_the_stop_is_fenced() {
     let world = world();
     let desk = world.desk().await;
     desk.place("a", 1).await;
@@ -52,15 +53,15 @@ async fn a_handler_that_outlives_the_stop_is_refused() {
     let late = answer.await.expect("told").expect_err("refused");
     assert!(matches!(late, OutboxError::Lock(_)), "{late}");
     assert!(desk.read("a").await.is_empty());
-    // Others handle it.
+    // Another process handles the event.
     let other = desk.start(world.config()).await;
     desk.seen("a", &[1]).await;
     assert!(other.stop(PATIENCE).await);
 }
 
-/// With room for one queue only, a queue whose work panicked is taken up again, and the room is there for others.
+/// With one permit, a panic releases the permit, and the queue continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_panic_keeps_neither_its_queue_nor_its_room() {
+async fn panic_releases_its_queue_and_its_permit() {
     let world = world();
     let desk = world.desk().await;
     desk.place("a", 1).await;
@@ -76,9 +77,9 @@ async fn a_panic_keeps_neither_its_queue_nor_its_room() {
     assert!(processor.stop(PATIENCE).await);
 }
 
-/// With room for one queue only, one that is never empty lets others have their turn.
+/// With one permit: a queue with a constant backlog releases the permit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_that_is_never_empty_lets_others_have_their_turn() {
+async fn hot_queue_does_not_starve_other_queues() {
     let world = world();
     let desk = world.desk().await;
     let turns = Arc::new(AtomicU64::new(0));
@@ -97,12 +98,12 @@ async fn a_queue_that_is_never_empty_lets_others_have_their_turn() {
                 .await
         }
     };
-    others_have_their_turn(&world, &desk, orders(handler), &turns).await;
+    hot_queue_leaves_permits(&world, &desk, orders(handler), &turns).await;
 }
 
 /// The same with a handler that takes several events in one transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn batches_of_a_hot_queue_let_others_have_their_turn() {
+async fn batches_of_a_hot_queue_do_not_starve_other_queues() {
     struct State {
         outbox: Outbox,
         log: Collection<Typed<Value>>,
@@ -121,11 +122,11 @@ async fn batches_of_a_hot_queue_let_others_have_their_turn() {
         Ok(state.outbox.emit(tx, "orders", "hot", &0).await.map(drop)?)
     };
     let topics = Topics::new().with_transaction("orders", state, handle);
-    others_have_their_turn(&world, &desk, topics, &turns).await;
+    hot_queue_leaves_permits(&world, &desk, topics, &turns).await;
 }
 
-/// Each event of the queue `hot` is followed by another one. Other queues are handled meanwhile.
-async fn others_have_their_turn(world: &World, desk: &Desk, topics: Topics, turns: &AtomicU64) {
+/// Each event of the queue `hot` emits another one. Other queues are handled in the meantime.
+async fn hot_queue_leaves_permits(world: &World, desk: &Desk, topics: Topics, turns: &AtomicU64) {
     for _ in 0..10 {
         desk.place("hot", 0).await;
     }
@@ -138,15 +139,15 @@ async fn others_have_their_turn(world: &World, desk: &Desk, topics: Topics, turn
     for key in ["a", "b", "c"] {
         desk.seen(key, &[1]).await;
     }
-    // It goes on as well.
+    // The hot queue continues, too.
     let before = turns.load(Ordering::Relaxed);
     until(|| turns.load(Ordering::Relaxed) > before + 10).await;
     assert!(processor.stop(PATIENCE).await);
 }
 
-/// What an event needs is down for long: it is tried later and later, up to a bound, and its failures do not count.
+/// Pauses of an outage grow up to a bound. Failures do not count.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_down_is_tried_later_and_later() {
+async fn pauses_of_an_outage_grow() {
     let world = world();
     let desk = world.desk().await;
     desk.place("a", 1).await;
@@ -175,16 +176,16 @@ async fn what_is_down_is_tried_later_and_later() {
     let tries = tries.lock().clone();
     let gaps: Vec<Duration> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
     for (at, gap) in (0..).zip(&gaps) {
-        // A pause has a random upper half.
+        // The upper half of a pause is random.
         let least = longest.min(first * (1 << at)) / 2;
         assert!(*gap >= least, "{at}: {gap:?} of {gaps:?}");
     }
     assert!(processor.stop(PATIENCE).await);
 }
 
-/// Locks of a newer program, also that of a shard, keep nobody from the others.
+/// Locks of a newer format block no other shard.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_newer_lock_does_not_stop_the_sharing_of_shards() {
+async fn newer_lock_does_not_stop_the_balancing() {
     let world = world();
     let desk = world.desk().await;
     let first = desk.start(world.config()).await;

@@ -1,20 +1,20 @@
-//! HTTP requests after the commit: every scenario on the store in memory and on one file.
+//! HTTP requests after the commit, on local stores.
 
 use std::time::Duration;
 
 use crate::scenarios;
 
-/// What a store in this process is far away from.
+/// Far beyond the delays of a local store.
 const LEASE: Duration = Duration::from_secs(1);
 
 scenarios::all_of_http! { txn_fixtures::in_process }
 
 #[tokio::test]
-async fn a_result_is_kept_once_the_store_answers() {
-    scenarios::a_result_is_kept_once_the_store_answers().await;
+async fn result_is_stored_after_a_short_outage() {
+    scenarios::result_is_stored_after_a_short_outage().await;
 }
 
 #[tokio::test]
-async fn a_result_that_is_not_taken_for_long_is_left_out() {
-    scenarios::a_result_that_is_not_taken_for_long_is_left_out().await;
+async fn result_is_left_out_during_a_long_outage() {
+    scenarios::result_is_left_out_during_a_long_outage().await;
 }

@@ -1,4 +1,4 @@
-//! The tests of the outbox on servers, in one program.
+//! The tests of the outbox on servers, as one program.
 
 mod live_http;
 mod live_outbox;

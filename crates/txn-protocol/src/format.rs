@@ -1,8 +1,8 @@
-//! The version of the format in which records and domain documents are written.
+//! The format version of records and domain documents.
 
 use serde::{Deserialize, Serialize};
 
-/// The format of one document. A document that names none is of the first.
+/// The format of one document. A document without a format has the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Format(u32);
@@ -14,10 +14,10 @@ impl Default for Format {
 }
 
 impl Format {
-    /// What this library writes, and the newest that it understands.
+    /// The format that this library writes, and the newest that it understands.
     pub const NEWEST: Self = Self(1);
 
-    /// The format that a document says it is of, if it says anything.
+    /// The format of a document, if its source can be read.
     #[must_use]
     pub fn of(source: &str) -> Option<Self> {
         #[derive(Deserialize)]
@@ -28,7 +28,7 @@ impl Format {
         serde_json::from_str::<Only>(source).ok().map(|only| only.format)
     }
 
-    /// Whether this library understands it.
+    /// Whether this library understands the format.
     #[must_use]
     pub fn is_known(self) -> bool {
         self <= Self::NEWEST

@@ -1,13 +1,16 @@
-//! The past of a document, where its collection keeps it: a chain of versions that never change, in which any moment is found
-//! in logarithmically many looks.
+//! Past versions of a document, in collections that keep a history.
 //!
-//! A document has a *head*, which each transaction that writes the document writes with it: so the head's own commit tid is that
-//! of the document's last change, a deletion included. What is overwritten is kept as a *past version* before the commit is sent:
-//! that a content stood there with a tid is true whatever becomes of the transaction, so a past version needs neither a lock nor a
-//! place in the record.
+//! Past versions never change and form a chain. A search by time needs logarithmically many reads.
 //!
-//! Versions are numbered. Each knows the one before it and those whose numbers are its own with the lowest bits cleared one
-//! after the other, so that a search halves what is left.
+//! A document has a *head*, and each transaction that writes the document also writes the head. So
+//! the commit version of the head is that of the last change, a deletion included. The overwritten
+//! content becomes a *past version* before the commit is sent. A past version says that a content
+//! existed under a commit version, which is true whatever becomes of the transaction. So a past
+//! version needs neither a lock nor an entry in the record.
+//!
+//! Versions are numbered. A version links to the version before it. Further links lead to the
+//! numbers that arise when the lowest bits of its number are cleared, one after the other. Each
+//! step of a search halves the remaining versions.
 
 use std::time::Duration;
 
@@ -19,29 +22,30 @@ use crate::format::Format;
 use crate::ids::CommitVersion;
 use crate::machines::settle::{Condition, Machine, Settle};
 
-/// A version by its number and the commit that wrote it; none where no transaction did.
+/// The number of a version, and the commit that wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ancestor {
-    /// Its number, from 0.
+    /// The number of the version, from 0.
     pub number: u64,
-    /// The commit that wrote it.
+    /// The commit that wrote the version, if a transaction wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tid: Option<CommitVersion>,
-    /// Where to look for what stood there.
+    /// The location of the content.
     #[serde(default, skip_serializing_if = "Kept::is_apart")]
     pub kept: Kept,
 }
 
-/// Where to look for the content of a past version.
+/// The location of the content of a past version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kept {
-    /// It has a document of its own.
+    /// A document of its own.
     #[default]
     Apart,
-    /// Nowhere: there was no document yet.
+    /// No location: there was no document yet.
     Absent,
-    /// Nowhere: somebody who keeps no history wrote over it, so that nobody knows what stood there, and until when.
+    /// No location: a process without history overwrote the version. The content is unknown, and so
+    /// is the time for which it lasted.
     Lost,
 }
 
@@ -53,31 +57,34 @@ impl Kept {
 }
 
 impl Ancestor {
-    /// Whether it stood there at a time, or before. A first version that no transaction wrote counts from ever.
+    /// Whether the version was current at `time`, or before. A first version without a transaction
+    /// always counts.
     fn stood_at(&self, time: Duration) -> bool {
         self.tid.map_or(self.number == 0, |tid| tid.unix_time() <= time)
     }
 }
 
-/// The way from one version to those before it.
+/// The links from one version to earlier versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Links {
     number: u64,
-    /// The nearest first, and the first version last.
+    /// The nearest version first, the first version last.
     before: Vec<Ancestor>,
 }
 
-/// What the next look of a search is at.
+/// The next step of a search by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// This version stood there at that time.
+    /// The version that was current at that time.
     Found(Ancestor),
-    /// It stood there later: the search goes on with its links.
+    /// A version that is later. The search continues with the links of this version.
     Look(Ancestor),
 }
 
 impl Links {
-    /// The links of the version that follows the one that has these, that `tid` wrote, and that is `kept` so.
+    /// The links of the version that follows the version with these links.
+    ///
+    /// `tid` wrote the version with these links, and `kept` locates its content.
     #[must_use]
     pub fn after(&self, tid: Option<CommitVersion>, kept: Kept) -> Self {
         let number = self.number + 1;
@@ -94,7 +101,9 @@ impl Links {
         Self { number, before: known.filter(is_linked).copied().collect() }
     }
 
-    /// The next step towards what stood there at `time`, which is before this version; none if that was before the first.
+    /// The next step towards the version at `time`.
+    ///
+    /// `time` is before this version. Returns none if `time` is before the first version.
     #[must_use]
     pub fn step(&self, time: Duration) -> Option<Step> {
         let index = self.before.iter().position(|version| version.stood_at(time))?;
@@ -112,62 +121,67 @@ impl Links {
     }
 }
 
-/// What a search, or the next write, has to know of the version that stands there now.
+/// The head of a document, for searches and for the next write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     #[serde(default)]
     format: Format,
-    /// Whether the document exists: it was not deleted.
+    /// Whether the document exists, and was not deleted.
     pub exists: bool,
-    /// The way to the versions before it.
+    /// The links to earlier versions.
     pub links: Links,
 }
 
-/// What is known of the content of a version.
+/// The known content of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// The document had it.
+    /// The document had this content.
     Was(Image),
     /// There was no document.
     Absent,
-    /// It is not known.
+    /// The content is not known.
     Lost,
 }
 
 /// A version that was overwritten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastVersion {
-    /// The way to the versions before it.
+    /// The links to earlier versions.
     pub links: Links,
-    /// What stood there.
+    /// The content of the version.
     pub content: Content,
 }
 
-/// What is to be kept and to be written where a document is changed.
+/// The new history documents of one change of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The commit that wrote what is overwritten.
+    /// The commit that wrote the overwritten version.
     pub overwritten: Option<CommitVersion>,
-    /// What is overwritten; none where there was nothing yet.
+    /// The overwritten version; none if there was no version yet.
     pub past: Option<PastVersion>,
-    /// What the head becomes.
+    /// The new content of the head.
     pub head: Head,
-    /// Whether document and head name the same commit. What stood there with that commit is known then, also if one of the two locks
-    /// was lost before the other was taken. Otherwise they tell something together only if both stood at one moment.
+    /// Whether document and head name the same commit.
+    ///
+    /// If they do, the content of that commit is known, even if one of the two locks was lost
+    /// before the other was taken. Otherwise the pair counts only if both locks were held at one
+    /// moment.
     pub agrees: bool,
 }
 
-/// A document as its transaction found it under its lock.
+/// A document, as its transaction found it under the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Before<'a> {
-    /// The commit that wrote it.
+    /// The commit that wrote the document.
     pub tid: Option<CommitVersion>,
-    /// Its content, if it exists.
+    /// The content, if the document exists.
     pub image: Option<&'a Image>,
 }
 
 impl Before<'_> {
-    /// Whether the head tells of this very state: else somebody who keeps no history wrote the document since.
+    /// Whether the head describes exactly this state.
+    ///
+    /// Otherwise a process without history has written the document since.
     #[must_use]
     pub fn is_of(&self, head: &Head, head_tid: Option<CommitVersion>) -> bool {
         match self.image {
@@ -178,7 +192,10 @@ impl Before<'_> {
 }
 
 impl Change {
-    /// Of a document with this head (and the commit that wrote the head), which exists afterwards or not.
+    /// The change of a document with this head.
+    ///
+    /// `head`: the head and the commit that wrote the head. `exists`: whether the document exists
+    /// after the change.
     #[must_use]
     pub fn of(
         head: Option<(&Head, Option<CommitVersion>)>,
@@ -228,7 +245,7 @@ impl Head {
     /// The document of the head.
     ///
     /// # Errors
-    /// In words; none is known.
+    /// A message; no case is known.
     pub fn encode(&self) -> Result<Image, String> {
         let text = serde_json::to_string(self).map_err(|e| e.to_string())?;
         Image::parse(&text).map_err(|e| e.to_string())
@@ -237,7 +254,7 @@ impl Head {
     /// Reads the document of a head.
     ///
     /// # Errors
-    /// In words, if it cannot be read, or a newer library wrote it.
+    /// A message, if the document cannot be read, or if a newer library wrote it.
     pub fn parse(image: &Image) -> Result<Self, String> {
         let head: Self = serde_json::from_str(image.as_str())
             .map_err(|e| format!("the head of the history cannot be read: {e}"))?;
@@ -250,7 +267,7 @@ impl PastVersion {
     /// The document of a past version.
     ///
     /// # Errors
-    /// In words; none is known.
+    /// A message; no case is known.
     pub fn encode(&self) -> Result<Image, String> {
         let content = match self.content {
             Content::Was(_) => Kind::Was,
@@ -273,7 +290,7 @@ impl PastVersion {
     /// Reads the document of a past version.
     ///
     /// # Errors
-    /// In words, if it cannot be read, or a newer library wrote it.
+    /// A message, if the document cannot be read, or if a newer library wrote it.
     pub fn parse(image: &Image) -> Result<Self, String> {
         let document: PastDocument<'_> = serde_json::from_str(image.as_str())
             .map_err(|e| format!("the past version cannot be read: {e}"))?;
@@ -294,12 +311,14 @@ fn check(format: Format, links: &Links) -> Result<(), String> {
     match (format.is_known(), links.is_sound()) {
         (true, true) => Ok(()),
         (false, _) => Err("a newer library wrote it".to_owned()),
-        (true, false) => Err("its way to earlier versions is damaged".to_owned()),
+        (true, false) => Err("the links to earlier versions are damaged".to_owned()),
     }
 }
 
-/// Keeps a past version: whoever comes first writes it, and for the same tid everybody would write the same. What stands there is
-/// touched, for what was only seen may vanish.
+/// Keeps a past version.
+///
+/// The first process writes the document. Every process would write the same content for the same
+/// tid. An existing document is touched, because a document that was only read may vanish.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keep;
 
@@ -325,11 +344,12 @@ mod tests {
         format!("{low:08x}-{mid:04x}-1{high:03x}-8000-0123456789ab").parse().expect("a tid")
     }
 
-    /// Versions that commits wrote at the seconds 10, 20, …: what a search finds is what a list has, in few looks.
+    /// Commits wrote versions at the seconds 10, 20, …. The search agrees with a list, in few
+    /// steps.
     #[test]
-    fn every_moment_is_found() {
+    fn every_time_is_found_in_few_steps() {
         for length in (0..40).chain([100, 1_000, 1_023, 1_024]) {
-            // The first was there before any transaction.
+            // The first version was there before any transaction.
             let mut chain = vec![(None, Links::default())];
             for n in 1..=length {
                 let (tid_before, links) = &chain[chain.len() - 1];
@@ -368,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_before_the_first_version_is_not_known() {
+    fn time_before_the_first_version_is_unknown() {
         let links = Links::default().after(Some(tid(12)), Kept::Apart);
         assert_eq!(links.step(Duration::from_secs(11)), None);
         assert!(matches!(links.step(Duration::from_secs(12)), Some(Step::Found(_))));
@@ -379,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_few() {
+    fn links_grow_with_the_logarithm() {
         let mut links = Links::default();
         for n in 1..5_000_u64 {
             links = links.after(Some(tid(n)), Kept::Apart);
@@ -389,12 +409,12 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_read_as_they_were_written() {
+    fn history_documents_survive_a_round_trip() {
         let image = Image::parse(r#"{"n":1.0,"x":{"tid":2}}"#).expect("valid");
         let first = Change::of(None, Before { tid: None, image: Some(&image) }, true);
         let content = first.past.as_ref().map(|past| past.content.clone());
         assert_eq!(content, Some(Content::Was(image.clone())));
-        assert!(!first.agrees, "nobody has noted yet who wrote it");
+        assert!(!first.agrees, "no head names the writer yet");
         let head = (&first.head, Some(tid(5)));
         let deleted =
             Change::of(Some(head), Before { tid: Some(tid(5)), image: Some(&image) }, false);
@@ -407,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_wrote_over_is_lost() {
+    fn version_overwritten_without_history_is_lost() {
         let image = Image::default();
         let head = Change::of(None, Before { tid: None, image: None }, true).head;
         for before in [
@@ -425,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_library_wrote_or_nobody_did_is_refused() {
+    fn newer_and_damaged_heads_are_refused() {
         for text in [
             r#"{"format":2,"exists":true,"links":{"number":0,"before":[]}}"#,
             r#"{"exists":true,"links":{"number":2,"before":[{"number":0}]}}"#,

@@ -1,7 +1,9 @@
-//! The protocol of the transactions, as it can be read, run and modelled without a store: ids, documents and records as
-//! data, and every decision as a pure function.
+//! The protocol as data and pure functions, without a store.
 //!
-//! No part of the public API of the library: it changes without notice.
+//! Ids, documents and records are plain data, and each decision is a pure function. The engine and
+//! the models call the same functions.
+//!
+//! This crate is no part of the public API: it changes without notice.
 
 #![warn(clippy::disallowed_methods)]
 

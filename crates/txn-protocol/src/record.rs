@@ -1,4 +1,4 @@
-//! The transaction record: one document that decides one attempt of a transaction.
+//! The transaction record: one document that decides one attempt.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use crate::format::Format;
 use crate::ids::{AttemptId, CommitVersion};
 use txn_store::{Key, Source, Version};
 
-/// The state that a record stands in.
+/// The state of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// A heartbeat of a transaction that is still under way.
+    /// A heartbeat of a running attempt.
     Pending,
     /// Committed; perhaps not yet applied to all participants.
     Committed,
     /// Committed, and every participant is applied.
     Finished,
-    /// Aborted: it will never commit.
+    /// Aborted: the attempt never commits.
     Aborted,
 }
 
 impl State {
-    /// The states of records that still need somebody's work.
+    /// The states of records that a process still has to recover or apply.
     pub const OPEN: [&'static str; 2] = ["pending", "committed"];
 
     /// Whether the transaction is committed.
@@ -36,7 +36,7 @@ impl State {
     }
 }
 
-/// What a transaction does with a participant.
+/// The operation of a transaction on a participant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Op {
@@ -50,46 +50,50 @@ pub enum Op {
     Read,
 }
 
-/// One document that a transaction holds a lock on.
+/// A document that a transaction locks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Participant {
-    /// Its collection.
+    /// The collection of the document.
     pub collection: Arc<str>,
-    /// Its id.
+    /// The id of the document.
     pub id: Arc<str>,
-    /// Its routing, if it has one of its own.
+    /// The routing of the document, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routing: Option<Arc<str>>,
-    /// What becomes of it.
+    /// The operation on the document.
     pub op: Op,
     /// The version that the lock was conditioned on; none for a placeholder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Version>,
-    /// The acknowledged version of the placeholder; none where a document was locked. A `create`
-    /// carries no condition, so only this version tells the lock from a forked duplicate that landed late.
+    /// The acknowledged version of the placeholder; none if a document was locked.
+    ///
+    /// A `create` carries no condition. So only this version distinguishes the lock from a
+    /// duplicate of the request that landed late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placeholder: Option<Version>,
-    /// The commit that wrote the content under the lock, if a transaction did. While the participant is not
-    /// applied nobody else writes the document, so another tid there was written since.
+    /// The commit version of the content under the lock, if there is one.
+    ///
+    /// No other transaction writes the document while the participant is not applied. So another
+    /// tid in the document was written since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<CommitVersion>,
 }
 
 impl Participant {
-    /// Which document it is.
+    /// The key of the document.
     #[must_use]
     pub fn key(&self) -> Key {
         let (collection, id) = (self.collection.clone(), self.id.clone());
         Key { collection, id, routing: self.routing.clone() }
     }
 
-    /// The incarnation of the collection that holds the lock; zero if the store has none.
+    /// The incarnation of the locked collection; zero if the store has none.
     #[must_use]
     pub fn incarnation(&self) -> u64 {
         self.placeholder.or(self.expected).map_or(0, |version| version.incarnation)
     }
 
-    /// Whether a collection of this incarnation is another one than the participant's.
+    /// Whether a collection of this incarnation is not the participant's collection.
     ///
     /// `false` if one of the two incarnations is zero: the store does not distinguish collections.
     #[must_use]
@@ -99,22 +103,22 @@ impl Participant {
     }
 }
 
-/// Who aborted a transaction, and why.
+/// The author and the reason of an abort.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Aborted {
-    /// The attempt or the coordinator that did it.
+    /// The attempt or the process that aborted the transaction.
     pub by: String,
-    /// Its reason.
+    /// The reason.
     pub why: String,
 }
 
-/// What is stored but never searched.
+/// The part of a record that is stored but never searched.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Body {
-    /// The redo log: for each participant the absolute new content, where there is one.
+    /// The redo log: the absolute new content of each participant that is written.
     #[serde(default)]
     images: Vec<Option<Box<RawValue>>>,
-    /// The caller's own words about the transaction, a JSON value.
+    /// The caller's metadata, a JSON value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     metadata: Option<Box<RawValue>>,
 }
@@ -132,7 +136,7 @@ struct Wire {
     commit_version: Option<CommitVersion>,
     #[serde(default, rename = "members")]
     participants: Vec<Participant>,
-    /// Of these the ones that it deletes, to search by.
+    /// The participants that the transaction deletes, for searches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     deletes: Vec<String>,
     #[serde(default)]
@@ -146,32 +150,36 @@ struct Wire {
     modified_at: u64,
 }
 
-/// A transaction record. Times are milliseconds since the Unix epoch by the writer's clock, for people only.
+/// A transaction record.
+///
+/// Times are milliseconds since the Unix epoch by the writer's clock, for people only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Where it stands.
+    /// The state of the attempt.
     pub state: State,
-    /// The attempt that it decides.
+    /// The attempt that the record decides.
     pub tid: AttemptId,
-    /// Who aborted it, if it is.
+    /// The author and the reason of the abort, if the attempt is aborted.
     pub aborted: Option<Aborted>,
-    /// The version of everything that it wrote, once it is committed.
+    /// The version of all content that the transaction wrote, if committed.
     pub commit_version: Option<CommitVersion>,
-    /// The documents that it locked.
+    /// The documents that the transaction locked.
     pub participants: Vec<Participant>,
-    /// The new content of each participant, in the order of `participants`; none for deletes and reads.
+    /// The new content of each participant, in the order of `participants`.
+    ///
+    /// Deletes and reads have none.
     pub images: Vec<Option<Image>>,
-    /// The caller's own words about it, the text of a JSON value.
+    /// The caller's metadata, the text of a JSON value.
     pub metadata: Option<String>,
-    /// Whose it is.
+    /// The name of the process that runs the attempt.
     pub coordinator: String,
-    /// The application that the coordinator says it is.
+    /// The name of the application of that process.
     pub application: Option<String>,
-    /// When it was written first.
+    /// The time of the first write.
     pub created_at: u64,
-    /// When its owner was heard of last.
+    /// The time of the owner's last heartbeat.
     pub heartbeat_at: Option<u64>,
-    /// When it was written last.
+    /// The time of the last write.
     pub modified_at: u64,
 }
 
@@ -179,7 +187,7 @@ impl Record {
     /// Reads a stored source.
     ///
     /// # Errors
-    /// [`JsonError`] if it is no record, or of a format that a newer library wrote.
+    /// [`JsonError`] if the source is not a record, or if a newer library wrote it.
     pub fn parse(source: &str) -> Result<Self, JsonError> {
         let fault = |e: serde_json::Error| JsonError::new(format!("not a transaction record: {e}"));
         let wire: Wire = serde_json::from_str(&flatten(source)).map_err(fault)?;
@@ -213,7 +221,7 @@ impl Record {
     /// The source to store.
     ///
     /// # Errors
-    /// [`JsonError`] if an image or the metadata is no JSON.
+    /// [`JsonError`] if an image or the metadata is not JSON.
     pub fn encode(&self) -> Result<Source, JsonError> {
         let fault = |e: serde_json::Error| JsonError::new(format!("cannot encode the record: {e}"));
         let raw = |text: &str| RawValue::from_string(text.to_owned());
@@ -244,8 +252,10 @@ impl Record {
         serde_json::to_string(&wire).map(Into::into).map_err(fault)
     }
 
-    /// No fewer bytes than it takes when it is encoded, and found without that; none if it has parts whose length that does not
-    /// tell.
+    /// An upper bound of the encoded length, computed without an encoding.
+    ///
+    /// Returns none for a record with metadata or an abort, because their encoded length is
+    /// unknown.
     pub fn most_bytes(&self) -> Option<usize> {
         /// Numbers, tids and names of fields; a byte of a name may become an escape of six.
         const FIELDS: usize = 512;
@@ -268,7 +278,7 @@ impl Record {
         self.participants.iter().filter(|participant| participant.op == Op::Delete)
     }
 
-    /// Where in `participants` each document is.
+    /// The index of each document in `participants`.
     pub fn by_key(&self) -> BTreeMap<Key, usize> {
         self.participants
             .iter()
@@ -277,7 +287,7 @@ impl Record {
             .collect()
     }
 
-    /// Whether it still needs somebody's work.
+    /// Whether a process still has to recover or apply the transaction.
     pub fn is_open(&self) -> bool {
         matches!(self.state, State::Pending | State::Committed)
     }
@@ -290,7 +300,7 @@ mod tests {
     const ID: &str = "5e1f0000-c6a1-11f0-8007-0123456789ab";
 
     #[test]
-    fn a_record_survives_a_round_trip_with_the_bytes_of_its_images() {
+    fn record_round_trip_keeps_image_bytes() {
         let tid: AttemptId = ID.parse().expect("an id");
         let commit: CommitVersion = ID.parse().expect("a version");
         let version = Version { incarnation: 7, term: 2, seq_no: 40 };
@@ -331,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn no_record_takes_more_bytes_than_it_is_said_to_take_at_most() {
+    fn encoded_record_fits_most_bytes() {
         let tid: AttemptId = ID.parse().expect("an id");
         let commit: CommitVersion = ID.parse().expect("a version");
         let longest = Some(Version::MAX);

@@ -1,38 +1,40 @@
-//! The rules of the protocol by name, and which of them stand.
+//! The rules of the protocol by name, and the rules in force.
 //!
-//! In the product all of them stand, and to ask costs nothing. With the feature `testing` one can be left out, to see that
-//! something notices.
+//! In production all rules are in force, and the question costs nothing. With the feature `testing`
+//! a test leaves one rule out, and something has to notice.
 
 #[cfg(feature = "testing")]
 use std::sync::Arc;
 #[cfg(feature = "testing")]
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What notices that a rule is left out.
+/// The checks that detect the omission of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownBy {
-    /// A flaw of a model, and a mutation of the simulation.
+    /// A model and a mutation of the simulation.
     Both,
-    /// A flaw of a model only.
+    /// A model only.
     Model {
-        /// Why the engine cannot be run without the rule, or nothing would come of it.
+        /// The reason for the missing mutation.
+        ///
+        /// Either the engine cannot run without the rule, or the omission changes nothing.
         no_mutation: &'static str,
     },
     /// A mutation of the simulation only.
     Mutation {
-        /// Why no model can leave the rule out.
+        /// The reason for the missing model.
         no_model: &'static str,
     },
 }
 
 impl ShownBy {
-    /// Whether a model has to have a flaw without the rule.
+    /// Whether a model must fail without the rule.
     #[must_use]
     pub const fn has_model(self) -> bool {
         !matches!(self, Self::Mutation { .. })
     }
 
-    /// Whether the simulation has to have a mutation without the rule.
+    /// Whether the simulation must fail without the rule.
     #[must_use]
     pub const fn has_mutation(self) -> bool {
         !matches!(self, Self::Model { .. })
@@ -40,28 +42,28 @@ impl ShownBy {
 }
 
 const BOTH: ShownBy = ShownBy::Both;
-/// A rule of groups that what a process remembers of its commits makes hard to break.
+/// A rule of groups that is hard to break, because of the document cache.
 const REMEMBERED: ShownBy = ShownBy::Model {
-    no_mutation: "what is composed was read of the commit, as long as it is remembered",
+    no_mutation: "a group reads the commit itself, while the document cache has it",
 };
 /// Rules of groups.
 const GROUPS: ShownBy = ShownBy::Model {
-    no_mutation: "the engine leaves to the next group only what it knows to be committed, under locks of its own",
+    no_mutation: "the engine hands off only acknowledged commits, under locks of its own",
 };
 
 macro_rules! rules {
     ($($(#[$doc:meta])+ $name:ident = $id:literal, $shown_by:expr;)+) => {
-        /// A rule without which the protocol is broken. The reasons are in `docs/protocol.md`.
+        /// A rule without which the protocol is broken. `docs/protocol.md` has the reasons.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Rule {
             $($(#[$doc])+ $name,)+
         }
 
         impl Rule {
-            /// All of them.
+            /// All rules.
             pub const ALL: &'static [Self] = &[$(Self::$name,)+];
 
-            /// Its name in documents and reports, which stays.
+            /// The stable name of the rule in documents and reports.
             #[must_use]
             pub const fn id(self) -> &'static str {
                 match self {
@@ -69,7 +71,7 @@ macro_rules! rules {
                 }
             }
 
-            /// What notices that it is left out.
+            /// The checks that detect the omission.
             #[must_use]
             pub const fn shown_by(self) -> ShownBy {
                 match self {
@@ -83,104 +85,109 @@ macro_rules! rules {
 rules! {
     /// A lock is taken only over the content that the closure read.
     LockOverWhatWasRead = "LOCK_OVER_WHAT_WAS_READ", BOTH;
-    /// A lock is taken over a commit of one's own process only once that is acknowledged.
+    /// A lock is taken over an own commit only once that commit is acknowledged.
     LockOverAcknowledged = "LOCK_OVER_ACKNOWLEDGED", GROUPS;
-    /// A lock is taken over a commit of one's own process only over what was read of that commit: a version is none.
+    /// A lock is taken over an own commit only over what was read of that commit. The version of
+    /// the document identifies no content.
     LockOverByCommit = "LOCK_OVER_BY_COMMIT", REMEMBERED;
-    /// A lock is taken over a commit of one's own process only where that commit's own lock stands.
+    /// A lock is taken over an own commit only if that commit's own lock is there.
     LockOverParticipants = "LOCK_OVER_PARTICIPANTS", GROUPS;
-    /// A lock whose write was not acknowledged counts only once an acknowledged touch says so.
+    /// A lock whose write was not acknowledged counts only after an acknowledged touch.
     LockAcknowledged = "LOCK_ACKNOWLEDGED", BOTH;
     /// An older transaction does not wait for a younger one.
     WoundYounger = "WOUND_YOUNGER", BOTH;
-    /// The lock of somebody else is replaced only once its holder's abort is acknowledged.
+    /// A lock of another attempt is replaced only once the abort of its holder is acknowledged.
     AbortBeforeTakeOver = "ABORT_BEFORE_TAKE_OVER", BOTH;
-    /// What was only read is validated.
+    /// A document that was only read is validated.
     ValidateReads = "VALIDATE_READS", BOTH;
-    /// What was only read is validated after every lock is acknowledged, not before.
+    /// Validation begins after every lock is acknowledged, not before.
     ValidateAfterLocks = "VALIDATE_AFTER_LOCKS", BOTH;
-    /// A read that somebody else holds is not valid, though its version is the same.
+    /// A read of a document that another attempt holds is not valid, even if its version is the
+    /// same.
     ValidateHolders = "VALIDATE_HOLDERS", BOTH;
-    /// A read-only transaction waits for the undecided holders it meets.
+    /// A read-only transaction waits for the undecided holders that it finds.
     ReadOnlyWaits = "READ_ONLY_WAITS", BOTH;
-    /// Of several documents that were absent when they were read each is locked by a placeholder.
+    /// Of several documents that were absent when they were read, each is locked by a placeholder.
     LockAbsentReads = "LOCK_ABSENT_READS", BOTH;
-    /// An absence is verified first, alone, and the versions after it.
+    /// An absence is verified first, alone, and then the versions.
     AbsenceFirst = "ABSENCE_FIRST", BOTH;
-    /// A commit version is not earlier than the server's time, where the store tells one.
+    /// A commit version is not earlier than the server's time, if the store tells its time.
     VersionByServer = "VERSION_BY_SERVER", ShownBy::Mutation {
         no_model: "the models have no clocks: versions there are drawn in the order of the commits",
     };
-    /// A transaction that only locked reads looks in the end whether all locks still stand.
+    /// A transaction that only locked reads verifies its locks at the end.
     VerifyReadLocks = "VERIFY_READ_LOCKS", BOTH;
     /// A commit that finds its record aborted is no commit.
     AbortFlag = "ABORT_FLAG", BOTH;
-    /// A commit that was not acknowledged is settled by an acknowledged write before anything else is done.
+    /// A commit that was not acknowledged is settled by an acknowledged write before anything else.
     CommitSettled = "COMMIT_SETTLED", BOTH;
-    /// A write that is refused may have been carried out.
+    /// A refused write may have been carried out.
     RefusalInDoubt = "REFUSAL_IN_DOUBT", BOTH;
-    /// An `aborted` record of somebody else is touched before its locks are void.
+    /// A foreign `aborted` record is touched before its locks are void.
     TouchAborted = "TOUCH_ABORTED", BOTH;
-    /// A `committed` record of somebody else is touched before it is applied.
+    /// A foreign `committed` record is touched before it is applied.
     TouchCommitted = "TOUCH_COMMITTED", BOTH;
-    /// Readers answer for a locked document by the record of its holder.
+    /// A reader answers for a locked document by the record of the holder.
     ReadTheRecord = "READ_THE_RECORD", BOTH;
     /// A lock that the committed record of its holder does not name is void.
     UnnamedLockVoid = "UNNAMED_LOCK_VOID", BOTH;
     /// A placeholder is a lock only at the version that the record names.
     PlaceholderVersion = "PLACEHOLDER_VERSION", BOTH;
-    /// A committed insert whose placeholder was moved or removed is not taken for applied before
+    /// A committed insert whose placeholder was moved or removed does not count as applied before
     /// its record is finished.
     MovedLock = "MOVED_LOCK", BOTH;
-    /// An owner takes the place of its moved or missing lock again only once an acknowledged touch
-    /// of its record says that nobody else applied it, and no deletion is on record.
+    /// An owner locks again in place of its moved or missing lock only under two conditions. An
+    /// acknowledged touch of its record says that no other process applied the commit, and no
+    /// deletion is on record.
     RelockUnapplied = "RELOCK_UNAPPLIED", BOTH;
-    /// A collection that was made again proves nothing about a commit, and no apply writes it: the
-    /// commit is reported as lost.
+    /// A collection that was made again proves nothing about a commit, and no apply writes it. The
+    /// apply reports the commit as lost.
     SameCollection = "SAME_COLLECTION", BOTH;
-    /// Content of another commit than the one under the lock was written since, whichever commit tid is larger.
+    /// Content counts as written since if its commit is not the one under the lock. The larger
+    /// commit version decides nothing.
     WrittenSince = "WRITTEN_SINCE", BOTH;
-    /// What seems applied counts only once it is touched.
+    /// A participant that seems applied counts only once it is touched.
     TouchApplied = "TOUCH_APPLIED", BOTH;
-    /// Whoever applies touches what others have locked since, and waits for none of them.
+    /// A process that applies touches documents that were locked since, and waits for no later
+    /// holder.
     TouchKeepsLock = "TOUCH_KEEPS_LOCK", ShownBy::Model {
-        no_mutation: "whoever waits in a ring gives up by its deadline or is taken for dead: no world of thousands noticed",
+        no_mutation: "a process that waits in a ring times out or is taken for dead: no run of thousands failed",
     };
-    /// A participant that is gone counts as deleted only once an acknowledged write proves it.
+    /// A missing participant counts as deleted only once an acknowledged write proves it.
     ProveAbsence = "PROVE_ABSENCE", BOTH;
     /// An apply that was not acknowledged is settled before the record is finished.
     ApplyAcknowledged = "APPLY_ACKNOWLEDGED", BOTH;
-    /// A one-document write is sent only where no lock stood.
+    /// A write of one document is sent only if the document has no lock.
     SingleSeesLocks = "SINGLE_SEES_LOCKS", BOTH;
-    /// A one-document write that was not acknowledged is settled by the document's list of commits.
+    /// The document's list of commits settles a write of one document that was not acknowledged.
     SettleSingle = "SETTLE_SINGLE", BOTH;
-    /// The own commit that is found in a document's list counts only once it is touched.
+    /// The own commit in a document's list counts only once it is touched.
     TouchOwnCommit = "TOUCH_OWN_COMMIT", BOTH;
-    /// A later commit that is found in a document's list proves a failure only once it is touched.
+    /// A later commit in a document's list proves a failure only once it is touched.
     TouchLaterCommit = "TOUCH_LATER_COMMIT", BOTH;
-    /// A commit stays in a document's list until its process knows what became of it.
+    /// A commit stays in a document's list until its process knows the outcome.
     KeepInDoubt = "KEEP_IN_DOUBT", BOTH;
-    /// A partition is named as the official one before it gets the alias.
+    /// A partition gets the alias only after the domain document names it.
     OfficialBeforeAlias = "OFFICIAL_BEFORE_ALIAS", ShownBy::Model {
-        no_mutation: "an order of steps of the machine that makes a partition: there is no decision that could be left out",
+        no_mutation: "an order of steps of the machine that makes a partition: no decision could be left out",
     };
-    /// Writes of records require that the alias exists.
+    /// A write of a record requires that the alias exists.
     RequireAlias = "REQUIRE_ALIAS", ShownBy::Model {
-        no_mutation: "a flag of the write: the simulated server makes no index by itself that could be written instead",
+        no_mutation: "a flag of the write: the simulated server makes no index by itself",
     };
     /// The partition of a day that is gone is not made again.
     DroppedThrough = "DROPPED_THROUGH", BOTH;
-    /// A missing partition says nothing of a transaction as long as its day is not gone.
+    /// A missing partition says nothing about its transactions while its day is not gone.
     MissingIsNotGone = "MISSING_IS_NOT_GONE", BOTH;
-    /// That a day is gone is said by an acknowledged touch of the domain document.
+    /// Only an acknowledged touch of the domain document says that a day is gone.
     TouchGone = "TOUCH_GONE", BOTH;
     /// A partition is dropped only when nothing in it is open.
     DropOnlyResolved = "DROP_ONLY_RESOLVED", BOTH;
-    /// Nobody writes to a partition any more while it is searched for the last time.
+    /// No process writes to a partition during the last scan.
     BlockBeforeDrop = "BLOCK_BEFORE_DROP", BOTH;
     /// The watermark is moved on the version of the domain document that was read before the block.
     WatermarkBeforeBlock = "WATERMARK_BEFORE_BLOCK", BOTH;
-    /// A day is not dropped while somebody may be lifting its block.
+    /// A day is not dropped while a process may be lifting its block.
     LiftSettles = "LIFT_SETTLES", BOTH;
 }
 
@@ -198,7 +205,8 @@ impl std::fmt::Display for Rule {
     }
 }
 
-/// Which rules stand: all of them, unless a test leaves one out. Decisions are given it and ask it.
+/// The rules in force: all rules, unless a test leaves one out. Decisions take this value as an
+/// argument.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     #[cfg(feature = "testing")]
@@ -214,7 +222,7 @@ struct Off {
 }
 
 impl Rules {
-    /// All of them stand.
+    /// All rules are in force.
     #[must_use]
     pub const fn all() -> Self {
         Self {
@@ -223,7 +231,7 @@ impl Rules {
         }
     }
 
-    /// Whether the rule stands.
+    /// Whether the rule is in force.
     #[cfg(not(feature = "testing"))]
     #[inline]
     #[must_use]
@@ -234,13 +242,13 @@ impl Rules {
 
 #[cfg(feature = "testing")]
 impl Rules {
-    /// All but one.
+    /// All rules but one.
     #[must_use]
     pub fn without(rule: Rule) -> Self {
         Self { off: Some(Arc::new(Off { rule, asked: AtomicU64::new(0) })) }
     }
 
-    /// Whether the rule stands. That one was asked for that does not is counted.
+    /// Whether the rule is in force. Counts the calls for the omitted rule.
     #[must_use]
     pub fn decides(&self, rule: Rule) -> bool {
         match &self.off {
@@ -258,8 +266,9 @@ impl Rules {
         self.off.as_ref().map(|off| off.rule)
     }
 
-    /// How often this value and its clones were asked for the rule that is left out. What was noticed without it proves
-    /// nothing if it was never asked for.
+    /// How often this value and its clones were asked for the omitted rule.
+    ///
+    /// A failure proves nothing about a rule that was never asked for.
     #[must_use]
     pub fn asked(&self) -> u64 {
         self.off.as_ref().map_or(0, |off| off.asked.load(Ordering::Relaxed))
@@ -292,14 +301,14 @@ mod tests {
     }
 
     #[test]
-    fn all_stand() {
+    fn all_rules_are_in_force() {
         let rules = Rules::all();
         assert!(Rule::ALL.iter().all(|rule| rules.decides(*rule)));
     }
 
     #[cfg(feature = "testing")]
     #[test]
-    fn one_is_left_out_and_counted() {
+    fn omitted_rule_is_counted() {
         let rules = Rules::without(Rule::TouchAborted);
         let clone = rules.clone();
         let off: Vec<Rule> =
@@ -313,7 +322,7 @@ mod tests {
 
     #[cfg(not(feature = "testing"))]
     #[test]
-    fn they_cost_nothing() {
+    fn rules_cost_nothing_in_production() {
         const STANDS: bool = Rules::all().decides(Rule::TouchAborted);
         assert!(STANDS);
         assert_eq!(size_of::<Rules>(), 0);

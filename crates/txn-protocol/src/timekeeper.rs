@@ -1,64 +1,75 @@
-//! What a process knows of the time, from its own two clocks and from the server's. Pure: it is told what the clocks say.
+//! The time of a process, from its own clocks and the server's.
 //!
-//! Two bounds make reads at a timestamp repeatable. Where the server tells its time, a commit version is not earlier than that time,
-//! and a reader is at a moment that is `max_drift` earlier than both that time and its own wall clock. So a moment that
-//! anybody may read at lies before every commit that is still to come, as long as the clocks of the *servers* agree within
-//! `max_drift`. Where no server tells the time, the clocks of the processes
-//! have to agree within `max_drift` instead.
+//! The module is pure: the caller passes the readings of the clocks in.
+//!
+//! Two bounds make reads at a timestamp repeatable. If the server tells its time, a commit version
+//! is not earlier than that time. A reader at a timestamp is `max_drift` earlier than both that
+//! time and its own wall clock. So each readable timestamp lies before every future commit, while
+//! the clocks of the *servers* agree within `max_drift`. If no server tells the time, the clocks of
+//! the processes have to agree within `max_drift` instead.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// One look at both clocks of this process.
+/// A reading of both clocks of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clocks {
     /// Time since the Unix epoch. May jump.
     pub wall: Duration,
-    /// Time since some moment of this process. Stands still while the machine is suspended.
+    /// Time since a fixed moment of this process. Stops while the machine is suspended.
     pub monotonic: Duration,
 }
 
-/// What the server said, and when it was asked.
+/// The server's answer, with the clocks before and after the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// The server's time, at some moment between the question and the answer.
+    /// The server's time, at some moment between the request and the answer.
     pub time: Duration,
-    /// The clocks before the question.
+    /// The clocks before the request.
     pub asked: Clocks,
-    /// The clocks behind the answer.
+    /// The clocks after the answer.
     pub answered: Clocks,
 }
 
-/// So many answers are kept: each may come from another node of the server.
+/// The number of answers to keep. Each may come from another node of the server.
 const ANSWERS: usize = 4;
 
-/// What a process knows of the time.
+/// The time as a process knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timekeeper {
     /// The last answers, the oldest first.
     answers: VecDeque<Told>,
-    /// The one that counts: it agrees best with the wall clock, for a node whose own clock is wrong must not stop everybody.
+    /// The answer that agrees best with the wall clock.
+    ///
+    /// A server node with a wrong clock must not stop all processes.
     told: Option<Told>,
-    /// The last look at the clocks.
+    /// The last reading of the clocks.
     seen: Option<Clocks>,
 }
 
-/// Whether the clocks of this process may be relied on.
+/// Whether the clocks of this process are reliable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// They may.
+    /// The clocks are reliable.
     Sound,
-    /// They moved against each other since the server told its time: it has to be asked again.
+    /// The two clocks moved against each other since the server's answer. The process has to ask
+    /// again.
     Doubtful,
-    /// The wall clock is ahead of the server's by more than the drift, at least by so much.
+    /// The wall clock is ahead of the server's by more than the drift. The value is a lower bound
+    /// of the difference.
     Ahead(Duration),
-    /// The wall clock is behind the server's by more than the drift, at most by so much. Which of the two is wrong only a person can
-    /// say; versions that follow a server's wrong clock would lie in everybody's future once it is set right.
+    /// The wall clock is behind the server's by more than the drift. The value is a lower bound of
+    /// the difference.
+    ///
+    /// Only a person can say which of the two is wrong. Versions that follow a wrong server clock
+    /// would be in the future of all processes once that clock is set right.
     Behind(Duration),
 }
 
 impl Timekeeper {
-    /// Takes what the server said. Earlier answers count as long as the clocks did not move against each other since.
+    /// Takes the server's answer.
+    ///
+    /// Earlier answers count while the two clocks have not moved against each other since.
     pub fn tell(&mut self, told: Told, drift: Duration) {
         self.answers.retain(|answer| !is_apart(answer.answered, told.answered, drift));
         if self.answers.len() == ANSWERS {
@@ -69,14 +80,18 @@ impl Timekeeper {
             self.answers.iter().copied().min_by_key(|told| told.time.abs_diff(told.asked.wall));
     }
 
-    /// Notes a look at the clocks. Returns whether the wall clock jumped against the monotonic one since the last look: the machine was
-    /// suspended, restored or cloned, or its clock was set.
+    /// Notes a reading of the clocks, and returns whether the clock jumped.
+    ///
+    /// A jump is a move of the wall clock against the monotonic clock since the last reading.
+    /// Either the machine was suspended, restored or cloned, or its clock was set.
     pub fn look(&mut self, now: Clocks, drift: Duration) -> bool {
         let before = self.seen.replace(now);
         before.is_some_and(|before| is_apart(before, now, drift))
     }
 
-    /// Whether the wall clock may be relied on, by what the server said last. Sound where it said nothing.
+    /// Whether the wall clock is reliable, by the server's last answer.
+    ///
+    /// The verdict is sound if the server tells no time.
     #[must_use]
     pub fn verdict(&self, now: Clocks, drift: Duration) -> Verdict {
         let Some(told) = self.told else { return Verdict::Sound };
@@ -93,21 +108,25 @@ impl Timekeeper {
         }
     }
 
-    /// The time by which transactions begin and commit, since the Unix epoch: the server's, where it tells one, or else this process's own.
-    /// Not earlier than the server's while [`Timekeeper::verdict`] is sound.
+    /// The time at which transactions begin and commit, since the Unix epoch.
+    ///
+    /// The result is the server's time if the server tells its time, or else the wall clock. While
+    /// [`Timekeeper::verdict`] is sound, the result is not earlier than the server's time.
     #[must_use]
     pub fn now(&self, now: Clocks) -> Duration {
         self.told.map_or(now.wall, |told| latest(told, now))
     }
 
-    /// The server's time at the latest, if it is known.
+    /// The latest possible time of the server, if it is known.
     #[must_use]
     pub fn server_time(&self, now: Clocks) -> Option<Duration> {
         self.told.map(|told| latest(told, now))
     }
 
-    /// A moment before which no commit will have its version any more: the earlier of the wall clock and of what the server's shows at
-    /// least, minus the drift.
+    /// A moment that precedes every future commit version.
+    ///
+    /// The moment is the wall clock or the earliest possible time of the server, whichever is
+    /// earlier, minus the drift.
     #[must_use]
     pub fn settled_until(&self, now: Clocks, drift: Duration) -> Duration {
         let earliest = self.told.map_or(now.wall, |told| earliest(told, now));
@@ -115,17 +134,21 @@ impl Timekeeper {
     }
 }
 
-/// The server's time at the latest: the time that passed on the way to it counts as passed.
+/// The latest possible time of the server.
+///
+/// The whole way of the request counts as passed.
 fn latest(told: Told, now: Clocks) -> Duration {
     told.time + now.monotonic.saturating_sub(told.asked.monotonic)
 }
 
-/// The server's time at the earliest: the time that passed on the way back counts as not passed.
+/// The earliest possible time of the server.
+///
+/// The way of the answer counts as not passed.
 fn earliest(told: Told, now: Clocks) -> Duration {
     told.time + now.monotonic.saturating_sub(told.answered.monotonic)
 }
 
-/// Whether the wall clock moved against the monotonic one by more than a quarter of the drift.
+/// Whether the two clocks moved apart by more than a quarter of the drift.
 fn is_apart(before: Clocks, now: Clocks, drift: Duration) -> bool {
     let expected = before.wall + now.monotonic.saturating_sub(before.monotonic);
     expected.abs_diff(now.wall) > drift / 4
@@ -144,7 +167,7 @@ mod tests {
         Clocks { wall, monotonic }
     }
 
-    /// The server was asked at noon, by a clock that is wrong by so much; the answer took two seconds.
+    /// The server was asked at noon, by a process with this wall clock. The answer took 2 s.
     fn told(wall_at_noon: Duration) -> Timekeeper {
         let mut keeper = Timekeeper::default();
         keeper.tell(
@@ -168,8 +191,8 @@ mod tests {
     }
 
     #[test]
-    fn every_commit_to_come_is_later_than_every_moment_that_may_be_read_at() {
-        // Each process is wrong by what it is allowed to be, and more.
+    fn future_commits_follow_readable_timestamps() {
+        // The clock of each process is wrong by the allowed drift, and by more.
         for reader in [-300_i64, -50, 0, 50, 300] {
             for writer in [-50_i64, 0, 50] {
                 let wall = |offset: i64| {
@@ -190,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_clock_is_told_apart_from_a_suspended_machine() {
+    fn wrong_clock_and_suspended_machine_differ() {
         let ahead = told(NOON + HOUR);
         let now = clocks(NOON + HOUR + 2 * SECOND, 3 * SECOND);
         assert_eq!(ahead.verdict(now, DRIFT), Verdict::Ahead(HOUR));
@@ -206,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn one_node_with_a_wrong_clock_does_not_count() {
+    fn node_with_a_wrong_clock_is_ignored() {
         let mut keeper = told(NOON);
         let at = |n| clocks(NOON + n * SECOND, (n + 1) * SECOND);
         let answer = |time, n| Told { time, asked: at(n), answered: at(n) };
@@ -221,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_is_seen_once() {
+    fn clock_jump_is_reported_once() {
         let mut keeper = Timekeeper::default();
         assert!(!keeper.look(clocks(NOON, SECOND), DRIFT), "the first look");
         assert!(!keeper.look(clocks(NOON + HOUR, SECOND + HOUR), DRIFT));

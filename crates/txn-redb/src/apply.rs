@@ -1,8 +1,8 @@
-//! Carrying out writes and administration inside one write transaction.
+//! Carries out writes and administration inside of one write transaction.
 //!
-//! Each operation reads and checks all that it needs before it changes anything. So a
-//! [`Fault::Damaged`] leaves the transaction as it was and concerns its operation alone, while a
-//! [`Fault::Storage`] is the end of the transaction.
+//! Each operation reads and checks everything that it needs before it changes anything. So a
+//! [`Fault::Damaged`] leaves the transaction unchanged and concerns only its operation, while a
+//! [`Fault::Storage`] ends the transaction.
 
 use redb::{ReadableTable, Table, WriteTransaction};
 use txn_store::embedded;
@@ -14,7 +14,7 @@ use crate::file::{ALIASES, CLOCK, COLLECTIONS, DOCUMENTS, META};
 use crate::read;
 use crate::view::{Bytes, Resolved, Step, View};
 
-/// The only term: this store has one primary, for ever.
+/// The only term: this store has one primary.
 const TERM: u64 = 1;
 
 /// An administrative change.
@@ -26,9 +26,9 @@ pub(crate) enum Command {
     Drop(String),
     /// See [`txn_store::Store::add_alias`].
     Alias {
-        /// The name to add.
+        /// The new name.
         alias: String,
-        /// What it is to stand for.
+        /// The target of the alias.
         collection: String,
     },
     /// See [`txn_store::Store::block_writes`].
@@ -42,10 +42,10 @@ pub(crate) enum Command {
     Release(String),
 }
 
-/// What became of a [`Command`]; [`Command::Open`] answers with the collection.
+/// The result of a [`Command`]; [`Command::Open`] returns the collection.
 pub(crate) type Administered = Result<Option<CollectionInfo>, StoreError>;
 
-/// The tables of one write transaction, and what happened in it.
+/// The tables of one write transaction, and its changes.
 pub(crate) struct Changes<'t> {
     view: View<Table<'t, Bytes, Bytes>>,
     meta: Table<'t, Bytes, Bytes>,
@@ -54,7 +54,7 @@ pub(crate) struct Changes<'t> {
 }
 
 impl<'t> Changes<'t> {
-    /// Opens the tables. `clock` is the last number given.
+    /// Opens the tables. `clock` is the last assigned number.
     pub(crate) fn new(writer: &'t WriteTransaction, clock: &'t mut u64) -> Result<Self, Fault> {
         let view = View {
             collections: writer.open_table(COLLECTIONS)?,
@@ -64,7 +64,7 @@ impl<'t> Changes<'t> {
         Ok(Self { view, meta: writer.open_table(META)?, clock, changed: false })
     }
 
-    /// Writes the counter and closes the tables. Whether there is anything to commit.
+    /// Writes the counter and closes the tables. Returns whether there is anything to commit.
     pub(crate) fn finish(mut self) -> Result<bool, Fault> {
         if self.changed {
             self.meta.insert(CLOCK, self.clock.to_be_bytes().as_slice())?;
@@ -72,7 +72,7 @@ impl<'t> Changes<'t> {
         Ok(self.changed)
     }
 
-    /// A number that was never given before. It is not given again if the transaction fails.
+    /// Returns a new number, which never returns, even if the transaction fails.
     fn tick(&mut self) -> Result<u64, Fault> {
         let next = self.clock.checked_add(1);
         *self.clock = next.ok_or_else(|| Fault::damaged("the counter of versions is used up"))?;

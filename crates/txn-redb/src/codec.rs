@@ -1,16 +1,16 @@
-//! How names, collections and documents are laid out in the file.
+//! The layout of names, collections and documents in the file.
 //!
-//! Everything in the file is plain bytes and checked when it is read: an entry that does not have
-//! its layout is a [`Fault::Damaged`], never a panic. Numbers are big-endian.
+//! All entries are plain bytes and are checked when they are read: an entry with another layout is
+//! a [`Fault::Damaged`], never a panic. Numbers are big-endian.
 //!
 //! | entry | key | value |
 //! |---|---|---|
 //! | collection | name | uid, flags, owner |
 //! | document | uid, id, mark, routing | term, seq_no, source |
 //!
-//! In the key of a document the zero bytes of the id are followed by 255, and the mark is two bytes,
-//! 0 0 without a routing and 0 1 before one. So keys order by collection, id and routing, those
-//! without a routing first, and no two documents share a key.
+//! In the key of a document, 255 follows each zero byte of the id. The mark is two bytes, 0 0
+//! without a routing and 0 1 before one. So keys sort by collection, id and routing, documents
+//! without a routing come first, and no two documents share a key.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::error::Fault;
 /// The record of a collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Its identity, and the first part of the keys of its documents.
+    /// The identity, and the first part of the keys of the collection's documents.
     pub(crate) uid: u64,
     /// Whether writes are blocked.
     pub(crate) blocked: bool,
@@ -34,7 +34,7 @@ const BLOCKED: u8 = 1;
 const OWNED: u8 = 2;
 
 impl Record {
-    /// The identity as [`txn_store::CollectionInfo`] shows it.
+    /// Returns the identity as [`txn_store::CollectionInfo`] shows it.
     pub(crate) fn shown_uid(&self) -> Arc<str> {
         format!("redb-{}", self.uid).into()
     }
@@ -65,13 +65,13 @@ impl Record {
     }
 }
 
-/// The counter of versions and identities.
+/// Decodes the counter of versions and identities.
 pub(crate) fn decode_number(what: &str, bytes: &[u8]) -> Result<u64, Fault> {
     let bytes = bytes.try_into().map_err(|_| Fault::damaged(what))?;
     Ok(u64::from_be_bytes(bytes))
 }
 
-/// The key of a document.
+/// Returns the key of a document.
 pub(crate) fn document_key(uid: u64, id: &str, routing: Option<&str>) -> Vec<u8> {
     let length = 8 + id.len() + 2 + routing.map_or(0, str::len);
     let mut key = Vec::with_capacity(length);
@@ -87,15 +87,16 @@ pub(crate) fn document_key(uid: u64, id: &str, routing: Option<&str>) -> Vec<u8>
     key
 }
 
-/// Below and above every key of the documents of a collection.
+/// Returns the bounds below and above all document keys of a collection.
 pub(crate) fn document_bounds(uid: u64) -> (Vec<u8>, Vec<u8>) {
     let mut above = uid.to_be_bytes().to_vec();
-    // Longer than eight bytes and above every id: no id begins with the byte 255 (it is UTF-8).
+    // Longer than eight bytes and above every id: no id begins with the byte 255, because ids are
+    // UTF-8.
     above.push(255);
     (uid.to_be_bytes().to_vec(), above)
 }
 
-/// Id and routing of the document with this key.
+/// Returns id and routing of the document with this key.
 pub(crate) fn decode_place(key: &[u8]) -> Result<Place, Fault> {
     let damaged = || Fault::damaged("the key of a document");
     let mut rest = key.get(8..).ok_or_else(damaged)?;
@@ -119,19 +120,19 @@ pub(crate) fn decode_place(key: &[u8]) -> Result<Place, Fault> {
     Ok((text(&id)?, routed.then(|| text(rest)).transpose()?))
 }
 
-/// The value of a document.
+/// Returns the value of a document.
 pub(crate) fn document_value(version: Version, source: &str) -> Vec<u8> {
     let (term, seq_no) = (version.term.to_be_bytes(), version.seq_no.to_be_bytes());
     [&term[..], &seq_no[..], source.as_bytes()].concat()
 }
 
-/// The number of the collection of a document, which is in its key.
+/// Returns the number of the collection, which is in the document's key.
 pub(crate) fn collection_of(key: &[u8]) -> Result<u64, Fault> {
     let collection = key.first_chunk().ok_or_else(|| Fault::damaged("the key of a document"))?;
     Ok(u64::from_be_bytes(*collection))
 }
 
-/// Splits the value of a document into its version and the bytes of its source.
+/// Splits the value of a document into its version and its source.
 fn split_value<'v>(key: &[u8], value: &'v [u8]) -> Result<(Version, &'v [u8]), Fault> {
     let damaged = || Fault::damaged("the version of a document");
     let (term, rest) = value.split_first_chunk().ok_or_else(damaged)?;
@@ -140,12 +141,12 @@ fn split_value<'v>(key: &[u8], value: &'v [u8]) -> Result<(Version, &'v [u8]), F
     Ok((Version { incarnation: collection_of(key)?, term, seq_no }, source))
 }
 
-/// The version in the value of a document.
+/// Returns the version in the value of a document.
 pub(crate) fn decode_version(key: &[u8], value: &[u8]) -> Result<Version, Fault> {
     split_value(key, value).map(|(version, _)| version)
 }
 
-/// Version and source in the value of a document.
+/// Returns version and source in the value of a document.
 pub(crate) fn decode_document<'v>(
     key: &[u8],
     value: &'v [u8],
@@ -155,7 +156,7 @@ pub(crate) fn decode_document<'v>(
     Ok((version, source))
 }
 
-/// Version and source, as they are handed out.
+/// Returns version and source with an owned source.
 pub(crate) fn read_document(key: &[u8], value: &[u8]) -> Result<(Version, Source), Fault> {
     decode_document(key, value).map(|(version, source)| (version, source.into()))
 }
@@ -165,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn document_keys_come_back_and_keep_their_order() {
+    fn document_keys_round_trip_in_order() {
         let ids =
             ["\0", "\0\0", "\0a", "\u{1}", "a", "a\0", "a\0\0", "a\0b", "aa", "b", "\u{10ffff}"];
         let routings = [None, Some("\0"), Some("r"), Some("r\0"), Some("s")];
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn records_and_documents_come_back() {
+    fn records_and_documents_round_trip() {
         for owner in [None, Some(String::new()), Some("bank".to_owned())] {
             for blocked in [false, true] {
                 let record = Record { uid: 7, blocked, owner: owner.clone() };

@@ -6,12 +6,15 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RedbConfig {
-    /// How long a request may take, waiting for room in the queue included. Default: 10 s.
+    /// The timeout of a request, including the wait in the queue.
+    ///
+    /// Default: 10 s.
     pub request_timeout: Duration,
-    /// Bytes of writes that may wait for the writer or be under way in it; further writes wait for
-    /// room. A single request that is larger is let through alone. Default: 64 MiB.
+    /// The maximum size of queued and running writes, in bytes.
+    ///
+    /// Further writes wait for space. A single larger request runs alone. Default: 64 MiB.
     pub queue_bytes: usize,
-    /// Bytes of the file that are kept in memory. Default: 256 MiB.
+    /// The size of the cache, in bytes. Default: 256 MiB.
     pub cache_bytes: usize,
 }
 
@@ -26,21 +29,21 @@ impl Default for RedbConfig {
 }
 
 impl RedbConfig {
-    /// The same settings with another request timeout.
+    /// Sets [`RedbConfig::request_timeout`].
     #[must_use]
     pub fn with_request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
         self
     }
 
-    /// The same settings with another bound of the queue, in bytes.
+    /// Sets [`RedbConfig::queue_bytes`].
     #[must_use]
     pub fn with_queue_bytes(mut self, bytes: usize) -> Self {
         self.queue_bytes = bytes;
         self
     }
 
-    /// The same settings with another size of the cache, in bytes.
+    /// Sets [`RedbConfig::cache_bytes`].
     #[must_use]
     pub fn with_cache_bytes(mut self, bytes: usize) -> Self {
         self.cache_bytes = bytes;

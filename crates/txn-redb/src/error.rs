@@ -1,4 +1,4 @@
-//! Why a file cannot be opened, and, inside the crate, why it cannot be read or written.
+//! Errors of opening, and internal faults of reads and writes.
 
 use std::error::Error;
 use std::fmt;
@@ -8,8 +8,9 @@ use std::path::Path;
 
 use txn_store::{Outcome, Refusal, RefusalKind, StoreError, StoreErrorKind};
 
-/// Why [`RedbStore::open`](crate::RedbStore::open) failed. The text names the file, the fault, and
-/// what to do.
+/// The reason why [`RedbStore::open`](crate::RedbStore::open) failed.
+///
+/// The text names the file, the fault, and the remedy.
 #[derive(Debug)]
 pub struct OpenError {
     kind: OpenErrorKind,
@@ -17,26 +18,28 @@ pub struct OpenError {
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// Kinds of [`OpenError`], by what is to be done.
+/// Kinds of [`OpenError`], by their remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenErrorKind {
-    /// A process, perhaps this one, has the file open: close it there first.
+    /// A process, perhaps this one, has the file open. Close the store there first.
     InUse,
-    /// The directory of the file does not exist: make it.
+    /// The directory of the file does not exist. Create the directory.
     MissingDirectory,
-    /// The operating system does not let this user read and write the file.
+    /// The user must not read or write the file.
     Denied,
-    /// The file is not a store: not by redb, of another application, or of another release.
+    /// The file is not a store of this release.
+    ///
+    /// The file is not by redb, of another application, or of another release.
     NotAStore,
-    /// The file is a store whose contents are damaged or cut off: restore it from a copy.
+    /// The file is a store whose contents are damaged or cut off. Restore a copy.
     Damaged,
-    /// The disk or the operating system failed otherwise.
+    /// The disk or the operating system failed in another way.
     Io,
 }
 
 impl OpenError {
-    /// What kind of fault it is.
+    /// Returns the kind of fault.
     #[must_use]
     pub fn kind(&self) -> OpenErrorKind {
         self.kind
@@ -124,17 +127,17 @@ impl Error for OpenError {
     }
 }
 
-/// What to do about damage.
+/// The remedy of damage.
 const RESTORE: &str = "restore the file from a copy";
 
-/// Why the file could not be read or written.
+/// The reason why the file could not be read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The disk or the operating system, which may recover.
+    /// A failure of the disk or the operating system, which may recover.
     Storage(String),
-    /// The pages of the file do not hold what redb wrote there: they were overwritten or cut off.
+    /// The pages do not hold redb's data: they were overwritten or cut off.
     Corrupt(String),
-    /// One entry does not hold what this crate writes.
+    /// One entry does not have this crate's layout.
     Damaged(String),
     /// The store was closed.
     Closed,
@@ -170,7 +173,7 @@ impl From<Fault> for StoreError {
     }
 }
 
-/// What a write is answered with of which nothing was written.
+/// The outcome of a write that was certainly not written.
 impl From<&Fault> for Outcome {
     fn from(fault: &Fault) -> Self {
         let reason = fault.to_string();
@@ -186,7 +189,7 @@ impl From<&Fault> for Outcome {
 impl From<redb::StorageError> for Fault {
     fn from(error: redb::StorageError) -> Self {
         match &error {
-            // A lock is poisoned by a panic, and redb panics where its pages make no sense.
+            // A panic poisons a lock, and redb panics on nonsensical pages.
             redb::StorageError::Corrupted(_) | redb::StorageError::LockPoisoned(_) => {
                 Self::Corrupt(error.to_string())
             }
@@ -202,7 +205,7 @@ impl From<redb::TableError> for Fault {
     fn from(error: redb::TableError) -> Self {
         match error {
             redb::TableError::Storage(error) => error.into(),
-            // All tables were there, and of their types, when the file was opened.
+            // When the file was opened, all tables existed with their types.
             error => Self::Corrupt(error.to_string()),
         }
     }
@@ -232,11 +235,14 @@ impl From<redb::CommitError> for Fault {
     }
 }
 
-/// Does something with redb. Where a page was overwritten redb indexes beyond it or meets what it holds for
-/// unreachable, and panics: there is no other way to learn of that than to catch it. A panic of this crate's own
-/// is told in the same way, for it is one that an entry of the file brought about.
+/// Runs an action of redb, and turns a panic into a fault.
+///
+/// On an overwritten page redb indexes out of bounds or reaches unreachable code, and panics. No
+/// other sign of such a page exists. A panic of this crate counts as damage, too, because an entry
+/// of the file caused it.
 pub(crate) fn caught<R>(action: impl FnOnce() -> R) -> Result<R, Fault> {
-    // Nothing is used again that was under way: transactions are dropped, and a writer that was caught stops.
+    // Nothing that was under way is used again: transactions are dropped, and a writer that
+    // panicked stops.
     catch_unwind(AssertUnwindSafe(action))
         .map_err(|_| Fault::Corrupt("its pages make no sense, they were overwritten".to_owned()))
 }

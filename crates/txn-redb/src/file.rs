@@ -1,4 +1,4 @@
-//! The file: opening and checking it, its tables, and closing it while others look at it.
+//! The file: opening, checks, tables, and closing during reads.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -26,7 +26,7 @@ pub(crate) const ALIASES: Definition = TableDefinition::new("txn_aliases");
 /// See [`View::documents`].
 pub(crate) const DOCUMENTS: Definition = TableDefinition::new("txn_documents");
 
-/// The entry of [`META`] with the last number given, as a version or an identity.
+/// The entry of [`META`] with the last assigned version or identity.
 pub(crate) const CLOCK: &[u8] = b"clock";
 /// The entry of [`META`] with the layout of the file.
 const FORMAT: &[u8] = b"format";
@@ -39,16 +39,18 @@ pub(crate) type Snapshot = View<ReadOnlyTable<Bytes, Bytes>>;
 #[derive(Debug)]
 pub(crate) struct File {
     path: PathBuf,
-    /// `None` once it is closed. Readers and the writer hold the lock while they are at work, so
-    /// that closing waits for them and the lock of the operating system is gone when it returns.
+    /// `None` after the close.
+    ///
+    /// Readers and the writer hold the lock while they work. So closing waits for them, and the
+    /// lock of the operating system is released when it returns.
     database: RwLock<Option<Database>>,
     closing: AtomicBool,
-    /// The first damage that was met.
+    /// The first damage.
     damage: OnceLock<Fault>,
 }
 
 impl File {
-    /// Opens the file, makes it if it is missing, and reads its counter.
+    /// Opens or creates the file, and reads its counter.
     pub(crate) fn open(path: &Path, config: &RedbConfig) -> Result<(Self, u64), OpenError> {
         caught(|| Self::open_unguarded(path, config))
             .unwrap_or_else(|fault| Err(OpenError::fault(path, fault)))
@@ -82,7 +84,7 @@ impl File {
         &self.path
     }
 
-    /// Does something with the database, which stays open meanwhile.
+    /// Runs an action on the database, which stays open in the meantime.
     pub(crate) fn with<R>(
         &self,
         action: impl FnOnce(&Database) -> Result<R, Fault>,
@@ -92,8 +94,10 @@ impl File {
         caught(|| action(database)).flatten().map_err(|fault| self.explain(fault))
     }
 
-    /// The fault, with its cause: once a read failed, beyond the end of a file that was cut off for one, redb
-    /// refuses everything and only says that something failed before.
+    /// Returns the fault with its cause.
+    ///
+    /// After a failed read, for example beyond the end of a file that was cut off, redb refuses
+    /// every operation without the cause.
     pub(crate) fn explain(&self, fault: Fault) -> Fault {
         match fault {
             Fault::Corrupt(_) => self.damage.get_or_init(|| fault).clone(),
@@ -102,7 +106,7 @@ impl File {
         }
     }
 
-    /// Looks at the last committed state.
+    /// Reads the last committed state.
     pub(crate) fn look<R>(
         &self,
         action: impl FnOnce(&Snapshot) -> Result<R, Fault>,
@@ -117,12 +121,12 @@ impl File {
         })
     }
 
-    /// Whether [`close`](Self::close) waits: long work should end.
+    /// Whether [`close`](Self::close) waits, so that long work should end.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
     }
 
-    /// Closes the file as soon as nobody is at work in it, and returns when that is done.
+    /// Closes the file after all running work, and returns when the file is closed.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
         let mut database = self.database.write();
@@ -132,7 +136,7 @@ impl File {
     }
 }
 
-/// Makes the tables of a new file.
+/// Creates the tables of a new file.
 fn initialize(database: &Database) -> Result<(), Fault> {
     let writer = database.begin_write()?;
     {

@@ -1,7 +1,8 @@
-//! One embedded file as the store of txn-core: durable transactions without a server.
+//! An embedded file as the store of txn-core: transactions without a server.
 //!
-//! [`RedbStore`] keeps collections and documents in one file by `redb`, which one process has open
-//! at a time. An acknowledged write has been synced to the disk; a process that is killed loses none.
+//! [`RedbStore`] keeps collections and documents in one file of `redb`. One process at a time has
+//! the file open. The store syncs a write to the disk before it acknowledges the write. So a killed
+//! process loses no acknowledged write.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,26 +18,28 @@
 //! ```
 //!
 //! # How it works
-//! - Writes and administration go through one bounded queue to one writer thread. It takes all
-//!   that is queued, carries it out in one write transaction of the file, commits, and only then
-//!   answers: many writers share the cost of one sync.
-//! - Reads, scans, and batches of nothing but [`Check`](txn_store::WriteOp::Check) and
-//!   [`Verify`](txn_store::WriteOp::Verify) use read transactions: they see what is
-//!   committed, all of it at one moment, and never wait for the writer.
-//! - One counter in the file gives every version and every identity of a collection. It is never
-//!   reset: versions do not return after a delete, a drop, or a restart. They do return if the file
-//!   is replaced by an older copy of itself: restore a copy only where nothing of what was written
-//!   after it lives on elsewhere.
-//! - After an error of the disk, a full one included, the write under way is
-//!   [`Unknown`](txn_store::Outcome::Unknown) and later ones are
-//!   [`Rejected`](txn_store::Outcome::Rejected), while reads go on: close the store and open
-//!   it again when there is room.
-//! - A file that was cut off or overwritten is told as damage, at once, and is not asked again:
-//!   [`OpenErrorKind::Damaged`], [`StoreErrorKind::Damaged`](txn_store::StoreErrorKind::Damaged) of reads,
-//!   [`RefusalKind::Damaged`](txn_store::RefusalKind::Damaged) of writes that were not made, and
-//!   [`Unknown`](txn_store::Outcome::Unknown) where the commit was under way. Where redb panics over such a
-//!   page the panic is caught; a program that prints panics prints it. Changes that leave the pages sound, such
-//!   as another digit in a number, are not noticed: check the file system, and keep copies.
+//! - Writes and administration go through one bounded queue to one writer thread. The writer takes
+//!   all queued requests, carries them out in one write transaction, commits, and then answers.
+//!   Many requests share the cost of one sync.
+//! - Reads, scans, and batches with only [`Check`](txn_store::WriteOp::Check) and
+//!   [`Verify`](txn_store::WriteOp::Verify) use read transactions. They see one committed state,
+//!   and never wait for the writer.
+//! - One counter in the file assigns every version and every identity of a collection. The counter
+//!   is never reset: versions do not return after a delete, a drop, or a restart. Versions do
+//!   return if an older copy replaces the file. So restore a copy only if no later data survives
+//!   elsewhere.
+//! - After a disk error (a full disk included) the current write is
+//!   [`Unknown`](txn_store::Outcome::Unknown) and later writes are
+//!   [`Rejected`](txn_store::Outcome::Rejected). Reads continue. Close the store, and open it again
+//!   when the disk has space.
+//! - A file that was cut off or overwritten is reported as damage at once, without retries. Opening
+//!   fails with [`OpenErrorKind::Damaged`], and reads with
+//!   [`StoreErrorKind::Damaged`](txn_store::StoreErrorKind::Damaged). Writes that were not made
+//!   fail with [`RefusalKind::Damaged`](txn_store::RefusalKind::Damaged). A write whose commit was
+//!   under way is [`Unknown`](txn_store::Outcome::Unknown). If redb panics over such a page, the
+//!   store catches the panic. A program that prints panics still prints it. The store does not
+//!   notice changes that leave the pages valid, such as another digit in a number: check the file
+//!   system, and keep copies.
 //! - Futures need a tokio runtime whose clock runs: a paused clock jumps to the timeout while the
 //!   writer thread syncs.
 

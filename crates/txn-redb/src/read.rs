@@ -1,4 +1,4 @@
-//! Questions that a committed state of the file answers: reads, conditions, pages of a scan.
+//! Reads of a committed state: documents, conditions, pages of a scan.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -14,15 +14,17 @@ use crate::error::Fault;
 use crate::file::{File, Snapshot};
 use crate::view::{Resolved, Step};
 
-/// A page ends before its documents exceed this, also if it is not full.
+/// The size at which a page ends even if it is not full.
+///
+/// The documents of a page do not exceed this size, except for a single larger one.
 const PAGE_BYTES: usize = 64 << 20;
-/// How many documents a scan looks at between looks at the clock.
+/// The number of documents that a scan reads between two checks of the clock.
 const STRIDE: usize = 128;
 
 /// Reads documents, all of them in one state of the file.
 pub(crate) fn get_many(file: &File, keys: &[Key]) -> Vec<Read> {
     let all = file.look(|snapshot| {
-        // Keys of one call mostly share their collection.
+        // The keys of one call mostly share their collection.
         let mut last: Option<(Arc<str>, Option<u64>)> = None;
         let mut read = |key: &Key| -> Result<Read, Fault> {
             let uid = match &last {
@@ -55,12 +57,12 @@ pub(crate) fn answer_all(file: &File, writes: &[Write]) -> Vec<Outcome> {
     all.unwrap_or_else(|fault| vec![(&fault).into(); writes.len()])
 }
 
-/// The collection with this name or alias.
+/// Finds the collection with this name or alias.
 pub(crate) fn find(file: &File, name: &str) -> Result<Option<CollectionInfo>, StoreError> {
     Ok(file.look(|snapshot| snapshot.resolve(name))?.map(info))
 }
 
-/// The names of the collections that begin with a prefix.
+/// Lists the names of the collections with a prefix.
 pub(crate) fn list(file: &File, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
     let names = file.look(|snapshot| {
         let mut names = Vec::new();
@@ -77,26 +79,27 @@ pub(crate) fn list(file: &File, prefix: &str) -> Result<Vec<Arc<str>>, StoreErro
     Ok(names?)
 }
 
-/// How a collection is shown to the engine.
+/// Returns the public description of a collection.
 pub(crate) fn info(found: Resolved) -> CollectionInfo {
     let uid = found.record.shown_uid();
     CollectionInfo { name: found.name, uid, owner: found.record.owner }
 }
 
-/// What a page of a scan is to hold.
+/// A request for a page of a scan.
 #[derive(Debug)]
 pub(crate) struct PageOf {
     pub(crate) collection: String,
     pub(crate) filter: Filter,
     pub(crate) size: usize,
     pub(crate) after: Option<Place>,
-    /// When to end the page with what it has.
+    /// When to end the page early.
     pub(crate) deadline: Instant,
 }
 
-/// One page: the documents after a place, in the order of their keys. It ends when it is full, when
-/// its documents have many bytes, or at the deadline, whichever comes first; then its cursor is
-/// the last document that was looked at, whether or not that was asked for.
+/// Returns one page: the documents after a position, in the order of their keys.
+///
+/// The page ends when it is full, when its documents exceed `PAGE_BYTES`, or at the deadline. Then
+/// the cursor is the last document that the scan read, even if the filter excluded the document.
 pub(crate) fn page(file: &File, of: &PageOf) -> Result<Page, StoreError> {
     let page = file.look(|snapshot| {
         let Some(found) = snapshot.resolve(&of.collection)? else { return Ok(None) };

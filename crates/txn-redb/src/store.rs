@@ -1,4 +1,4 @@
-//! The store itself: what goes to the writer, and what is read directly.
+//! The store: sends changes to the writer, and reads directly.
 
 use std::fmt;
 use std::path::Path;
@@ -21,15 +21,16 @@ use crate::file::File;
 use crate::read::{self, PageOf};
 use crate::writer::{NoAnswer, Queue, deadline};
 
-/// Point reads run on the caller's thread up to this many keys: a read of a few microseconds costs
-/// less than the hop to another thread, and it never waits for the writer. More keys, and scans,
-/// go to the blocking threads of the runtime.
+/// The maximum number of keys that a read handles on the caller's thread.
+///
+/// A read takes a few microseconds, less than the hop to another thread, and never waits for the
+/// writer. Larger reads and scans go to the blocking threads of the runtime.
 const DIRECT: usize = 64;
 
-/// Documents in one file. A cheap handle: clones share the file, which is closed with the last of
-/// them or by [`close`](Self::close).
+/// A store in one file. A cheap handle: clones share the file.
 ///
-/// It has to be used inside a tokio runtime with time enabled; opening and closing need none.
+/// The file is closed with the last clone or by [`close`](Self::close). The store needs a tokio
+/// runtime with time enabled, except for opening and closing.
 #[derive(Clone)]
 pub struct RedbStore {
     open: Arc<Open>,
@@ -68,13 +69,14 @@ impl fmt::Debug for RedbStore {
 }
 
 impl RedbStore {
-    /// Opens the store in this file with the default settings, and makes the file if it is missing.
+    /// Opens the store in this file with the default settings.
     ///
-    /// A file that was not closed, after a crash, is repaired first: that reads all of it.
+    /// Creates a missing file. A file that was not closed, after a crash, is repaired first. The
+    /// repair reads the whole file.
     ///
     /// # Errors
-    /// [`OpenError`]: the file is open elsewhere, its directory is missing, it may not be read and
-    /// written, it is no store, or it is damaged.
+    /// [`OpenError`]: the file is open elsewhere, its directory is missing, access is denied, the
+    /// file is not a store, or the file is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_with(path, &RedbConfig::default())
     }
@@ -93,12 +95,13 @@ impl RedbStore {
         Ok(Self { open: Arc::new(Open { file, queue, writer, timeout }) })
     }
 
-    /// Carries out what is queued, stops the writer, and closes the file, for all clones: it can be
-    /// opened again when this returns. Later requests are [`Outcome::Rejected`] or
-    /// [`StoreErrorKind::Unavailable`]. Idempotent.
+    /// Carries out the queue, stops the writer, and closes the file.
     ///
-    /// Blocks the thread for the commits of what is queued, mostly a few milliseconds. Dropping the
-    /// last clone does the same.
+    /// The close is for all clones. After the return the file can be opened again. Later requests
+    /// are [`Outcome::Rejected`] or [`StoreErrorKind::Unavailable`]. Idempotent.
+    ///
+    /// Blocks the thread for the commits of the queue, mostly a few milliseconds. Dropping the last
+    /// clone does the same.
     pub fn close(&self) {
         self.open.close();
     }
@@ -116,7 +119,7 @@ impl RedbStore {
         })?
     }
 
-    /// Runs on a thread that may block. `None` if the runtime shuts down.
+    /// Runs an action on a blocking thread. `None` if the runtime shuts down.
     async fn blocking<R: Send + 'static>(
         &self,
         action: impl FnOnce(&File) -> R + Send + 'static,
@@ -150,7 +153,7 @@ impl Store for RedbStore {
     }
 
     async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
-        // Answers are sent after the commit, and every read sees the last commit.
+        // The writer answers after the commit, and every read sees the last commit.
         self.get_many(keys).await
     }
 
@@ -181,7 +184,7 @@ impl Store for RedbStore {
     }
 
     async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
-        // Scans see the last commit: there is nothing to wait for.
+        // Scans see the last commit, so there is nothing to wait for.
         let found = read::find(&self.open.file, collection)?;
         found.map(|_| ()).ok_or_else(|| embedded::not_found(collection))
     }
@@ -204,7 +207,7 @@ impl Store for RedbStore {
     }
 
     async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
-        // Opening what is there already is no write.
+        // Opening an existing collection is not a write.
         let found = read::find(&self.open.file, &spec.name)?;
         let owner = spec.role.owner();
         match found {

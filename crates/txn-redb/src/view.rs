@@ -1,4 +1,4 @@
-//! What the tables of the file say, the same for a reader and for the writer.
+//! Queries on the tables of the file, for readers and the writer.
 
 use std::sync::Arc;
 
@@ -9,10 +9,12 @@ use txn_store::{Outcome, Read, Source, Write};
 use crate::codec::{self, Record};
 use crate::error::Fault;
 
-/// Every table maps bytes to bytes: typed keys would make redb panic on damaged entries.
+/// Every table maps bytes to bytes.
+///
+/// Typed keys would make redb panic on damaged entries.
 pub(crate) type Bytes = &'static [u8];
 
-/// The tables that answer questions, open in one transaction.
+/// The tables for queries, open in one transaction.
 pub(crate) struct View<T> {
     /// Records by collection name.
     pub(crate) collections: T,
@@ -27,16 +29,16 @@ pub(crate) struct View<T> {
 pub(crate) struct Resolved {
     /// The physical name.
     pub(crate) name: Arc<str>,
-    /// Its record.
+    /// The record of the collection.
     pub(crate) record: Record,
-    /// Whether the name asked for is an alias.
+    /// Whether the requested name is an alias.
     pub(crate) by_alias: bool,
 }
 
-/// What to do for a [`Write`].
+/// The action for a [`Write`].
 #[derive(Debug)]
 pub(crate) enum Step<'a> {
-    /// Change nothing and answer this.
+    /// Change nothing, and return this outcome.
     Answer(Outcome),
     /// Store the source under the key, at a new version.
     Put(Vec<u8>, &'a Source),
@@ -45,13 +47,13 @@ pub(crate) enum Step<'a> {
 }
 
 impl<T: ReadableTable<Bytes, Bytes>> View<T> {
-    /// The record of a collection, by its physical name.
+    /// Returns the record of a collection, by its physical name.
     pub(crate) fn record(&self, name: &str) -> Result<Option<Record>, Fault> {
         let found = self.collections.get(name.as_bytes())?;
         found.map(|bytes| Record::decode(name, bytes.value())).transpose()
     }
 
-    /// The collection with this name or alias; an alias goes before a name.
+    /// Returns the collection with this name or alias. An alias has priority.
     pub(crate) fn resolve(&self, name: &str) -> Result<Option<Resolved>, Fault> {
         let target = self.aliases.get(name.as_bytes())?;
         let (physical, by_alias): (Arc<str>, _) = match &target {
@@ -72,7 +74,7 @@ impl<T: ReadableTable<Bytes, Bytes>> View<T> {
         Ok(Read::Found { version, source })
     }
 
-    /// Judges a write that was not refused ([`embedded::refuse`]) by what is stored.
+    /// Decides on a write that was not refused ([`embedded::refuse`]), from the stored state.
     pub(crate) fn judge<'a>(&self, write: &'a Write) -> Result<Step<'a>, Fault> {
         let Write { key, require_alias, op } = write;
         let Some(collection) = self.resolve(&key.collection)? else {

@@ -1,4 +1,4 @@
-//! The writer thread: a bounded queue, and groups of requests that share one commit.
+//! The writer thread: a bounded queue, and groups with one commit each.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -14,16 +14,16 @@ use crate::apply::{Administered, Changes, Command};
 use crate::error::{Fault, caught};
 use crate::file::File;
 
-/// A group is closed when it has this many operations or bytes of source.
+/// A group is closed at this many operations or bytes of source.
 const GROUP_OPERATIONS: usize = 8192;
 const GROUP_BYTES: usize = 16 << 20;
 
-/// What an operation counts for in the queue beside its source, in bytes.
+/// The size of an operation in the queue without its source, in bytes.
 const OPERATION_BYTES: usize = 1024;
 /// The unit of the queue's bound, in bytes.
 const UNIT: usize = 1024;
 
-/// A request to the writer. Its permit is its room in the queue, given back with the answer.
+/// A request to the writer. The answer releases the permit for its space in the queue.
 #[derive(Debug)]
 struct Job {
     work: Work,
@@ -39,31 +39,32 @@ enum Work {
 #[derive(Debug)]
 enum Message {
     Job(Job),
-    /// Do what is queued, take nothing more, and end.
+    /// Carry out the queue, accept nothing more, and end.
     Close,
 }
 
-/// Why there is no answer from the writer.
+/// The reason why the writer gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
-    /// Nothing was sent to it.
+    /// Nothing was sent to the writer.
     NotSent(String),
-    /// What was sent may have been carried out, or will be.
+    /// The request may have been carried out, or may still be.
     InDoubt(String),
 }
 
-/// The way to the writer thread.
+/// The queue of the writer thread.
 #[derive(Debug)]
 pub(crate) struct Queue {
     sender: UnboundedSender<Message>,
-    /// Bounds what is queued and under way. The channel itself is unbounded, so that
-    /// [`close`](Self::close) never waits for room.
+    /// Bounds queued and running requests.
+    ///
+    /// The channel is unbounded, so that [`close`](Self::close) never waits for space.
     room: Arc<Semaphore>,
     units: u32,
 }
 
 impl Queue {
-    /// Starts the writer thread. `clock` is the last number given.
+    /// Starts the writer thread. `clock` is the last assigned number.
     pub(crate) fn start(
         file: Arc<File>,
         clock: u64,
@@ -87,7 +88,7 @@ impl Queue {
         self.ask(bytes, deadline, |answer| Work::Writes(writes, answer)).await
     }
 
-    /// Sends a command, and waits for what becomes of it until the deadline.
+    /// Sends a command, and waits for its result until the deadline.
     pub(crate) async fn administer(
         &self,
         command: Command,
@@ -110,7 +111,7 @@ impl Queue {
             .map_err(|_| not_sent(&Fault::Closed.to_string()))?;
         let (answer, answered) = oneshot::channel();
         let job = Job { work: work(answer), _room: room };
-        // The receiver is gone if the writer has ended, and then it did not get the job.
+        // The receiver is gone if the writer has ended, and then the writer did not get the job.
         self.sender
             .send(Message::Job(job))
             .map_err(|_| not_sent("the writer of the store has stopped; open the store again"))?;
@@ -121,10 +122,10 @@ impl Queue {
             .map_err(|_| in_doubt("the writer of the store stopped; open the store again"))
     }
 
-    /// Lets the writer end after what is queued. Whoever waits for room is turned away.
+    /// Lets the writer end after the queue. Refuses callers that wait for space.
     pub(crate) fn close(&self) {
         self.room.close();
-        // It has ended already if nobody receives this.
+        // An error means that the writer has already ended.
         let _ = self.sender.send(Message::Close);
     }
 }
@@ -132,24 +133,26 @@ impl Queue {
 /// The state of the writer thread.
 struct Writer {
     file: Arc<File>,
-    /// The last number given. It runs ahead of the file's where a transaction failed, so that no
-    /// version is given twice in one life of the store even then.
+    /// The last assigned number.
+    ///
+    /// After a failed transaction the number is ahead of the file's counter, so that one life of
+    /// the store never assigns a version twice.
     clock: u64,
-    /// Set once redb panicked in a write transaction: what it keeps in memory is not to be trusted any more.
+    /// Set after redb panicked in a write transaction, because redb's memory is then unreliable.
     broken: Option<Fault>,
 }
 
-/// What a job is answered with.
+/// The answer to a job.
 enum Answer {
     Writes(Vec<Outcome>),
     Administered(Administered),
 }
 
-/// Why a group has no answers yet.
+/// The reason why a group has no answers yet.
 enum Failure {
     /// Nothing of the group was written, for certain.
     NotWritten(Fault),
-    /// The commit failed on its way: the file holds all of the group, or nothing.
+    /// The commit failed midway: the file holds the whole group, or nothing.
     InDoubt(Vec<Answer>, Fault),
 }
 
@@ -167,13 +170,13 @@ impl Writer {
             let mut next = Some(message);
             while let Some(message) = next {
                 match message {
-                    // What is in the channel still comes, and then `blocking_recv` says `None`.
+                    // Queued messages still arrive, and then `blocking_recv` returns `None`.
                     Message::Close => receiver.close(),
                     Message::Job(job) => {
                         let (count, size) = job.work.weight();
                         operations += count;
                         bytes += size;
-                        // Whoever gave up is not served: the outcome is unknown to it anyway.
+                        // A caller that gave up gets no service: its outcome is `Unknown` already.
                         if !job.work.is_abandoned() {
                             group.push(job);
                         }
@@ -217,12 +220,12 @@ impl Writer {
             }
             Err(Failure::InDoubt(answers, fault)) => {
                 let fault = file.explain(fault);
-                tracing::error!(%fault, jobs = group.len(), "a commit failed on its way");
+                tracing::error!(%fault, jobs = group.len(), "a commit failed midway");
                 answers.into_iter().map(|answer| in_doubt(answer, &fault)).collect()
             }
         };
         for (job, answer) in group.into_iter().zip(answers) {
-            // Nobody listens where the request was given up meanwhile.
+            // The send fails if the caller has given up.
             match (job.work, answer) {
                 (Work::Writes(_, listener), Answer::Writes(outcomes)) => {
                     let _ = listener.send(outcomes);
@@ -235,7 +238,7 @@ impl Writer {
         }
     }
 
-    /// Carries out a group in one transaction, and commits it if it changed anything.
+    /// Carries out a group in one transaction, and commits any change.
     fn attempt(&mut self, database: &Database, group: &[Job]) -> Result<Vec<Answer>, Failure> {
         let mut transaction = database.begin_write()?;
         transaction.set_durability(Durability::Immediate)?;
@@ -259,7 +262,7 @@ impl Writer {
             });
         }
         if !changes.finish()? {
-            // Nothing to sync: every answer rests on what was committed before.
+            // Nothing to sync: every answer rests on committed data.
             transaction.abort()?;
             return Ok(answers);
         }
@@ -278,7 +281,7 @@ impl Writer {
 }
 
 impl Work {
-    /// Operations and bytes.
+    /// Returns the number of operations, and their bytes.
     fn weight(&self) -> (usize, usize) {
         match self {
             Self::Writes(writes, _) => {
@@ -288,7 +291,7 @@ impl Work {
         }
     }
 
-    /// Whether nobody waits for the answer any more.
+    /// Whether no caller waits for the answer.
     fn is_abandoned(&self) -> bool {
         match self {
             Self::Writes(_, listener) => listener.is_closed(),
@@ -304,8 +307,10 @@ fn not_written(work: &Work, fault: &Fault) -> Answer {
     }
 }
 
-/// What is known of a job whose commit failed on its way: a write that was to be applied may have
-/// been; one that was not to be applied was not, but what spoke against it may be gone.
+/// Returns the answer to a job whose commit failed midway.
+///
+/// A write with the outcome `Applied` may have been applied. Any other write was not applied, but
+/// the reason of its outcome may be lost with the commit.
 fn in_doubt(answer: Answer, fault: &Fault) -> Answer {
     let why = format!("the commit failed: {fault}; close the store and open it again");
     match answer {
@@ -317,13 +322,13 @@ fn in_doubt(answer: Answer, fault: &Fault) -> Answer {
             Answer::Writes(outcomes.into_iter().map(doubt).collect())
         }
         Answer::Administered(_) => {
-            let message = format!("{why}; the change may have been made, look before repeating");
+            let message = format!("{why}; the change may have been made, check before repeating");
             Answer::Administered(Err(StoreError::new(StoreErrorKind::Unavailable, message)))
         }
     }
 }
 
-/// When a request that begins now is given up.
+/// Returns the time at which a request that begins now is given up.
 pub(crate) fn deadline(timeout: Duration) -> Instant {
     Instant::now() + timeout
 }
@@ -334,7 +339,7 @@ mod tests {
     use txn_store::Version;
 
     #[test]
-    fn a_failed_commit_leaves_no_false_knowledge() {
+    fn failed_commit_gives_no_false_outcome() {
         let fault = Fault::Storage("disk".to_owned());
         let version = Version::new(1, 1);
         let before = vec![Outcome::Applied(version), Outcome::Conflict, Outcome::Holds];

@@ -1,4 +1,4 @@
-//! The store in a file passes the suite of every store.
+//! The store in a file passes the conformance suite.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use txn_store::conformance::{self, Options};
 async fn a_file_conforms() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("store.redb");
-    // A second run, on the file that the first one left.
+    // The second run uses the file of the first.
     for _ in 0..2 {
         let store = RedbStore::open(&path).expect("a store");
         conformance::run(Arc::new(store), Options::new("suite")).await;

@@ -1,4 +1,4 @@
-//! Carries out the operations of a request in a transaction, and notes what would reverse them.
+//! Execution of a request's operations, and the notes for their reversal.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::patch::{self, CopyBudget};
 use crate::refusal::{Refusal, Why};
 use crate::request::{Add, Condition, Document, Expect, Field, Operation, Patch, Put, Target};
 
-/// Why a request was not carried out.
+/// The reason why the operations were not executed.
 #[derive(Debug)]
 pub(crate) enum Stop {
     Refused(Box<Refusal>),
@@ -27,7 +27,7 @@ impl From<Error> for Stop {
     }
 }
 
-/// A collection as documents are read and written in it: as they are, and as values.
+/// A collection, for documents as text and as values.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     pub(crate) raw: Collection<Raw>,
@@ -37,23 +37,23 @@ pub(crate) struct Handle {
 /// The collections that a request names.
 pub(crate) type Handles = BTreeMap<String, Handle>;
 
-/// What reverses the effect of a request on one document.
+/// The reversal of a request's effect on one document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Undo {
-    /// Sums with the other sign. Others may have added meanwhile.
+    /// Adds the same amounts with the other sign. Other requests may have added in the meantime.
     Add(Add),
-    /// What was there before; only while the document is as the request left it.
+    /// Restores the previous content, unless another transaction has changed the document.
     Restore {
         target: Target,
         before: Option<Document>,
-        /// Whether the request left a document there.
+        /// Whether the request left a document.
         left: bool,
     },
 }
 
 impl Undo {
-    /// The operations that reverse a request, committed as `version`, in the order in which they are to be done.
+    /// The reversing operations of a request with this commit version.
     pub(crate) fn operations(steps: &[Self], version: CommitVersion) -> Vec<Operation> {
         let mut operations = Vec::new();
         for step in steps {
@@ -78,14 +78,16 @@ impl Undo {
     }
 }
 
-/// Carries out the operations, whose copies add at most `most_copied` bytes. Refused, the transaction must not commit.
+/// Executes the operations. Their `copy` steps add at most `most_copied` bytes.
+///
+/// After a refusal the transaction must not commit.
 pub(crate) async fn carry_out(
     tx: &Transaction,
     handles: &Handles,
     operations: &[Operation],
     most_copied: usize,
 ) -> Result<Vec<Undo>, Stop> {
-    // By their physical names: a collection may be named by an alias, too.
+    // Compares physical names, because an alias may name the same collection.
     let mut keys = Vec::with_capacity(operations.len());
     for target in operations.iter().map(Operation::target) {
         keys.push(handle(handles, target)?.raw.key(id_of(target)));
@@ -97,7 +99,7 @@ pub(crate) async fn carry_out(
             before.insert(key, (target, content(tx, handles, target).await?));
         }
     }
-    // Before anything is written: afterwards nobody knows who wrote last.
+    // Checks versions before the first write, because a write hides the version of a document.
     for (at, operation) in operations.iter().enumerate() {
         if let Operation::Expect(Expect { target, that: Condition::Version(version) }) = operation {
             let raw = &handle(handles, target)?.raw;
@@ -119,7 +121,7 @@ pub(crate) async fn carry_out(
         if changes().all(|operation| matches!(operation, Operation::Add(_))) {
             for operation in changes() {
                 let Operation::Add(add) = operation else { continue };
-                // Checked with the request: each amount has its opposite.
+                // The validation of the request guarantees that each amount has an opposite.
                 let Some(amount) = negated(&add.amount) else { continue };
                 steps.push(Undo::Add(Add { amount, ..add.clone() }));
             }
@@ -207,7 +209,7 @@ async fn carry_out_one(
                     return refuse(Some(path), Why::FieldDiffers, found);
                 }
             }
-            // All of them were looked at before.
+            // The loop above has checked all versions.
             Condition::Version(_) => {}
         },
     }
@@ -225,10 +227,12 @@ fn added(found: &Number, add: &Add) -> Result<Number, Why> {
     Ok(sum)
 }
 
-/// Why a change does not fit: the place, the reason, and what stands there.
+/// A change that does not fit: path, reason, and current value.
 type Misfit = (Option<String>, Why, Option<Value>);
 
-/// Changes the value of a document that exists; `change` is given its text, too. What does not change keeps its bytes.
+/// Changes the value of an existing document. Unchanged fields keep their bytes.
+///
+/// `change` also receives the text of the document.
 async fn change(
     tx: &Transaction,
     Handle { raw, values }: &Handle,
@@ -236,7 +240,7 @@ async fn change(
     target: &Target,
     change: impl FnOnce(&mut Value, &str) -> Result<(), Misfit>,
 ) -> Result<(), Stop> {
-    // Tried on a copy: what `update` is given is written whatever becomes of it.
+    // Tries the change on a copy first, because `update` writes its value even after an error.
     let text = tx.get(raw, id_of(target)).await?;
     let (Some(text), Some(mut value)) = (text, tx.get(values, id_of(target)).await?) else {
         return Err(refused(at, target, None, Why::Missing, None));
@@ -254,7 +258,7 @@ async fn change(
     Ok(())
 }
 
-/// A field that changes, and holds a number that is rounded where it is read.
+/// A changed field with a number that would be rounded.
 fn rounded(text: &str, after: &Map<String, Value>) -> Option<String> {
     if exact::is_exact(text) {
         return None;
@@ -269,14 +273,14 @@ fn rounded(text: &str, after: &Map<String, Value>) -> Option<String> {
     Some(format!("/{}", name.replace('~', "~0").replace('/', "~1")))
 }
 
-/// The content of a document as the transaction sees it.
+/// The content of a document in the transaction.
 async fn content(
     tx: &Transaction,
     handles: &Handles,
     target: &Target,
 ) -> Result<Option<Document>, Stop> {
     let found = tx.get(&handle(handles, target)?.raw, id_of(target)).await?;
-    // What is stored is JSON.
+    // Stored documents are always JSON.
     Ok(found.and_then(|found| Document::parse(found.as_str()).ok()))
 }
 
@@ -288,7 +292,7 @@ pub(crate) fn id_of(target: &Target) -> DocumentId {
 }
 
 fn handle<'a>(handles: &'a Handles, target: &Target) -> Result<&'a Handle, Stop> {
-    // Whoever carries a request out opens what it names first.
+    // The caller has opened all collections of the request.
     handles.get(&target.collection).ok_or_else(|| {
         let why = Why::Missing;
         refused(0, target, None, why, None)

@@ -1,4 +1,4 @@
-//! What an application adds to the transaction of each request.
+//! The hook of an application in the transaction of each request.
 
 use std::fmt;
 
@@ -8,17 +8,19 @@ use txn_core::Transaction;
 use crate::error::Result;
 use crate::request::Request;
 
-/// Accompanies requests: called in the transaction that carries one out, behind its operations. What it writes commits with
-/// them, or not at all: events, for instance. It may be called more than once.
+/// A hook in the transaction that executes a request.
+///
+/// The hook runs after the operations of the request. The writes of the hook, for example events,
+/// commit together with the operations. The hook may run more than once.
 #[async_trait]
 pub trait Companion: fmt::Debug + Send + Sync + 'static {
-    /// Adds to the transaction of a request.
+    /// Adds writes to the transaction of a request.
     ///
     /// # Errors
-    /// [`RequestError::Engine`](crate::RequestError::Engine) as the engine says: pass it on.
-    /// [`RequestError::Refused`](crate::RequestError::Refused) rolls the request back with that reason, as if the operation that it
-    /// names were refused.
-    /// [`RequestError::Companion`](crate::RequestError::Companion) leaves a submitted request for later, and refuses one that is
-    /// executed.
+    /// Return an error of the engine as [`RequestError::Engine`](crate::RequestError::Engine).
+    /// [`RequestError::Refused`](crate::RequestError::Refused) rolls the request back with this
+    /// reason, like a refused operation.
+    /// [`RequestError::Companion`](crate::RequestError::Companion) defers a submitted request, and
+    /// refuses an executed one.
     async fn accompany(&self, tx: &Transaction, request: &Request) -> Result<()>;
 }

@@ -7,43 +7,58 @@ use txn_outbox::Outbox;
 
 use crate::error::{RequestError, Result};
 
-/// Settings of [`Requests`](crate::Requests). Clock, randomness and the name of the process are those of the domain.
+/// Settings of [`Requests`](crate::Requests).
+///
+/// The domain supplies the clock, the randomness and the name of the process.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RequestsConfig {
-    /// Most operations of a request. Each step of a JSON patch, each event and each HTTP request counts as one. Default 1,000.
+    /// The maximum number of operations of a request.
+    ///
+    /// Each step of a JSON patch, each event and each HTTP request counts as one operation.
+    /// Default: 1,000.
     pub max_operations: usize,
-    /// Most bytes of a request as JSON, and most bytes that its `copy` steps may add to documents. Default 1 MiB.
+    /// The maximum size of a request as JSON. Default: 1 MiB.
+    ///
+    /// The `copy` steps of a request may add the same number of bytes to documents.
     pub max_bytes: usize,
-    /// Most requests that may be open; beyond, submissions are refused. Each process counts now and then, so that
-    /// several together may pass the bound by a quarter of the room that was left. Default 10,000.
+    /// The maximum number of open requests. Further submissions fail.
+    ///
+    /// Each process counts only now and then. Several processes may therefore exceed the limit by a
+    /// quarter of the remaining number. Default: 10,000.
     pub max_open: usize,
-    /// How long a processor may show no sign of life until others take its requests over. Default 10 s.
+    /// How long a processor keeps its requests without a heartbeat. Default: 10 s.
     pub lease: Duration,
-    /// How many requests a processor works on at once. Default 64.
+    /// The maximum number of concurrent requests of a processor. Default: 64.
     pub concurrency: usize,
-    /// How often a processor looks for requests that other processes submitted. Those of its own it begins at once.
-    /// Default 1 s.
+    /// How often a processor polls for requests of other processes.
+    ///
+    /// Requests of its own process wake the processor at once. Default: 1 s.
     pub poll: Duration,
-    /// How many requests one look takes, the oldest first. Default 100.
+    /// The maximum number of requests per poll, oldest first. Default: 100.
     pub batch: usize,
-    /// How often a request may fail before it is set aside. Default 5.
+    /// The number of failures that quarantines a request. Default: 5.
     pub max_failures: u32,
-    /// How many processors may die while they carry a request out until it is set aside. A request that one processor died over
-    /// is a suspect: a process carries out one suspect at a time, so a request that kills its process is found out by the
-    /// second death. With 1 a request is set aside after the first death, and so are all others that the process was carrying
-    /// out. Default 2.
+    /// The number of processor deaths that quarantines a request.
+    ///
+    /// A death makes the request a suspect. A process executes one suspect at a time, so a second
+    /// death blames the right request. With 1, the first death quarantines all requests that the
+    /// process executed at this time. Default: 2.
     pub max_deaths: u32,
-    /// How often a processor looks for requests that need recovery. Default one minute.
+    /// How often a processor runs the recovery. Default: one minute.
     pub recover_every: Duration,
-    /// How long a request must have stood unchanged to need recovery, by the wall clock. Default two minutes.
+    /// How long a request must be unchanged before the recovery.
+    ///
+    /// The wall clock decides. Default: two minutes.
     pub recover_after: Duration,
-    /// The longest pause of somebody who waits for a request of another process. Default 250 ms.
+    /// The longest pause between two polls of a waiting caller. Default: 250 ms.
     pub longest_pause: Duration,
-    /// Where requests emit their events and keep their HTTP requests: an outbox of the same domain. Without one, requests
-    /// that have any are refused, and those that others submitted are left to others. Default none.
+    /// The outbox of the same domain, for events and HTTP requests. Default: none.
+    ///
+    /// Without an outbox, requests with events or HTTP requests are refused. Processors without an
+    /// outbox leave such requests to other processes.
     pub outbox: Option<Outbox>,
-    /// Where the heartbeat runs. Default: in a thread of its own.
+    /// The thread of the heartbeat. Default: a thread of its own.
     pub heartbeat: Heartbeat,
 }
 

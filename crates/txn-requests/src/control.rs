@@ -1,4 +1,4 @@
-//! What people do to requests: cancel, reverse, release, roll back.
+//! Operator calls: cancel, reverse and release.
 
 use txn_core::CommitVersion;
 use txn_lock::instance::wall_ms;
@@ -11,15 +11,18 @@ use crate::request::Request;
 use crate::requests::Requests;
 
 impl Requests {
-    /// Rolls a request back that is not committed: one that nobody has begun with at once; one that a processor is at
-    /// by way of `terminating`, and whichever of the two commits first wins. `why` is kept with it.
+    /// Rolls back a request that is not committed. The status keeps `why`.
+    ///
+    /// A created request is rolled back at once. A pending request becomes `terminating`: then
+    /// either the rollback or the processor commits first and wins.
     ///
     /// # Errors
-    /// [`RequestError::WrongState`] if it is committed: then [`Requests::reverse`] is what remains.
-    /// [`RequestError::NotFound`], or the engine's.
+    /// [`RequestError::WrongState`] if the request is committed: use [`Requests::reverse`].
+    /// [`RequestError::NotFound`], or an error of the engine.
     ///
     /// # Cancel safety
-    /// Dropped, it may be cancelled or not; what was begun the recovery ends.
+    /// If the returned future is dropped, the request may be cancelled or not. The recovery ends a
+    /// started rollback.
     pub async fn cancel(&self, id: &str, why: &str) -> Result<Status> {
         let state = self
             .inner
@@ -27,7 +30,7 @@ impl Requests {
                 let next = match entry.state {
                     State::Created | State::Quarantined => State::RolledBack,
                     State::Pending => State::Terminating,
-                    // A second call finds what the first one did.
+                    // A repeated call returns the result of the first one.
                     State::Terminating | State::RolledBack => return Ok((false, entry.state)),
                     state => {
                         let id = id.to_owned();
@@ -45,22 +48,27 @@ impl Requests {
         self.status(id).await
     }
 
-    /// Submits, under an id of its own, the request that takes a committed one back: sums with the other sign, within
-    /// the same bounds; what was written, inserted, patched or deleted as it was before, provided that it is still as
-    /// the request left it. A request is reversed once; a reversal that was rolled back does not count. The same
-    /// reversal again finds itself.
+    /// Submits a request that reverses a committed one, under its own id.
+    ///
+    /// The reversal adds amounts with the other sign, within the same bounds. All other documents
+    /// return to their previous content, if they are still as the request left them. A request has
+    /// at most one reversal; a reversal that was rolled back does not count. A repeated call
+    /// returns the same reversal.
     ///
     /// # Errors
-    /// [`RequestError::WrongState`] if it is not committed; [`RequestError::AlreadyReversed`];
-    /// [`RequestError::IdReused`] if `reversal` names another request; [`RequestError::NotFound`], or the engine's.
-    /// Whether the reversal can be carried out shows in its own [`Status`].
+    /// [`RequestError::WrongState`] if the request is not committed;
+    /// [`RequestError::AlreadyReversed`]; [`RequestError::IdReused`] if `reversal` names another
+    /// request; [`RequestError::NotFound`], or an error of the engine. The [`Status`] of the
+    /// reversal shows whether it succeeded.
     pub async fn reverse(&self, id: &str, reversal: &str) -> Result<Status> {
         self.inner.check_id(reversal)?;
         self.reverse_by(id, reversal, None).await
     }
 
-    /// As [`Requests::reverse`], by operations that the application gives: those of a ledger, for instance, in which
-    /// nothing is ever deleted. That a request is reversed once is still kept by us.
+    /// As [`Requests::reverse`], with operations of the application.
+    ///
+    /// A ledger that never deletes, for example, needs its own operations. A request still has at
+    /// most one reversal.
     ///
     /// # Errors
     /// As [`Requests::reverse`] and [`Requests::submit`].
@@ -103,7 +111,8 @@ impl Requests {
             }
             let version: Option<CommitVersion> = match entry.commit_version {
                 Some(version) => Some(version),
-                // Nobody wrote the request since it was committed.
+                // The version of the document is that of the commit, because no process has written
+                // it since.
                 None => tx.version(&inner.entries, id).await?,
             };
             let request = match given {
@@ -137,10 +146,11 @@ impl Requests {
         Ok(status)
     }
 
-    /// Lets a request that was set aside be tried again.
+    /// Releases a quarantined request for another try.
     ///
     /// # Errors
-    /// [`RequestError::WrongState`] if it is not set aside; [`RequestError::NotFound`], or the engine's.
+    /// [`RequestError::WrongState`] if the request is not quarantined; [`RequestError::NotFound`],
+    /// or an error of the engine.
     pub async fn release(&self, id: &str) -> Result<Status> {
         self.inner
             .change(id, |entry, now| {

@@ -1,15 +1,18 @@
-//! A write of one document on a condition, with updates of others that follow it.
+//! Conditional writes of one document, with later updates of other documents.
 //!
-//! [`Dependents::write`] writes the one document, and logs the updates in the same transaction: for each document that they are
-//! about one event of the topic [`TOPIC`], under the document's name. So the writer waits for the locks of one document and
-//! of the logs, not for those of the others. [`Dependents`] is also the handler of these events, for any processors: what an
-//! event asks for, and that it is handled, is one transaction, so each update happens once; those of one document happen in the
-//! order of the writes that asked for them. Between the write and its updates readers see the one without the others: where they
-//! must not, a [`Request`](crate::Request) does all at once.
+//! [`Dependents::write`] writes the document, and logs the updates in the same transaction. The log
+//! has one event of the topic [`TOPIC`] for each updated document, with the name of the document as
+//! the key. The writer therefore locks only its document and the queues, and none of the updated
+//! documents.
 //!
-//! What cannot be done as things stand (an expectation that does not hold, a document that is missing) becomes a dead letter
-//! of the outbox at once, with the reason. It concerns its own document at most: that goes on with the next, or waits, as
-//! [`AfterDeath`](txn_outbox::AfterDeath) says.
+//! [`Dependents`] is also the handler of these events. The transaction of an update also removes
+//! the event, so each update happens once. The updates of one document happen in the order of their
+//! writes. Between a write and its updates, readers see the write without the updates. If that is
+//! not acceptable, use a [`Request`](crate::Request).
+//!
+//! An impossible update becomes a dead letter of the outbox at once, with the reason: for example a
+//! failed expectation, or a missing document. The dead letter concerns only the queue of its
+//! document, which continues or waits ([`AfterDeath`](txn_outbox::AfterDeath)).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,22 +32,24 @@ use crate::handles::OpenHandles;
 use crate::request::{Condition, Expect, Operation, Target};
 use crate::validate;
 
-/// The topic of events that are updates of a document.
+/// The topic of dependent updates.
 pub const TOPIC: &str = UPDATES;
 
 /// The newest format of logged updates.
 const NEWEST: u32 = 1;
 
-/// Most updates of a write. Each step of a JSON patch counts as one.
+/// The maximum number of updates per write. Each step of a JSON patch counts as one.
 const MOST_UPDATES: usize = 1_000;
 
-/// Most bytes that the `copy` steps of a write, or of the updates of one document, may add.
+/// The maximum number of bytes that `copy` steps add.
+///
+/// The limit applies to a write, and to the updates of one document.
 const MOST_COPIED: usize = 1 << 20;
 
-/// Most bytes of the key of a queue.
+/// The maximum number of bytes of a queue's key.
 const MOST_KEY: usize = 300;
 
-/// Writes of single documents with updates that depend on them, and the handler of these updates. Cheap to clone.
+/// The API of dependent writes, and the handler of their updates. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Dependents {
     inner: Arc<Inner>,
@@ -57,20 +62,20 @@ struct Inner {
     handles: OpenHandles,
 }
 
-/// A write of one document on a condition, and what follows it.
+/// A conditional write of one document, and its dependent updates.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DependentWrite {
-    /// What has to hold of the document: the version that was read, for instance, or that there is none.
+    /// The condition on the document, for example an expected version.
     pub condition: Condition,
-    /// What is done to it: anything but to expect.
+    /// The change of the document. Any operation except `expect`.
     pub change: Operation,
-    /// What is done to other documents afterwards. Those of one document are done together, in their order.
+    /// The updates of other documents. Updates of one document run together, in their order.
     pub updates: Vec<Operation>,
 }
 
 impl DependentWrite {
-    /// A write without updates.
+    /// Creates a write without updates.
     #[must_use]
     pub fn new(condition: Condition, change: Operation) -> Self {
         Self { condition, change, updates: Vec::new() }
@@ -84,30 +89,30 @@ impl DependentWrite {
     }
 }
 
-/// A write that was done.
+/// The result of a dependent write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Written {
-    /// The version that was written.
+    /// The version of the written document.
     pub version: Option<CommitVersion>,
-    /// The ids of the events that the updates are, one for each document.
+    /// The event ids of the updates, one for each updated document.
     pub events: Vec<String>,
 }
 
-/// Updates of one document, as they are logged.
+/// The logged updates of one document.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Logged {
     format: Format<NEWEST>,
-    /// The document whose write they follow.
+    /// The written document that caused the updates.
     behind: Target,
     operations: Vec<Operation>,
 }
 
 impl Dependents {
-    /// Writes whose updates are logged in an outbox of the domain.
+    /// Creates dependent writes with an outbox of the domain.
     ///
     /// # Errors
-    /// [`RequestError::InvalidConfig`] if the outbox is that of another domain.
+    /// [`RequestError::InvalidConfig`] if the outbox belongs to another domain.
     pub fn new(domain: &Domain, outbox: &Outbox) -> Result<Self> {
         check_domain(outbox, domain)?;
         let handles = OpenHandles::new(domain);
@@ -115,16 +120,21 @@ impl Dependents {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Writes a document if the condition holds, and logs the updates with it: all of that, or nothing.
+    /// Writes a document on a condition, and logs its updates.
+    ///
+    /// Both happen in one transaction.
     ///
     /// # Errors
-    /// [`RequestError::Invalid`] before anything is read, if an operation can never be carried out;
-    /// [`RequestError::Refused`] if the condition does not hold or the change does not fit; [`RequestError::Outbox`] if too many
-    /// updates of a document wait; the engine's, also for a collection that does not exist. Of the kind `Unknown` it may have
-    /// happened: read the document again, for the updates are logged if it is written.
+    /// - [`RequestError::Invalid`] before any read, if an operation is impossible.
+    /// - [`RequestError::Refused`] if the condition does not hold or the change does not fit.
+    /// - [`RequestError::Outbox`] if too many updates of a document wait.
+    /// - Errors of the engine, also for a missing collection.
+    ///
+    /// After an error of the kind `Unknown`, read the document: if the document is written, the
+    /// updates are logged, too.
     ///
     /// # Cancel safety
-    /// Dropped, it is done or not, whole in either case.
+    /// If the returned future is dropped, the write happens completely or not at all.
     pub async fn write(&self, write: &DependentWrite) -> Result<Written> {
         let Inner { domain, outbox, handles } = &*self.inner;
         let own = check(write, domain)?;
@@ -151,7 +161,7 @@ impl Dependents {
     }
 }
 
-/// The condition and the change, once all operations may be carried out.
+/// Validates a write. Returns its condition and its change as operations.
 fn check(write: &DependentWrite, domain: &Domain) -> Result<Vec<Operation>> {
     let DependentWrite { condition, change, updates } = write;
     let invalid = |why: String| Err(RequestError::Invalid(why));
@@ -174,7 +184,7 @@ fn check(write: &DependentWrite, domain: &Domain) -> Result<Vec<Operation>> {
     Ok(own)
 }
 
-/// The updates by the queues of their documents.
+/// The updates of a write, by the queue of their document.
 fn log(write: &DependentWrite, handles: &Handles) -> Result<BTreeMap<String, Logged>> {
     let mut logged = BTreeMap::new();
     for update in &write.updates {
@@ -190,8 +200,9 @@ fn log(write: &DependentWrite, handles: &Handles) -> Result<BTreeMap<String, Log
     Ok(logged)
 }
 
-/// The key of the queue of a document: its name, or, if that is too long or has what no key may have, its beginning and
-/// a hash of it.
+/// The key of a document's queue: its name, shortened if necessary.
+///
+/// A name that is too long, or has a forbidden character, is replaced by its beginning and a hash.
 fn queue_of(key: &Key) -> String {
     let routing = key.routing.as_deref().map(|routing| format!("?{routing}")).unwrap_or_default();
     let text = format!("{}/{}{routing}", key.collection, key.id);
@@ -215,7 +226,7 @@ impl Handler for Dependents {
                 let document = format!("the event {}", event.id);
                 return Err(Failure::passing(OutboxError::NewerFormat { document, format }));
             }
-            // What it says may hold what stands there.
+            // The parse error may repeat confidential content, so the text leaves it out.
             Err(_) => return Err(Failure::hopeless("the payload is no update of a document")),
         };
         let handles = self.inner.handles.of(&logged.operations).await.map_err(failure)?;
@@ -231,7 +242,9 @@ impl Handler for Dependents {
     }
 }
 
-/// What the engine and the store say is told apart by the outbox.
+/// Keeps errors of the engine and the store distinct.
+///
+/// Outages do not count as failures of the event.
 fn failure(error: RequestError) -> Failure {
     match error {
         RequestError::Engine(error) => error.into(),
@@ -245,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_document_has_a_queue_whatever_its_name() {
+    fn every_document_name_has_a_valid_queue() {
         assert_eq!(queue_of(&Key::new("stock", "apple")), "stock/apple");
         assert_eq!(queue_of(&Key::new("stock", "apple").routed("a")), "stock/apple?a");
         let long = |end: char| queue_of(&Key::new("stock", "ä".repeat(200) + &end.to_string()));

@@ -1,4 +1,4 @@
-//! What a request leaves in an outbox: events, and HTTP requests that follow the commit.
+//! The events and HTTP requests of a request.
 
 use txn_core::{Domain, Transaction};
 use txn_outbox::http::{self, HttpRequest, HttpRequests};
@@ -7,10 +7,12 @@ use txn_outbox::{Outbox, OutboxError};
 use crate::error::{RequestError, Result};
 use crate::event::Emit;
 
-/// The topic of updates that depend on a write.
+/// The topic of dependent updates.
 pub(crate) const UPDATES: &str = "dependent-updates";
 
-/// Refuses an outbox whose events would not commit with what is written here.
+/// Refuses an outbox of another domain.
+///
+/// Events of such an outbox would not commit together with the request.
 pub(crate) fn check_domain(outbox: &Outbox, domain: &Domain) -> Result<()> {
     match outbox.domain_name() == domain.name() {
         true => Ok(()),
@@ -18,7 +20,7 @@ pub(crate) fn check_domain(outbox: &Outbox, domain: &Domain) -> Result<()> {
     }
 }
 
-/// Emits what requests leave in an outbox.
+/// Emits the events and HTTP requests of a request.
 #[derive(Debug)]
 pub(crate) struct Emitter {
     outbox: Outbox,
@@ -26,18 +28,18 @@ pub(crate) struct Emitter {
 }
 
 impl Emitter {
-    /// For requests of a domain, of so many bytes at most.
+    /// Creates an emitter for requests of at most `max_bytes`.
     pub(crate) fn new(outbox: &Outbox, domain: &Domain, max_bytes: usize) -> Result<Self> {
         check_domain(outbox, domain)?;
         let http = HttpRequests::new(outbox).with_max_bytes(max_bytes);
         Ok(Self { outbox: outbox.clone(), http })
     }
 
-    /// Why something could never be emitted.
+    /// The reason why an event or an HTTP request is impossible.
     pub(crate) fn check(&self, events: &[Emit], calls: &[HttpRequest]) -> Result<(), String> {
         for (at, Emit { topic, key, payload }) in events.iter().enumerate() {
             if [http::TOPIC, UPDATES].contains(&&**topic) {
-                return Err(format!("event {at}: the topic {topic} is kept for us"));
+                return Err(format!("event {at}: the topic {topic} is reserved"));
             }
             let checked = self.outbox.check(topic, key, payload);
             checked.map_err(|error| format!("event {at}: {error}"))?;
@@ -48,7 +50,6 @@ impl Emitter {
         Ok(())
     }
 
-    /// Emits in the transaction of a request.
     pub(crate) async fn emit(
         &self,
         tx: &Transaction,

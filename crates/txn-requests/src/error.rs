@@ -1,4 +1,4 @@
-//! Why a call did not do what was asked.
+//! Errors of requests.
 
 use std::time::Duration;
 
@@ -9,92 +9,94 @@ use txn_outbox::OutboxError;
 use crate::model::State;
 use crate::refusal::Refusal;
 
-/// Results of requests.
+/// The result of an operation on requests.
 pub type Result<T, E = RequestError> = std::result::Result<T, E>;
 
-/// Why a call did not do what was asked. Unless it is [`RequestError::Engine`] of the kind `Unknown`, nothing was changed.
+/// The reason why a call failed.
+///
+/// A failed call changed nothing, except for a [`RequestError::Engine`] of the kind `Unknown`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// The request can never be carried out.
+    /// The request can never be executed.
     #[error("the request is invalid: {0}")]
     Invalid(String),
-    /// An id that no request can have.
+    /// The id is not valid.
     #[error("{0:?} cannot be the id of a request: use 1 to 256 bytes without control characters")]
     InvalidId(String),
-    /// Settings that cannot work.
+    /// The settings are not valid.
     #[error("these settings cannot work: {0}")]
     InvalidConfig(&'static str),
     /// Another request has this id.
     #[error("another request was submitted as {0:?}: use a new id")]
     IdReused(String),
-    /// One of its operations cannot be carried out as things stand.
+    /// An operation of the request was refused.
     #[error(transparent)]
     Refused(Box<Refusal>),
-    /// As many requests are open as may.
-    #[error("about {open} requests are open, at most {most} may be: try again later")]
+    /// The number of open requests has reached its limit.
+    #[error("about {open} requests are open, at most {most} are allowed: try again later")]
     Busy {
-        /// How many there are, about.
+        /// The approximate number of open requests.
         open: usize,
-        /// How many there may be.
+        /// The limit.
         most: usize,
     },
-    /// There is no such request.
+    /// No request has this id.
     #[error("there is no request {0:?}")]
     NotFound(String),
-    /// A request in this state cannot be treated so.
+    /// The call is not possible in the current state of the request.
     #[error("the request {id:?} is {state}: it cannot be {wanted}")]
     WrongState {
-        /// The request.
+        /// The id of the request.
         id: String,
-        /// Where it stands.
+        /// The state of the request.
         state: State,
-        /// What was asked for.
+        /// The requested change.
         wanted: &'static str,
     },
-    /// It was reversed already.
+    /// The request is already reversed.
     #[error("the request {id:?} is reversed already, by {by:?}")]
     AlreadyReversed {
-        /// The request.
+        /// The id of the request.
         id: String,
-        /// The one that reverses it.
+        /// The id of its reversal.
         by: String,
     },
-    /// It was not decided in time.
+    /// The request was not decided within the timeout.
     #[error("the request {id:?} was not decided within {waited:?}: it is {state}")]
     Timeout {
-        /// The request.
+        /// The id of the request.
         id: String,
-        /// How long it was waited for.
+        /// How long the caller waited.
         waited: Duration,
-        /// Where it stood when it was last looked at.
+        /// The last observed state.
         state: State,
     },
-    /// A stored request was written by a newer version of this program.
+    /// A newer version of this program wrote the stored request.
     #[error(
         "the request {id:?} has the format {format}, which this version does not know: use the newer one"
     )]
     NewerFormat {
-        /// The request.
+        /// The id of the request.
         id: String,
-        /// Its format.
+        /// The format number of the request.
         format: u32,
     },
-    /// It has events or HTTP requests, and nothing here could emit them.
+    /// The request has events or HTTP requests, and [`Requests`](crate::Requests) has no outbox.
     #[error(
         "the request has events or HTTP requests, and these requests have no outbox: give one with `RequestsConfig::with_outbox`"
     )]
     NoOutbox,
-    /// The outbox did not take its events or HTTP requests.
+    /// The outbox refused an event or an HTTP request.
     #[error(transparent)]
     Outbox(Box<OutboxError>),
-    /// What accompanies the request was refused.
-    #[error("what accompanies the request was refused: {0}")]
+    /// The [`Companion`](crate::Companion) refused the request.
+    #[error("the companion refused the request: {0}")]
     Companion(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The engine's own error.
+    /// An error of the engine.
     #[error(transparent)]
     Engine(#[from] txn_core::Error),
-    /// The store's own error, while requests were looked through.
+    /// An error of the store during a scan of the requests.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

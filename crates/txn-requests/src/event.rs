@@ -10,15 +10,15 @@ use serde_json::Value;
 pub struct Emit {
     /// The topic.
     pub topic: String,
-    /// The key within it: events of one key are handled in the order of the commits.
+    /// The key within the topic. Events of one key are handled in commit order.
     pub key: String,
-    /// What is emitted.
+    /// The payload.
     #[serde(deserialize_with = "txn_lock::exact::deserialize")]
     pub payload: Value,
 }
 
 impl Emit {
-    /// An event.
+    /// Creates an event.
     pub fn new(topic: impl Into<String>, key: impl Into<String>, payload: Value) -> Self {
         Self { topic: topic.into(), key: key.into(), payload }
     }

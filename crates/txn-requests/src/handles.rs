@@ -1,4 +1,4 @@
-//! The collections that operations name, opened once.
+//! The collections that operations name, each opened once.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,17 +12,18 @@ use crate::apply::{Handle, Handles};
 use crate::error::{RequestError, Result};
 use crate::request::Operation;
 
-/// Most collections that are remembered as open.
+/// The maximum number of open collections in memory.
 const MOST_COLLECTIONS: usize = 1_000;
 
-/// What the collections of a domain are called, behind its name, that belong to requests, to locks and to the outbox: what
-/// stands in them is not changed by operations.
+/// The system collections of a domain, without the domain's prefix.
+///
+/// Requests, locks and the outbox own these collections. Operations must not change them.
 const KEPT: [&str; 5] = ["requests", "processors", "locks", "outbox", "http-results"];
 
-/// What the names of the engine's own collections begin with.
+/// The prefix of the engine's collections.
 const ENGINE: &str = "txn-";
 
-/// What the name of a collection ends with that has the heads and past versions of another.
+/// The suffix of collections with past versions of another collection.
 const HISTORY: &str = "-history";
 
 /// The collection of the requests of a domain.
@@ -30,11 +31,11 @@ pub(crate) fn collection(domain: &Domain) -> String {
     domain.collection_name("requests")
 }
 
-/// Collections as they are opened.
+/// The open collections of a domain.
 pub(crate) struct OpenHandles {
     domain: Domain,
     open: Mutex<Handles>,
-    /// The physical names of those that are kept for us, by their names: each may be an alias.
+    /// The physical names of system collections, because their names may be aliases.
     kept: Mutex<BTreeMap<&'static str, Arc<str>>>,
 }
 
@@ -45,12 +46,12 @@ impl fmt::Debug for OpenHandles {
 }
 
 impl OpenHandles {
-    /// None yet.
+    /// Creates an empty set.
     pub(crate) fn new(domain: &Domain) -> Self {
         Self { domain: domain.clone(), open: Mutex::default(), kept: Mutex::default() }
     }
 
-    /// Refuses what no operation may change, by its name.
+    /// Refuses a protected collection by its name.
     fn check(&self, name: &str) -> Result<()> {
         let within = name.strip_prefix(&self.domain.collection_name(""));
         let is_kept = name.starts_with(ENGINE)
@@ -59,8 +60,9 @@ impl OpenHandles {
         if is_kept { Err(refused(name)) } else { Ok(()) }
     }
 
-    /// Refuses what no operation may change, by what was opened: the names of ours may be aliases of collections that are called
-    /// otherwise.
+    /// Refuses a protected collection by its physical name.
+    ///
+    /// The name of a system collection may be an alias of a collection with another name.
     async fn check_opened(&self, name: &str) -> Result<()> {
         self.check(name)?;
         for kept in KEPT {
@@ -70,10 +72,11 @@ impl OpenHandles {
                 match self.domain.store().open_collection(&spec).await {
                     Ok(ours) => {
                         self.kept.lock().insert(kept, ours.name.clone());
-                        // It may have been opened before it was ours.
+                        // An operation may have opened the collection before it became a system
+                        // collection.
                         self.open.lock().retain(|_, handle| handle.raw.name() != &*ours.name);
                     }
-                    // There is none yet.
+                    // The system collection does not exist yet.
                     Err(error) if error.kind == StoreErrorKind::NotFound => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -98,7 +101,8 @@ impl OpenHandles {
                 handles.insert(name.clone(), handle);
                 continue;
             }
-            // Before it is opened, which claims it for the domain.
+            // Checks the name before the open, because the open claims the collection for the
+            // domain.
             self.check(name)?;
             let (raw, values) =
                 (self.domain.collection(name).await?, self.domain.collection(name).await?);
@@ -117,6 +121,6 @@ impl OpenHandles {
 
 fn refused(name: &str) -> RequestError {
     let name: String = name.chars().take(100).collect();
-    let why = format!("the collection {name} is kept for us: no operation changes what is in it");
+    let why = format!("the collection {name} is reserved: no operation may change it");
     RequestError::Invalid(why)
 }

@@ -1,4 +1,4 @@
-//! What all handles of the requests of a domain share.
+//! The state that all handles of a domain's requests share.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -29,46 +29,48 @@ use crate::request::Request;
 use crate::selection::Selection;
 use crate::watchers::Watchers;
 
-/// Most bytes of the id of a request.
+/// The maximum number of bytes of a request id.
 const MOST_ID: usize = 256;
 
-/// How often somebody who lost the race for a new id looks again at what won.
+/// The number of retries after a lost race for a new id.
 pub(crate) const LOOKS: usize = 3;
 
-/// A request that this process leaves alone for a while.
+/// The pause of a request that failed in this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deferral {
-    /// Until when, on the monotonic clock.
+    /// The end of the pause, on the monotonic clock.
     pub(crate) until: Duration,
-    /// For how long that was.
+    /// The length of the pause.
     pub(crate) pause: Duration,
 }
 
 pub(crate) struct Inner {
     pub(crate) domain: Domain,
-    /// What an application adds to each request.
+    /// The hook of the application.
     companion: Option<Arc<dyn Companion>>,
     pub(crate) entries: Collection<Entries>,
     pub(crate) config: RequestsConfig,
     pub(crate) instances: Instances,
     handles: OpenHandles,
-    /// What emits what requests leave in an outbox, if there is one.
+    /// Emits events and HTTP requests, if there is an outbox.
     emitter: Option<Emitter>,
     backlog: Mutex<Backlog>,
     pub(crate) watchers: Watchers,
-    /// The requests that this process is at.
+    /// The requests that this process executes now.
     pub(crate) working: Mutex<BTreeSet<String>>,
-    /// Held while a suspect is carried out: a request that a processor died over.
+    /// Allows only one suspect at a time.
+    ///
+    /// A suspect is a request during which a processor died.
     pub(crate) suspects: tokio::sync::Mutex<()>,
-    /// Those that failed here, or that something else is in the way of.
+    /// The requests that failed or wait in this process.
     pub(crate) deferred: Mutex<BTreeMap<String, Deferral>>,
-    /// What was submitted here, for the processors of this process.
+    /// The requests that were submitted in this process, for its processors.
     pub(crate) fresh: Mutex<VecDeque<(String, Option<String>)>>,
     pub(crate) processors: AtomicUsize,
     pub(crate) kicked: Notify,
-    /// Room for requests that are marked finished behind their acknowledgement.
+    /// Permits for marking requests as finished after their acknowledgement.
     finishing: Arc<Semaphore>,
-    /// Room for those that wait for that.
+    /// Permits for requests that wait to be marked.
     to_finish: Arc<Semaphore>,
     pub(crate) tasks: TaskTracker,
     pub(crate) closing: CancellationToken,
@@ -80,15 +82,15 @@ impl fmt::Debug for Inner {
     }
 }
 
-/// How many requests are open, as far as this process knows.
+/// The number of open requests, as far as this process knows.
 #[derive(Debug, Default)]
 struct Backlog {
     counted: Option<usize>,
-    /// Submitted here since it counted.
+    /// The number of submissions in this process since the count.
     submitted: usize,
 }
 
-/// Why a transaction of a request ended without a commit.
+/// The reason why the transaction of a request did not commit.
 pub(crate) enum Halt {
     Stop(Stop),
     Failed(RequestError),
@@ -107,7 +109,7 @@ impl From<Stop> for Halt {
 }
 
 impl Halt {
-    /// Errors of the engine say for themselves what they are, and refusals.
+    /// Keeps errors of the engine and refusals distinct from other failures.
     fn from_error(error: RequestError) -> Self {
         match error {
             RequestError::Engine(error) => error.into(),
@@ -165,7 +167,7 @@ impl Inner {
         })
     }
 
-    /// The effects of a request in a transaction, and what an application adds to them.
+    /// The effects of a request in a transaction, with its hook.
     pub(crate) async fn effects(
         &self,
         tx: &Transaction,
@@ -199,7 +201,7 @@ impl Inner {
         }
     }
 
-    /// Whether a request can be carried out at all; the collections that it names.
+    /// Validates a request. Returns the collections that it names.
     pub(crate) async fn check(&self, request: &Request, id: &str) -> Result<Handles> {
         self.check_id(id)?;
         let invalid = |why| RequestError::Invalid(why);
@@ -217,17 +219,19 @@ impl Inner {
         self.handles_of(request).await
     }
 
-    /// The collections that a request names, opened.
+    /// The open collections that a request names.
     pub(crate) async fn handles_of(&self, request: &Request) -> Result<Handles> {
         self.handles.of(&request.operations).await
     }
 
-    /// Whether this process can emit what a request leaves in an outbox.
+    /// Whether this process can emit the events of a request.
+    ///
+    /// HTTP requests are events, too.
     pub(crate) fn can_emit(&self, request: &Request) -> bool {
         self.emitter.is_some() || (request.events.is_empty() && request.after_commit.is_empty())
     }
 
-    /// The request under an id, if it is this one.
+    /// The status of a stored request, if it equals the given one.
     pub(crate) fn same(&self, found: Entry, request: &Request) -> Result<Status> {
         match found.request == *request {
             true => Ok(found.status()),
@@ -235,7 +239,7 @@ impl Inner {
         }
     }
 
-    /// Stores a new request. One that is there already is returned, if it is the same.
+    /// Stores a new request. Returns an existing request if it is the same.
     pub(crate) async fn insert(&self, request: &Request, id: &str) -> Result<Status> {
         let mut looks = 0;
         loop {
@@ -258,7 +262,7 @@ impl Inner {
         }
     }
 
-    /// Tells the processors of this process of a request that was submitted here.
+    /// Wakes the processors of this process after a submission.
     pub(crate) fn submitted(&self, status: &Status) {
         self.backlog.lock().submitted += 1;
         if self.processors.load(Ordering::Acquire) == 0 {
@@ -266,7 +270,7 @@ impl Inner {
         }
         let mut fresh = self.fresh.lock();
         fresh.push_back((status.id.clone(), status.application.clone()));
-        // What does not fit is found in the store.
+        // Polls of the store find the dropped entries.
         if fresh.len() > self.config.batch {
             fresh.pop_front();
         }
@@ -300,20 +304,20 @@ impl Inner {
         }
     }
 
-    /// A request as the primary has it.
+    /// Reads a request from the primary.
     pub(crate) async fn find(&self, id: &str) -> Result<Option<Entry>> {
         self.check_id(id)?;
         let found = self.domain.reader().verified().get(&self.entries, id).await?;
         found.map(|found| known(id, found)).transpose()
     }
 
-    /// A request as a transaction sees it.
+    /// Reads a request in a transaction.
     pub(crate) async fn read(&self, tx: &Transaction, id: &str) -> Result<Option<Entry>> {
         let found = tx.get(&self.entries, id).await?;
         found.map(|found| known(id, found)).transpose()
     }
 
-    /// Changes a request by one transaction. `change` says whether there is anything to write.
+    /// Changes a request in one transaction. `change` returns whether to write.
     pub(crate) async fn change<T: Send>(
         &self,
         id: &str,
@@ -333,7 +337,7 @@ impl Inner {
         Ok(value)
     }
 
-    /// Requests that match, the oldest first. A request that this program cannot read holds up no other.
+    /// The matching requests, oldest first. Skips unreadable requests.
     pub(crate) async fn select(&self, selection: &Selection) -> Result<Vec<Entry>> {
         let (found, newer) = self.select_all(selection).await?;
         if let Some(error) = newer {
@@ -342,7 +346,9 @@ impl Inner {
         Ok(found)
     }
 
-    /// Requests that match, the oldest first, and why the first that cannot be read cannot.
+    /// The matching requests, oldest first.
+    ///
+    /// Also returns the error of the first unreadable request.
     pub(crate) async fn select_all(
         &self,
         selection: &Selection,
@@ -366,7 +372,7 @@ impl Inner {
         Ok((found, unread))
     }
 
-    /// Reads requests, of which each may be one that this program cannot read.
+    /// Reads requests, with one result for each.
     async fn read_each(&self, ids: &[Arc<str>]) -> Result<Vec<Result<Option<Entry>>>> {
         let reader = self.domain.reader();
         let each = |(id, entry): (&Arc<str>, Option<Stored<Entry>>)| {
@@ -374,7 +380,7 @@ impl Inner {
         };
         match reader.get_many(&self.entries, ids).await {
             Ok(entries) => Ok(ids.iter().zip(entries).map(each).collect()),
-            // One of them is no request: each is read by itself.
+            // A document is not a request: read all of them one by one.
             Err(error) if error.kind() == ErrorKind::Invalid => {
                 let mut entries = Vec::with_capacity(ids.len());
                 for id in ids {
@@ -390,8 +396,10 @@ impl Inner {
         }
     }
 
-    /// Marks a committed request as finished behind its acknowledgement, in its turn: many are committed at once. Where as many wait
-    /// for that as may be open, recovery does.
+    /// Marks a committed request as finished after its acknowledgement, in the background.
+    ///
+    /// A limited number of requests is marked at a time, because many may commit at once. Beyond
+    /// the limit of waiting ones, the recovery marks the request.
     pub(crate) fn finish_later(
         self: &Arc<Self>,
         id: &str,
@@ -412,13 +420,14 @@ impl Inner {
         });
     }
 
-    /// Marks a request as finished whose effects are applied.
+    /// Marks a request with applied effects as finished.
     pub(crate) async fn finish(&self, id: &str, version: Option<CommitVersion>) -> Result<()> {
         self.finish_unless(id, version, &BTreeSet::new()).await.map(drop)
     }
 
-    /// Marks a request as finished, unless its commit is one of those that are not applied. Returns
-    /// whether the request is past its commit now.
+    /// Marks a request as finished, unless its commit is not yet applied.
+    ///
+    /// Returns whether the request is no longer in the state `committed`.
     pub(crate) async fn finish_unless(
         &self,
         id: &str,
@@ -432,7 +441,8 @@ impl Inner {
             }
             entry.commit_version = match entry.commit_version.or(version) {
                 Some(version) => Some(version),
-                // Nobody wrote the request since it was committed.
+                // The version of the document is that of the commit, because no process has written
+                // it since.
                 None => tx.version(&self.entries, id).await?,
             };
             if entry.commit_version.is_some_and(|version| unapplied.contains(&version)) {
@@ -454,7 +464,9 @@ pub(crate) fn states(of: impl IntoIterator<Item = State>) -> Filter {
     Filter::any_of("state", of.into_iter().map(State::name))
 }
 
-/// The order of requests of one moment: numbers in their ids are compared as numbers.
+/// The order of requests with the same time.
+///
+/// Numbers in ids compare as numbers.
 pub(crate) fn by_id(a: &Entry, b: &Entry) -> std::cmp::Ordering {
     alphanumeric_sort::compare_str(&a.id, &b.id).then_with(|| a.id.cmp(&b.id))
 }
@@ -463,7 +475,7 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A stored request, unless its format is newer than this program.
+/// The stored request, or an error if its format is newer.
 fn known(id: &str, stored: Stored<Entry>) -> Result<Entry> {
     stored.known().map_err(|format| RequestError::NewerFormat { id: id.to_owned(), format })
 }

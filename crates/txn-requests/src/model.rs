@@ -1,4 +1,4 @@
-//! What is stored of a request, and what is told of it.
+//! Stored requests, and their public status.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use crate::apply::Undo;
 use crate::refusal::Refusal;
 use crate::request::Request;
 
-/// The newest format of stored requests: since 2 they have events and HTTP requests.
+/// The newest format of stored requests. Format 2 added events and HTTP requests.
 const NEWEST: u32 = 2;
 
-/// Field mappings of stored requests, for stores that have some.
+/// Field mappings of stored requests, for stores with mappings.
 pub(crate) const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "format":{"type":"integer"},"id":{"type":"keyword"},"application":{"type":"keyword"},"state":{"type":"keyword"},
     "request":{"type":"object","enabled":false},"undo":{"type":"object","enabled":false},
@@ -27,29 +27,29 @@ pub(crate) const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "failures":{"type":"integer"},"deaths":{"type":"integer"},"reason":{"type":"object","enabled":false},
     "commit_version":{"type":"keyword"},"reverses":{"type":"keyword"},"reversed_by":{"type":"keyword"}}}"#;
 
-/// Where a request stands.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum State {
-    /// It is stored, and nobody has begun with it.
+    /// The request is stored, and no processor has started it.
     Created,
-    /// A processor is at it. Nothing of it is visible.
+    /// A processor executes the request. No effect is visible.
     Pending,
-    /// It is done, all of it.
+    /// All effects of the request are committed.
     Committed,
-    /// It is done, and every plain read sees it.
+    /// All effects are applied: plain reads see them.
     Finished,
-    /// It is being rolled back.
+    /// The request is being rolled back.
     Terminating,
-    /// Nothing of it was done, and nothing ever will be.
+    /// The request had no effect, and never will have one.
     RolledBack,
-    /// It kept failing and was set aside, until somebody releases it or rolls it back.
+    /// The request failed too often. An operator must release it or roll it back.
     Quarantined,
 }
 
 impl State {
-    /// Every state.
+    /// All states.
     pub const ALL: [Self; 7] = [
         Self::Created,
         Self::Pending,
@@ -60,10 +60,10 @@ impl State {
         Self::Quarantined,
     ];
 
-    /// The states in which something remains to be done by itself.
+    /// The states in which a processor or the recovery has work left.
     pub const OPEN: [Self; 4] = [Self::Created, Self::Pending, Self::Committed, Self::Terminating];
 
-    /// Its name, as it is stored.
+    /// The stored name of the state.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -77,13 +77,13 @@ impl State {
         }
     }
 
-    /// Whether its effects happened.
+    /// Whether the effects are committed.
     #[must_use]
     pub fn is_committed(self) -> bool {
         matches!(self, Self::Committed | Self::Finished)
     }
 
-    /// Whether waiting any longer is of no use.
+    /// Whether a waiting caller should stop.
     #[must_use]
     pub fn is_settled(self) -> bool {
         self.is_committed() || matches!(self, Self::RolledBack | Self::Quarantined)
@@ -96,41 +96,42 @@ impl fmt::Display for State {
     }
 }
 
-/// When a request came to its states, in milliseconds since the Unix epoch, by the wall clocks of those who brought it
-/// there. The last time where it came to one more than once.
+/// The times of a request's states, in milliseconds since the Unix epoch.
+///
+/// The wall clock of the changing process supplies each time. A repeated state overwrites its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Times {
-    /// It was submitted.
+    /// The submission.
     pub created_ms: u64,
-    /// Anything of it changed.
+    /// The last change of the request.
     pub modified_ms: u64,
-    /// A processor began with it.
+    /// The start of the execution.
     pub pending_ms: Option<u64>,
-    /// It was committed.
+    /// The commit.
     pub committed_ms: Option<u64>,
-    /// It was finished.
+    /// The mark as finished.
     pub finished_ms: Option<u64>,
-    /// Its rolling back began.
+    /// The start of the rollback.
     pub terminating_ms: Option<u64>,
-    /// It was rolled back.
+    /// The end of the rollback.
     pub rolled_back_ms: Option<u64>,
-    /// It was set aside.
+    /// The quarantine.
     pub quarantined_ms: Option<u64>,
 }
 
-/// Why a request is where it is.
+/// The reason for the state of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reason {
-    /// One of its operations was refused.
+    /// An operation was refused.
     Refused(Refusal),
-    /// Somebody cancelled it or rolled it back, with these words.
+    /// An operator cancelled the request, with this text.
     Cancelled(String),
-    /// Trying it failed, with this error.
+    /// An execution failed, with this error.
     Failed(String),
-    /// Processors died while they carried it out.
+    /// Processors died during the execution.
     Died,
 }
 
@@ -140,12 +141,12 @@ impl fmt::Display for Reason {
             Self::Refused(refusal) => write!(f, "{refusal}"),
             Self::Cancelled(why) => write!(f, "cancelled: {why}"),
             Self::Failed(why) => write!(f, "it failed: {why}"),
-            Self::Died => f.write_str("its processors died while they carried it out"),
+            Self::Died => f.write_str("its processors died during its execution"),
         }
     }
 }
 
-/// Who is at a request.
+/// The claim of a processor on a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Claim {
     pub(crate) instance: String,
@@ -154,7 +155,7 @@ pub(crate) struct Claim {
     pub(crate) lease_ms: u64,
 }
 
-/// A request as it is stored.
+/// A stored request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) format: Format<NEWEST>,
@@ -165,7 +166,7 @@ pub(crate) struct Entry {
     pub(crate) request: Request,
     pub(crate) claim: Option<Claim>,
     pub(crate) failures: u32,
-    /// How many processors died while they carried the request out.
+    /// The number of processors that died during the execution.
     #[serde(default)]
     pub(crate) deaths: u32,
     pub(crate) reason: Option<Reason>,
@@ -197,7 +198,7 @@ impl Entry {
         }
     }
 
-    /// Brings it to a state.
+    /// Sets the state and its time.
     pub(crate) fn enter(&mut self, state: State, now_ms: u64) {
         let times = &mut self.times;
         times.modified_ms = now_ms;
@@ -219,7 +220,7 @@ impl Entry {
         self.state = state;
     }
 
-    /// Whether this claim stands.
+    /// Whether this claim still holds.
     pub(crate) fn is_claimed_as(&self, grant: &str) -> bool {
         let claim = self.claim.as_ref();
         self.state == State::Pending && claim.is_some_and(|claim| claim.grant == grant)
@@ -243,32 +244,32 @@ impl Entry {
     }
 }
 
-/// What is known of a request.
+/// The public status of a request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Status {
-    /// The client's id.
+    /// The id that the client chose.
     pub id: String,
-    /// Whose it is.
+    /// The application that the request belongs to.
     pub application: Option<String>,
-    /// Where it stands.
+    /// The state.
     pub state: State,
-    /// When it came there.
+    /// The times of the states.
     pub times: Times,
-    /// Who is at it, for people.
+    /// The name of the processor that executes the request, for operators.
     pub processor: Option<String>,
-    /// How often trying it failed.
+    /// The number of failures.
     pub failures: u32,
-    /// How many processors died while they carried the request out.
+    /// The number of processors that died during the execution.
     pub deaths: u32,
-    /// Why it is where it is; of one that is still open, why it failed last.
+    /// The reason for the state. For open requests, the last failure.
     pub reason: Option<Reason>,
-    /// The version of what it wrote, once it is finished.
+    /// The version of the written documents, once the request is finished.
     pub commit_version: Option<CommitVersion>,
-    /// The request that this one reverses.
+    /// The id of the request that this one reverses.
     pub reverses: Option<String>,
-    /// The request that reverses this one.
+    /// The id of the request that reverses this one.
     pub reversed_by: Option<String>,
-    /// What was asked for.
+    /// The submitted request.
     pub request: Request,
 }

@@ -1,10 +1,10 @@
-//! Sums of JSON numbers: whole ones exactly, others as doubles.
+//! Sums of JSON numbers: exact for integers, as doubles otherwise.
 
 use std::cmp::Ordering;
 
 use serde_json::Number;
 
-/// The sum; `None` if it is no JSON number of 64 bits.
+/// The sum. `None` if 64 bits or a double cannot hold it.
 pub(crate) fn sum(a: &Number, b: &Number) -> Option<Number> {
     if let (Some(a), Some(b)) = (whole(a), whole(b)) {
         let sum = a.checked_add(b)?;
@@ -14,7 +14,7 @@ pub(crate) fn sum(a: &Number, b: &Number) -> Option<Number> {
     Number::from_f64(a.as_f64()? + b.as_f64()?)
 }
 
-/// The same number with the other sign; `None` if it does not fit.
+/// The number with the other sign. `None` if it does not fit.
 pub(crate) fn negated(number: &Number) -> Option<Number> {
     match whole(number) {
         Some(whole) => i64::try_from(whole.checked_neg()?).ok().map(Number::from),
@@ -22,11 +22,11 @@ pub(crate) fn negated(number: &Number) -> Option<Number> {
     }
 }
 
-/// Which is larger. Whole numbers compare exactly, others as doubles.
+/// Compares two numbers: exactly if both are integers, otherwise as doubles.
 pub(crate) fn compare(a: &Number, b: &Number) -> Ordering {
     match (whole(a), whole(b)) {
         (Some(a), Some(b)) => a.cmp(&b),
-        // JSON has no number that does not compare.
+        // JSON has no numbers without an order, such as NaN.
         _ => a.as_f64().partial_cmp(&b.as_f64()).unwrap_or(Ordering::Equal),
     }
 }
@@ -52,7 +52,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_added_and_taken_away_leaves_the_same(a in -1_000_000_i64..1_000_000, b in any::<i32>()) {
+        fn addition_and_its_negation_cancel_out(a in -1_000_000_i64..1_000_000, b in any::<i32>()) {
             let (a, b) = (Number::from(a), Number::from(b));
             let back = sum(&sum(&a, &b).unwrap(), &negated(&b).unwrap()).unwrap();
             prop_assert_eq!(back, a);

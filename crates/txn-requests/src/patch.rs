@@ -1,7 +1,7 @@
-//! JSON patches (RFC 6902), step by step and within bounds.
+//! JSON patches (RFC 6902) with bounds.
 //!
-//! A `copy` may double a document, and a step may nest a value below itself, so the size and the depth of the outcome grow
-//! exponentially with the number of steps. Both are checked before each step.
+//! A `copy` step may double a document, and a step may nest a value within itself. Size and depth
+//! therefore grow exponentially with the number of steps. The code checks both before each step.
 
 use std::io;
 
@@ -11,22 +11,24 @@ use serde_json::Value;
 
 use crate::refusal::Why;
 
-/// Most containers inside of each other. serde_json reads no deeper document.
+/// The maximum nesting depth. serde_json reads no deeper document.
 const MOST_DEPTH: usize = 127;
 
-/// Most bytes that the copies of one request may add, as JSON. A copy counts as content that the client could have sent.
+/// The remaining bytes that `copy` steps of a request may add.
+///
+/// The unit is bytes of JSON. A copy counts as content that the client could have sent.
 #[derive(Debug)]
 pub(crate) struct CopyBudget {
     left: usize,
 }
 
 impl CopyBudget {
-    /// A budget of this many bytes.
+    /// Creates a budget of this many bytes.
     pub(crate) fn new(bytes: usize) -> Self {
         Self { left: bytes }
     }
 
-    /// Takes the bytes of a value, if enough are left.
+    /// Subtracts the size of a value, if enough bytes are left.
     fn take(&mut self, value: &Value) -> bool {
         let mut counter = Counter(self.left);
         let fits = value.serialize(&mut serde_json::Serializer::new(&mut counter)).is_ok();
@@ -37,7 +39,7 @@ impl CopyBudget {
     }
 }
 
-/// A sink that has room for so many bytes.
+/// A sink that fails beyond a number of bytes.
 struct Counter(usize);
 
 impl io::Write for Counter {
@@ -51,7 +53,9 @@ impl io::Write for Counter {
     }
 }
 
-/// Applies a patch. Returns the number of the step that cannot be done, and why. The value is then of no use.
+/// Applies a patch. Returns the failing step and the reason.
+///
+/// After a failure the value is partly patched, and must be discarded.
 pub(crate) fn apply(
     value: &mut Value,
     steps: &[PatchOperation],
@@ -64,7 +68,7 @@ pub(crate) fn apply(
     Ok(())
 }
 
-/// Whether a step stays within the bounds.
+/// Checks that a step stays within the bounds.
 fn check(value: &Value, step: &PatchOperation, copies: &mut CopyBudget) -> Result<(), Why> {
     let (path, placed) = match step {
         PatchOperation::Add(step) => (&step.path, Some(&step.value)),
@@ -73,7 +77,7 @@ fn check(value: &Value, step: &PatchOperation, copies: &mut CopyBudget) -> Resul
         PatchOperation::Copy(step) => (&step.path, value.pointer(step.from.as_str())),
         PatchOperation::Remove(_) | PatchOperation::Test(_) => return Ok(()),
     };
-    // The step itself fails on a place that does not exist.
+    // A missing source makes the step itself fail.
     let Some(placed) = placed else { return Ok(()) };
     if path.count() + depth(placed) > MOST_DEPTH {
         return Err(Why::TooDeep);
@@ -84,7 +88,7 @@ fn check(value: &Value, step: &PatchOperation, copies: &mut CopyBudget) -> Resul
     }
 }
 
-/// How many containers are inside of each other. No value here is deeper than [`MOST_DEPTH`].
+/// The nesting depth of a value, at most [`MOST_DEPTH`].
 fn depth(value: &Value) -> usize {
     let deepest = match value {
         Value::Array(values) => values.iter().map(depth).max(),
@@ -130,7 +134,7 @@ mod tests {
         };
         assert_eq!(why, Why::CopiesTooMuch);
         assert!((8..16).contains(&step), "{step}");
-        // What was taken is gone: the copies of one request share the budget.
+        // The copies of one request share the budget.
         let mut copies = CopyBudget::new(20);
         let patch = steps(json!([{"op": "copy", "from": "/a", "path": "/b"}]));
         let text = json!({"a": "012345678"});
@@ -140,7 +144,7 @@ mod tests {
 
     #[test]
     fn steps_that_nest_a_value_are_bounded() {
-        // Each copy doubles the depth: a few dozen of them overflow every stack.
+        // Each copy doubles the depth, so a few dozen of them would overflow the stack.
         let double =
             |at: u32| json!({"op": "copy", "from": "/a", "path": "/a".repeat(2_usize.pow(at) + 1)});
         let patch: Value = (0..10).map(double).collect();

@@ -1,12 +1,14 @@
-//! One request on its way: claimed, carried out, finished. Its effects and its state change in one transaction, so that
-//! whoever is at it, and however many, it happens once.
+//! The execution of one request: claim, effects and result.
+//!
+//! Effects and state change in one transaction. The request therefore happens once, even if several
+//! processes execute it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use txn_core::{Acknowledge, ErrorKind, Options};
+use txn_core::{ErrorKind, Options, WaitFor};
 use txn_lock::backoff::Backoff;
 use txn_lock::instance::{Dead, random, wall_ms};
 use txn_lock::stored::Stored;
@@ -17,33 +19,35 @@ use crate::error::{RequestError, Result};
 use crate::inner::{Deferral, Halt, Inner, millis};
 use crate::model::{Claim, Entry, Reason, State};
 
-/// How often a store that does not answer is asked again before the request is left for later.
+/// The number of retries before a request is left for later.
+///
+/// Only transient errors are retried.
 const TRIES: usize = 8;
 
-/// How long a request is left alone at first that something else is in the way of.
+/// The first pause of a request that has to wait.
 const FIRST_DEFERRAL: Duration = Duration::from_secs(1);
 
-/// The longest pause before a request that failed is tried again in the same process.
+/// The longest pause before a retry in the same process.
 const LONGEST_DEFERRAL: Duration = Duration::from_secs(60);
 
-/// What became of a request that somebody was at.
+/// The result of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Processed {
-    /// It is committed.
+    /// The request is committed.
     Committed,
-    /// It is rolled back: an operation was refused.
+    /// The request is rolled back, because an operation was refused.
     Refused,
-    /// It failed, and is to be tried again.
+    /// The execution failed, and will be retried.
     Failed,
-    /// It failed too often, and is set aside.
+    /// The request failed too often, and is quarantined.
     Quarantined,
-    /// Something else is in its way, such as a full queue: it is tried again later, and that does not count.
+    /// The request has to wait, for example for a full queue. The wait does not count.
     Waits,
-    /// It is not to be processed, or not by this process.
+    /// The request needs no execution by this process.
     NotOurs,
 }
 
-/// A mark that this process is at a request.
+/// Marks a request as executed by this process, until the drop.
 struct Working<'a> {
     inner: &'a Inner,
     id: &'a str,
@@ -57,16 +61,18 @@ impl Drop for Working<'_> {
 
 enum Claimed {
     Ours(Box<Entry>),
-    /// A processor died over it: claim it again while no other suspect is carried out here.
+    /// A processor died over the request: claim again under the suspects' lock.
     Suspect,
     Quarantined,
     NotOurs,
 }
 
 impl Inner {
-    /// Brings a request to its end, if nobody else is at it. `dead` is what was seen of the instance that was.
+    /// Executes a request, if no other process has a claim.
     ///
-    /// Dropped, the request stays claimed: this process takes it up again, and others do once it is dead.
+    /// `dead` is evidence that the previous processor is dead. If the returned future is dropped,
+    /// the claim stays. Afterwards this process continues, or another process takes over after the
+    /// death of this one.
     pub(crate) async fn process(
         self: &Arc<Self>,
         id: &str,
@@ -76,7 +82,7 @@ impl Inner {
             return Ok(Processed::NotOurs);
         }
         let _working = Working { inner: self, id };
-        // Nobody shall take this process for dead before it is through.
+        // The lease must not expire during the execution.
         let lease = self.instances.lease();
         if self.instances.valid_for().is_none_or(|left| left < lease / 2) {
             self.instances.beat().await?;
@@ -97,8 +103,8 @@ impl Inner {
         loop {
             let carried_out = AssertUnwindSafe(self.carry_out(&entry, &grant)).catch_unwind().await;
             let Ok(carried_out) = carried_out else {
-                // The transaction was dropped, and so nothing of it happened.
-                return self.failed(&entry, &grant, "carrying it out panicked").await;
+                // The panic dropped the transaction, so the request had no effect.
+                return self.failed(&entry, &grant, "the execution panicked").await;
             };
             let error = match carried_out {
                 Ok(processed) => {
@@ -120,7 +126,7 @@ impl Inner {
             if !passes {
                 return self.failed(&entry, &grant, &error.to_string()).await;
             }
-            // The claim stands: it says for itself whether what was unknown happened.
+            // The claim stays. A later execution detects a commit with an unknown outcome.
             if tries >= TRIES || self.closing.is_cancelled() {
                 return Err(error.into());
             }
@@ -129,8 +135,10 @@ impl Inner {
         }
     }
 
-    /// Claims a request. A death of its processor is counted by a write of its own, before the request is tried again:
-    /// whatever the next try does to its process, the count stays.
+    /// Claims a request.
+    ///
+    /// A separate write counts the death of the previous processor before the next execution, so
+    /// that another death cannot lose the count.
     async fn claim(
         &self,
         id: &str,
@@ -152,7 +160,7 @@ impl Inner {
             }
             match (entry.state, &entry.claim) {
                 (State::Created, _) => {}
-                // Nothing in this process is at it any more.
+                // The previous execution in this process has ended.
                 (State::Pending, Some(claim)) if claim.instance == own => {}
                 (State::Pending, None) => {}
                 (State::Pending, Some(_)) => match dead {
@@ -187,7 +195,7 @@ impl Inner {
         claimed.await
     }
 
-    /// The effects of a request and its new state, in one transaction.
+    /// Commits the effects and the new state of a request together.
     async fn carry_out(
         self: &Arc<Self>,
         entry: &Entry,
@@ -199,9 +207,9 @@ impl Inner {
             Err(RequestError::Engine(error)) => return Err(error),
             Err(error) => return self.told(self.failed(entry, grant, &error.to_string()).await),
         };
-        let options = Options::default().with_acknowledge(Acknowledge::Applied);
-        // What reverses it looks for its version.
-        let options = options.with_by_itself(true);
+        let options = Options::default().with_wait_for(WaitFor::Apply);
+        // A reversal needs the commit version of this request alone.
+        let options = options.with_exclude_from_groups(true);
         let done = self.domain.run(&options, async |tx| {
             let found = self.read(tx, id).await.map_err(Halt::Failed)?;
             let Some(mut found) = found.filter(|found| found.is_claimed_as(grant)) else {
@@ -218,7 +226,8 @@ impl Inner {
             Ok(done) => {
                 self.watchers.changed(id);
                 if done.value.is_none() {
-                    // Cancelled, taken over, or committed by a try whose answer was lost.
+                    // The request was cancelled, taken over, or committed by an earlier try without
+                    // an answer.
                     return self.told(self.whatever_became_of(id).await);
                 }
                 if done.receipt.applied {
@@ -255,8 +264,10 @@ impl Inner {
         }
     }
 
-    /// Lets go of a request that something else is in the way of. Others may have it meanwhile; this process comes back later and
-    /// later, so that it holds up nothing.
+    /// Releases a request that has to wait.
+    ///
+    /// Another process may take the request in the meantime. The pauses of this process grow, so
+    /// that the request delays no other request.
     async fn waits(&self, entry: &Entry, grant: &str, why: &str) -> Result<Processed> {
         let waits = self.change(&entry.id, |entry, now| {
             let ours = entry.is_claimed_as(grant);
@@ -273,7 +284,7 @@ impl Inner {
         Ok(processed)
     }
 
-    /// Errors of the engine are for the caller to judge; all others make the request fail.
+    /// Returns errors of the engine, and logs all other errors.
     fn told(&self, done: Result<Processed>) -> Result<Processed, txn_core::Error> {
         match done {
             Ok(processed) => Ok(processed),
@@ -293,7 +304,7 @@ impl Inner {
         })
     }
 
-    /// Notes that a request failed, and lets others have it, unless that was once too often.
+    /// Counts a failure, and releases the request or quarantines it.
     async fn failed(&self, entry: &Entry, grant: &str, why: &str) -> Result<Processed> {
         let most = self.config.max_failures;
         let (processed, failures) = self
@@ -320,7 +331,7 @@ impl Inner {
         Ok(processed)
     }
 
-    /// Leaves a request alone for so long, or for twice as long as the last time.
+    /// Defers a request for `pause`, or for twice its last pause.
     pub(crate) fn defer(&self, id: &str, pause: Option<Duration>) {
         let mut deferred = self.deferred.lock();
         if deferred.len() >= self.config.max_open {

@@ -1,4 +1,4 @@
-//! Processors: tasks that look for requests and bring them to their end, as many at once as they may.
+//! Processors: tasks that find requests and execute them concurrently.
 
 use std::collections::VecDeque;
 use std::ops::AddAssign;
@@ -19,7 +19,7 @@ use crate::process::Processed;
 use crate::requests::Requests;
 use crate::selection::Selection;
 
-/// A processor that runs. Dropped, it takes up nothing new and ends.
+/// A running processor. A dropped processor starts no further request, and ends.
 #[derive(Debug)]
 #[must_use = "a processor ends when its handle is dropped"]
 pub struct Processor {
@@ -29,8 +29,9 @@ pub struct Processor {
 }
 
 impl Processor {
-    /// Takes up nothing new, and waits at most for `deadline` until what it is at has ended. Returns whether it has:
-    /// what has not goes on.
+    /// Stops the processor. Waits for its current requests, for at most `deadline`.
+    ///
+    /// Returns whether all of them have ended. The remaining ones continue.
     pub async fn stop(self, deadline: Duration) -> bool {
         self.stop.disarm().cancel();
         tokio::select! {
@@ -41,19 +42,21 @@ impl Processor {
     }
 }
 
-/// What one look at the open requests came to.
+/// The results of one pass over open requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Tally {
-    /// Committed.
+    /// The number of committed requests.
     pub committed: usize,
-    /// Rolled back, because an operation was refused or somebody had begun to roll back.
+    /// The number of requests that were rolled back.
+    ///
+    /// Counts refused requests, and requests in the state `terminating`.
     pub rolled_back: usize,
-    /// Marked as finished, after others had committed.
+    /// The number of committed requests that the pass marked as finished.
     pub finished: usize,
-    /// Failed, to be tried again.
+    /// The number of failed requests that will be retried.
     pub failed: usize,
-    /// Set aside.
+    /// The number of quarantined requests.
     pub quarantined: usize,
 }
 
@@ -80,8 +83,10 @@ impl AddAssign for Tally {
 }
 
 impl Requests {
-    /// Starts a processor of the requests of one application, or of all. Any number of them may run, in any number of
-    /// processes: each request has one effect. A processor also recovers what others left, every
+    /// Starts a processor for the requests of one application, or of all.
+    ///
+    /// Any number of processors may run in any number of processes, and each request still has one
+    /// effect. Each processor also runs the recovery, every
     /// [`RequestsConfig::recover_every`](crate::RequestsConfig::recover_every).
     #[must_use = "a processor ends when its handle is dropped"]
     pub fn start(&self, application: Option<&str>) -> Processor {
@@ -91,7 +96,7 @@ impl Requests {
         inner.processors.fetch_add(1, Ordering::AcqRel);
         let run =
             run(Arc::downgrade(inner), application.map(str::to_owned), stop.clone(), tasks.clone());
-        // Both know of it: its own handle, and the shutdown of all.
+        // Two trackers: one for the handle of the processor, one for the shutdown.
         inner.tasks.spawn(tasks.track_future(run));
         let beat = tasks.track_future(beat(Arc::downgrade(inner), stop.clone()));
         inner.config.heartbeat.spawn(&inner.tasks, beat);
@@ -99,11 +104,13 @@ impl Requests {
         Processor { tasks, inner: inner.clone(), stop: stop.drop_guard() }
     }
 
-    /// Processes what is open now, the oldest first, and returns: the requests that nobody is at, and those of
-    /// processors that were seen dead by an earlier call.
+    /// Executes the open requests once, oldest first, and returns.
+    ///
+    /// The call takes unclaimed requests, and those of processors that an earlier call observed as
+    /// dead.
     ///
     /// # Errors
-    /// As [`Requests::list`]. What goes wrong with a single request is counted.
+    /// As [`Requests::list`]. Failures of single requests only count in the [`Tally`].
     pub async fn process_open(&self, application: Option<&str>) -> Result<Tally> {
         let mut tally = Tally::default();
         for (entry, dead) in self.inner.find_work(application).await? {
@@ -114,20 +121,22 @@ impl Requests {
 }
 
 impl Inner {
-    /// Requests that this process may take up, the oldest first, with what was seen of the dead who had them.
+    /// The requests that this process may execute, oldest first.
+    ///
+    /// Each comes with evidence if its processor is dead.
     pub(crate) async fn find_work(
         &self,
         application: Option<&str>,
     ) -> Result<Vec<(Entry, Option<Dead>)>> {
         let selection = Selection::default()
             .with_states([State::Created, State::Pending])
-            .with_application(application);
+            .with_application_name(application);
         let mut work = Vec::new();
         for entry in self.select(&selection).await? {
             if work.len() >= self.config.batch {
                 break;
             }
-            // What others have to do must not fill the places of what this process can do.
+            // Requests that only other processes can execute must not fill the batch.
             let cannot = self.is_deferred(&entry.id) || !self.can_emit(&entry.request);
             if cannot || self.working.lock().contains(&entry.id) {
                 continue;
@@ -139,7 +148,7 @@ impl Inner {
         Ok(work)
     }
 
-    /// Whether nobody is at a request; with what was seen of who was.
+    /// Whether a request is free. The inner value is evidence of a dead processor.
     pub(crate) async fn may_take(&self, entry: &Entry) -> Result<Option<Option<Dead>>> {
         let claim = match &entry.claim {
             Some(claim) if entry.state == State::Pending => claim,
@@ -157,12 +166,12 @@ impl Inner {
     }
 }
 
-/// A request that a processor takes up.
+/// A request to execute.
 struct Work {
     id: String,
-    /// What was seen of the instance that had it.
+    /// Evidence that the previous processor is dead.
     dead: Option<Dead>,
-    /// Whether a processor died over it.
+    /// Whether a processor died over the request.
     suspect: bool,
 }
 
@@ -173,22 +182,22 @@ impl Work {
     }
 }
 
-/// Shows that this process lives, as long as the processor runs and is at anything.
+/// Writes heartbeats while the processor runs or executes a request.
 async fn beat(inner: Weak<Inner>, stop: CancellationToken) {
     loop {
         let Some(this) = inner.upgrade() else { return };
         if stop.is_cancelled() && this.working.lock().is_empty() {
             return;
         }
-        // Others may have shown it a moment ago.
+        // Another task may have written a heartbeat a moment ago.
         let is_due =
             this.instances.valid_for().is_none_or(|left| left <= this.instances.lease() / 4 * 3);
         if is_due && let Err(error) = this.instances.beat().await {
-            tracing::warn!(%error, "could not show that this processor lives");
+            tracing::warn!(%error, "could not write the heartbeat of this processor");
         }
         let pace = this.instances.lease() / 3;
         let stopped = stop.is_cancelled();
-        // Once it is stopped it looks more often whether what it was at has ended.
+        // After a stop, checks more often whether the last requests have ended.
         let pause = if stopped { pace.min(Duration::from_millis(50)) } else { pace };
         tokio::select! {
             biased;
@@ -206,7 +215,7 @@ async fn run(
 ) {
     let Some(this) = inner.upgrade() else { return };
     let room = Arc::new(Semaphore::new(this.config.concurrency));
-    // One pass at a time.
+    // Allows one recovery pass at a time.
     let recovery = Arc::new(Semaphore::new(1));
     let (poll, recover_every) = (this.config.poll, this.config.recover_every);
     let (mut look_at, mut recover_at) = (this.now(), this.now() + recover_every);
@@ -228,14 +237,14 @@ async fn run(
                     more = found.len() >= this.config.batch;
                     work.extend(found.into_iter().map(Work::of));
                 }
-                Err(error) => tracing::warn!(%error, "could not look for requests"),
+                Err(error) => tracing::warn!(%error, "could not poll for requests"),
             }
             look_at = this.now() + poll;
         }
         for Work { id, dead, suspect } in work {
-            // Suspects wait for each other: meanwhile they take no permit from sound requests.
+            // Suspects wait for each other, and meanwhile take no permit from other requests.
             let permits = u32::from(!suspect);
-            // Not more are taken up than there is room for; the others stay where everybody finds them.
+            // Claims a request only after its permit. Other processes can take the remaining ones.
             let permit = tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -245,13 +254,13 @@ async fn run(
             let this = this.clone();
             let one = async move {
                 if let Err(error) = this.process(&id, dead.as_ref()).await {
-                    tracing::warn!(%error, "a request is taken up later");
+                    tracing::warn!(%error, "a request is retried later");
                 }
                 drop(permit);
             };
             inner_spawn(&inner, &tasks, one);
         }
-        // Beside the looks: it waits for others, and new requests do not wait for it.
+        // Runs in its own task, because the recovery may wait for a lease of other processes.
         if this.now() >= recover_at
             && let Ok(one) = recovery.clone().try_acquire_owned()
         {

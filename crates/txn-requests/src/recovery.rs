@@ -1,4 +1,4 @@
-//! Recovery by state and age, and what needs a person.
+//! Recovery by state and age, and requests that need an operator.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,59 +16,62 @@ use crate::processor::Tally;
 use crate::requests::Requests;
 use crate::selection::Selection;
 
-/// How long a pass waits until what others committed is applied.
+/// How long a pass waits for unapplied commits of other processes.
 const APPLY: Duration = Duration::from_secs(30);
 
-/// Why an open request makes no progress.
+/// The reason why an open request makes no progress.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Stuck {
-    /// No processor took it up.
+    /// No processor has claimed the request.
     Unclaimed,
-    /// A processor has it, which lives or is being watched.
+    /// A processor has the request. The processor lives, or is being watched.
     Held {
-        /// The processor, for people.
+        /// The name of the processor, for operators.
         by: String,
     },
-    /// The processor that had it is dead, and no other took it over.
+    /// The processor is dead, and no other one has taken over.
     Abandoned {
-        /// The processor, for people.
+        /// The name of the processor, for operators.
         by: String,
     },
-    /// Trying it fails.
+    /// The execution fails.
     Failing(Reason),
-    /// It was set aside.
+    /// The request is quarantined.
     Quarantined(Option<Reason>),
-    /// It is committed, and not marked as finished.
+    /// The request is committed, and not marked as finished.
     Unfinished,
-    /// It is to be rolled back, and nobody did.
+    /// The rollback of the request has started, and has not ended.
     Terminating,
 }
 
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unclaimed => f.write_str("no processor took it up"),
+            Self::Unclaimed => f.write_str("no processor has claimed it"),
             Self::Held { by } => write!(f, "{by} has it"),
             Self::Abandoned { by } => write!(f, "{by} had it and is dead"),
             Self::Failing(reason) | Self::Quarantined(Some(reason)) => write!(f, "{reason}"),
             Self::Quarantined(None) => f.write_str("it was set aside"),
             Self::Unfinished => f.write_str("it is committed and not marked as finished"),
-            Self::Terminating => f.write_str("its rolling back was begun and not ended"),
+            Self::Terminating => f.write_str("its rollback has started and has not ended"),
         }
     }
 }
 
 impl Requests {
-    /// Recovers requests that have stood unchanged for
-    /// [`RequestsConfig::recover_after`](crate::RequestsConfig::recover_after), the oldest first, one
-    /// [`RequestsConfig::batch`](crate::RequestsConfig::batch) of them: created ones are processed, pending ones taken
-    /// over if their processor is dead, terminating ones rolled back, committed ones marked as finished once all of
-    /// them is applied. If processors have to be watched first, it takes their lease.
+    /// Recovers requests without a recent change, oldest first.
+    ///
+    /// The call recovers up to [`RequestsConfig::batch`](crate::RequestsConfig::batch) requests
+    /// that have not changed for
+    /// [`RequestsConfig::recover_after`](crate::RequestsConfig::recover_after). Created requests
+    /// are executed, and pending ones if their processor is dead. Terminating requests are rolled
+    /// back. Committed requests are marked as finished after their effects are applied. If
+    /// processors must be watched first, the call takes one of their leases longer.
     ///
     /// # Errors
-    /// As [`Requests::list`]. What goes wrong with a single request is left for the next pass.
+    /// As [`Requests::list`]. The next pass retries requests that failed.
     pub async fn recover(&self, application: Option<&str>) -> Result<Tally> {
         let (mut tally, watched) = self.inner.recover_pass(application).await?;
         if let Some(lease) = watched {
@@ -79,8 +82,9 @@ impl Requests {
         Ok(tally)
     }
 
-    /// Requests that have been open, or set aside, without a change for `age` (an hour is a good one), the oldest first,
-    /// each with the reason.
+    /// Lists open and quarantined requests without a change for `age`.
+    ///
+    /// The oldest come first, each with the reason. A good `age` is one hour.
     ///
     /// # Errors
     /// As [`Requests::list`].
@@ -108,7 +112,7 @@ impl Requests {
 }
 
 impl Inner {
-    /// Requests in these states that have stood unchanged for so long, those first that have longest.
+    /// The requests in these states without a change for `age`, oldest first.
     async fn aged(
         &self,
         states: impl IntoIterator<Item = State>,
@@ -116,7 +120,7 @@ impl Inner {
         age: Duration,
     ) -> Result<Vec<Entry>> {
         let before = wall_ms(&self.domain).saturating_sub(millis(age));
-        let selection = Selection::default().with_states(states).with_application(application);
+        let selection = Selection::default().with_states(states).with_application_name(application);
         let mut found = self.select(&selection).await?;
         found.retain(|entry| entry.times.modified_ms <= before);
         found.sort_by(|a, b| {
@@ -125,7 +129,9 @@ impl Inner {
         Ok(found)
     }
 
-    /// One pass of the recovery. Returns also the longest lease of processors that are watched from now on.
+    /// Runs one pass of the recovery.
+    ///
+    /// Also returns the longest lease of the processors that are watched from now on.
     pub(crate) async fn recover_pass(
         self: &Arc<Self>,
         application: Option<&str>,
@@ -150,7 +156,9 @@ impl Inner {
                 _ => match self.may_take(&entry).await? {
                     Some(dead) => match self.process(&entry.id, dead.as_ref()).await {
                         Ok(processed) => tally.count(processed),
-                        Err(RequestError::Engine(error)) if error.kind().passes() => {
+                        Err(RequestError::Engine(error))
+                            if error.kind().is_transient_or_unknown() =>
+                        {
                             tally.failed += 1;
                         }
                         Err(error) => return Err(error),
@@ -168,11 +176,11 @@ impl Inner {
         Ok((tally, watched))
     }
 
-    /// Marks requests as finished once a barrier says that their effects are applied.
+    /// Marks requests as finished after a barrier reports their effects as applied.
     async fn finish_applied(&self, committed: BTreeSet<String>, tally: &mut Tally) -> Result<()> {
         let report = self.domain.barrier(APPLY).await?;
         let transactions = report.unapplied.iter().filter(|write| write.error.tid().is_some());
-        // `None`: a record that cannot be read may be that of any request.
+        // `None`, because an unreadable record may be that of any request.
         let unapplied: Option<BTreeSet<CommitVersion>> =
             transactions.map(|write| write.commit_version).collect();
         for id in committed {
@@ -184,8 +192,8 @@ impl Inner {
                 self.deferred.lock().remove(&id);
                 tally.finished += 1;
             } else {
-                // A person has to mend a document first. Without a pause such requests would fill
-                // each pass, for they are the oldest.
+                // An operator must first repair a document. Without a pause such requests would
+                // fill each pass, because they are the oldest.
                 self.defer(&id, None);
                 tally.failed += 1;
             }
@@ -193,7 +201,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Ends the rolling back of a request. Nothing of it ever happened, so there is nothing to undo.
+    /// Ends the rollback of a request. The request had no effect to undo.
     pub(crate) async fn terminate(&self, id: &str) -> Result<bool> {
         self.change(id, |entry, now| {
             let terminating = entry.state == State::Terminating;

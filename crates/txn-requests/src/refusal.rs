@@ -1,4 +1,4 @@
-//! Why a request is refused: which of its operations, and what stood in its way.
+//! Refusals: the operation, the document, and the reason.
 
 use std::fmt;
 
@@ -7,25 +7,27 @@ use serde_json::Value;
 
 use crate::request::Target;
 
-/// An operation that cannot be carried out as things stand. Nothing of the request is.
+/// A refused operation. The whole request then has no effect.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// Which operation, from 0.
+    /// The number of the operation, from 0.
     pub operation: usize,
     /// The document.
     pub target: Target,
-    /// The field, as a JSON pointer, if it is about one.
+    /// The JSON pointer of the field, if the refusal concerns one.
     pub path: Option<String>,
-    /// Why.
+    /// The reason.
     pub why: Why,
-    /// What stood there when it was refused: the number, the field, or the version; `None` if nothing did. Neither
-    /// `Debug` nor `Display` shows it.
+    /// The content at the time: the number, the field, or the version.
+    ///
+    /// `None` if the document or the field was missing. Neither `Debug` nor `Display` shows this
+    /// value.
     pub current: Option<Value>,
 }
 
 impl Refusal {
-    /// Operation number `operation`, on `target`, is refused.
+    /// Creates a refusal of operation number `operation` on `target`.
     #[must_use]
     pub fn new(operation: usize, target: Target, why: Why) -> Self {
         Self { operation, target, path: None, why, current: None }
@@ -39,7 +41,7 @@ impl Refusal {
     }
 }
 
-/// Why an operation is refused.
+/// The reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -48,7 +50,7 @@ pub enum Why {
     Missing,
     /// The document exists.
     Exists,
-    /// There is no number in that place.
+    /// The field is not a number.
     NotANumber,
     /// The sum would fall below the minimum.
     BelowMinimum,
@@ -62,14 +64,16 @@ pub enum Why {
     VersionDiffers,
     /// The patch does not fit the document.
     PatchFails,
-    /// The `copy` steps of the request add more bytes than [`RequestsConfig::max_bytes`](crate::RequestsConfig::max_bytes), or
-    /// those of a dependent write more than 1 MiB.
+    /// The `copy` steps add too many bytes.
+    ///
+    /// The limit is [`RequestsConfig::max_bytes`](crate::RequestsConfig::max_bytes) for a request,
+    /// and 1 MiB for a dependent write.
     CopiesTooMuch,
     /// A step of the patch nests containers deeper than 127.
     TooDeep,
-    /// A field that changes holds a number that would be rounded.
+    /// A changed field has a number that would be rounded.
     WouldRound,
-    /// The outcome is no document that can be stored.
+    /// The result is not a storable document.
     NoDocument,
 }
 

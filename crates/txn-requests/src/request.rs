@@ -1,4 +1,4 @@
-//! Requests: what a transaction is to do, as data.
+//! Requests: transactions as data.
 
 use std::fmt;
 
@@ -10,27 +10,28 @@ use txn_outbox::http::HttpRequest;
 
 use crate::event::Emit;
 
-/// What a transaction is to do: all of its operations, in their order, or none of them.
+/// A transaction as data: all operations happen in order, or none happens.
 ///
-/// A number that would be rounded (a whole one beyond 64 bits, another one with more than 17 digits) is refused where a request
-/// is read from JSON. The [`Document`]s of `put` and `insert` keep every digit.
+/// A number that would be rounded is refused when a request is read from JSON. Refused are integers
+/// beyond 64 bits, and other numbers with more than 17 digits. The [`Document`]s of `put` and
+/// `insert` keep every digit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Request {
-    /// Whose request it is: processors may be bound to the requests of one application.
+    /// The application that the request belongs to. A processor may serve one application only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub application: Option<String>,
-    /// What is to be done. Each operation sees what those before it did.
+    /// The operations. Each operation sees the effects of the earlier ones.
     #[schemars(length(min = 1))]
     pub operations: Vec<Operation>,
-    /// Events that are emitted if all of it is done, with that.
+    /// Events that are emitted in the transaction of the operations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Emit>,
-    /// HTTP requests that are performed once all of it is done, at least once.
+    /// HTTP requests that are sent after the commit, at least once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after_commit: Vec<HttpRequest>,
-    /// Whatever the client wants to keep with the request. Nothing looks into it.
+    /// Any value of the client, stored with the request.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -39,7 +40,7 @@ pub struct Request {
     pub metadata: Option<Value>,
 }
 
-/// One operation of a request, on one document.
+/// An operation on one document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -48,19 +49,19 @@ pub enum Operation {
     Put(Put),
     /// Writes a document that must not exist.
     Insert(Put),
-    /// Changes a document that exists by a JSON merge patch (RFC 7396).
+    /// Changes an existing document by a JSON merge patch (RFC 7396).
     Merge(Merge),
-    /// Changes a document that exists by a JSON patch (RFC 6902).
+    /// Changes an existing document by a JSON patch (RFC 6902).
     Patch(Patch),
     /// Deletes a document, if it exists.
     Delete(Target),
-    /// Adds to a number in a document that exists.
+    /// Adds to a number in an existing document.
     Add(Add),
-    /// Changes nothing, and refuses the request unless something holds.
+    /// Changes nothing, and refuses the request unless a condition holds.
     Expect(Expect),
 }
 
-/// A document by its names.
+/// The address of a document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
@@ -68,13 +69,13 @@ pub struct Target {
     pub collection: String,
     /// The id within the collection.
     pub id: String,
-    /// The routing value, if the document is written with one.
+    /// The routing value, if the document has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routing: Option<String>,
 }
 
 impl Target {
-    /// A document without routing.
+    /// Creates an address without routing.
     pub fn new(collection: impl Into<String>, id: impl Into<String>) -> Self {
         Self { collection: collection.into(), id: id.into(), routing: None }
     }
@@ -86,7 +87,7 @@ impl Target {
 pub struct Put {
     /// The document.
     pub target: Target,
-    /// Its content.
+    /// The content.
     pub document: Document,
 }
 
@@ -112,25 +113,25 @@ pub struct Patch {
     pub patch: json_patch::Patch,
 }
 
-/// A sum.
+/// An addition to a number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Add {
     /// The document.
     pub target: Target,
-    /// Where the number is: a JSON pointer, such as `/balance`.
+    /// The JSON pointer of the number, such as `/balance`.
     pub path: String,
-    /// What is added. Whole numbers are added exactly, others as doubles.
+    /// The amount. Integers are added exactly, other numbers as doubles.
     #[serde(deserialize_with = "txn_lock::exact::deserialize")]
     pub amount: Number,
-    /// The least that the sum may be.
+    /// The minimum of the sum.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "txn_lock::exact::deserialize"
     )]
     pub min: Option<Number>,
-    /// The most that the sum may be.
+    /// The maximum of the sum.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -139,17 +140,17 @@ pub struct Add {
     pub max: Option<Number>,
 }
 
-/// What has to hold of a document.
+/// A condition on a document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
     /// The document.
     pub target: Target,
-    /// What has to hold of it.
+    /// The condition.
     pub that: Condition,
 }
 
-/// What may be expected of a document.
+/// The kinds of conditions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -158,7 +159,7 @@ pub enum Condition {
     Exists(bool),
     /// A field has a value.
     Field(Field),
-    /// The transaction with this commit tid wrote the document last.
+    /// The transaction with this commit version wrote the document last.
     Version(String),
 }
 
@@ -166,15 +167,15 @@ pub enum Condition {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Field {
-    /// Where it is: a JSON pointer, such as `/state`.
+    /// The JSON pointer of the field, such as `/state`.
     pub path: String,
-    /// What it has to be. A field that is missing is `null`.
+    /// The expected value. A missing field is `null`.
     #[serde(deserialize_with = "txn_lock::exact::deserialize")]
     pub equals: Value,
 }
 
 impl Request {
-    /// A request of these operations.
+    /// Creates a request with these operations.
     #[must_use]
     pub fn new(operations: Vec<Operation>) -> Self {
         Self { operations, ..Self::default() }
@@ -182,7 +183,7 @@ impl Request {
 
     /// Sets [`Request::application`].
     #[must_use]
-    pub fn with_application(mut self, application: impl Into<String>) -> Self {
+    pub fn with_application_name(mut self, application: impl Into<String>) -> Self {
         self.application = Some(application.into());
         self
     }
@@ -228,21 +229,21 @@ impl Operation {
         Self::Insert(Put { target, document })
     }
 
-    /// Adds a whole number to one in a document.
+    /// Adds an integer to a number in a document.
     #[must_use]
     pub fn add(target: Target, path: &str, amount: i64) -> Self {
         let (path, amount) = (path.to_owned(), amount.into());
         Self::Add(Add { target, path, amount, min: None, max: None })
     }
 
-    /// As [`Operation::add`], and the sum must not fall below `min`.
+    /// As [`Operation::add`], with a minimum of the sum.
     #[must_use]
     pub fn add_down_to(target: Target, path: &str, amount: i64, min: i64) -> Self {
         let (path, amount) = (path.to_owned(), amount.into());
         Self::Add(Add { target, path, amount, min: Some(min.into()), max: None })
     }
 
-    /// The document that it is about.
+    /// The document of the operation.
     #[must_use]
     pub fn target(&self) -> &Target {
         match self {
@@ -256,13 +257,15 @@ impl Operation {
     }
 }
 
-/// The text of a JSON object. It comes back with the bytes that it has.
+/// The text of a JSON object. Reads return the same bytes.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Document(Box<RawValue>);
 
 impl Document {
-    /// A document from any value that serialises to a JSON object. That it is one is checked with the request.
+    /// Creates a document from a value that serialises to a JSON object.
+    ///
+    /// The validation of the request checks that the value is an object.
     ///
     /// # Errors
     /// The value cannot be written as JSON.
@@ -270,7 +273,7 @@ impl Document {
         serde_json::value::to_raw_value(value).map(Self)
     }
 
-    /// A document from its text.
+    /// Parses the text of a document.
     ///
     /// # Errors
     /// The text is not JSON.
@@ -285,14 +288,16 @@ impl Document {
     }
 }
 
-/// As JSON, whatever white space and order of fields. Numbers are compared by all of their digits.
+/// Compares as JSON, without white space and the order of fields.
+///
+/// Numbers are equal if all their digits are equal.
 impl PartialEq for Document {
     fn eq(&self, other: &Self) -> bool {
         txn_lock::exact::same(self.as_str(), other.as_str())
     }
 }
 
-/// Bodies of documents stay out of logs: only the length is shown.
+/// Leaves the body out of logs, and shows its length only.
 impl fmt::Debug for Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Document({} bytes)", self.as_str().len())

@@ -1,9 +1,9 @@
-//! Requests of a domain: what a client calls.
+//! The requests of a domain: the API for clients.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use txn_core::{Acknowledge, Domain, ErrorKind, Options};
+use txn_core::{Domain, ErrorKind, Options, WaitFor};
 use txn_lock::backoff::Backoff;
 use txn_lock::instance::wall_ms;
 use txn_lock::stored::Stored;
@@ -17,34 +17,37 @@ use crate::model::{Entry, State, Status};
 use crate::request::Request;
 use crate::selection::Selection;
 
-/// What was deleted.
+/// The counts of a purge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Purged {
-    /// Requests.
+    /// The number of deleted requests.
     pub requests: usize,
-    /// Of the outbox.
+    /// The counts of the outbox.
     pub outbox: txn_outbox::Purged,
 }
 
-/// Requests of one domain; cheap to clone. A request is a document of the collection `<domain>-requests` under the id that
-/// its client gave it.
+/// The requests of one domain. Cheap to clone.
+///
+/// A request is a document of the collection `<domain>-requests`, under the id that its client
+/// chose.
 #[derive(Clone, Debug)]
 pub struct Requests {
     pub(crate) inner: Arc<Inner>,
 }
 
 impl Requests {
-    /// Opens the requests of a domain. Nothing is processed before [`Requests::start`].
+    /// Opens the requests of a domain. Processors start with [`Requests::start`].
     ///
     /// # Errors
-    /// [`RequestError::InvalidConfig`], or the engine's.
+    /// [`RequestError::InvalidConfig`], or an error of the engine.
     pub async fn open(domain: &Domain, config: RequestsConfig) -> Result<Self> {
         Ok(Self { inner: Arc::new(Inner::open(domain, config, None).await?) })
     }
 
-    /// As [`Requests::open`], with something of the application in the transaction of each request that is carried out
-    /// here. Whoever carries out requests of this domain has to have the same.
+    /// As [`Requests::open`], with a hook in the transaction of each request.
+    ///
+    /// All processes that execute requests of this domain must have the same hook.
     ///
     /// # Errors
     /// As [`Requests::open`].
@@ -56,17 +59,18 @@ impl Requests {
         Ok(Self { inner: Arc::new(Inner::open(domain, config, Some(companion)).await?) })
     }
 
-    /// Stores a request under the client's id, and returns once that is durable; it is processed later, by whichever
-    /// process. The same request under the same id is the same one, whatever happened in between: a submission that
-    /// was left without an answer may simply be sent again.
+    /// Stores a request under the client's id. A processor executes it later.
+    ///
+    /// The request is durable when the call returns. A repeated call with the same request and id
+    /// is the same submission, so a client may repeat a call without an answer.
     ///
     /// # Errors
-    /// [`RequestError::Invalid`] and [`RequestError::InvalidId`] before anything is written;
-    /// [`RequestError::IdReused`] if another request has the id; [`RequestError::Busy`] if too many are open; the
-    /// engine's, also for a collection that does not exist.
+    /// [`RequestError::Invalid`] and [`RequestError::InvalidId`] before any write;
+    /// [`RequestError::IdReused`] if another request has the id; [`RequestError::Busy`] if too many
+    /// requests are open. Errors of the engine, also for a missing collection.
     ///
     /// # Cancel safety
-    /// Dropped, it is stored or not: send it again.
+    /// If the returned future is dropped, the request is stored or not. Repeat the call.
     pub async fn submit(&self, request: &Request, id: &str) -> Result<Status> {
         let inner = &self.inner;
         inner.check(request, id).await?;
@@ -79,23 +83,25 @@ impl Requests {
         Ok(status)
     }
 
-    /// Carries a request out at once, in one transaction, and stores it as committed under the client's id. The same
-    /// request under the same id has one effect: one that was submitted before is not begun a second time, but
-    /// brought to its end here.
+    /// Executes a request at once, in one transaction, under the client's id.
+    ///
+    /// A repeated call with the same request and id has one effect. A request that was submitted
+    /// before is not started again: the call brings the submission to its end.
     ///
     /// # Errors
-    /// As [`Requests::submit`]; [`RequestError::Refused`] if an operation is refused: then nothing is stored, and the
-    /// id is free. A request that was submitted before and is refused now is told by its [`Status`].
+    /// As [`Requests::submit`]. [`RequestError::Refused`] if an operation is refused: then nothing
+    /// is stored, and the id is free. For an earlier submission the [`Status`] reports the refusal.
     ///
     /// # Cancel safety
-    /// Dropped, it is carried out or not, whole in either case: execute it again.
+    /// If the returned future is dropped, the request happens completely or not at all. Repeat the
+    /// call.
     pub async fn execute(&self, request: &Request, id: &str) -> Result<Status> {
         let inner = &self.inner;
         let handles = inner.check(request, id).await?;
         let mut looks = 0;
-        let options = Options::default().with_acknowledge(Acknowledge::Applied);
-        // What reverses it looks for its version.
-        let options = options.with_by_itself(true);
+        let options = Options::default().with_wait_for(WaitFor::Apply);
+        // A reversal needs the commit version of this request alone.
+        let options = options.with_exclude_from_groups(true);
         let done = loop {
             let done = inner.domain.run(&options, async |tx| {
                 if let Some(found) = inner.read(tx, id).await.map_err(Halt::Failed)? {
@@ -110,7 +116,7 @@ impl Requests {
                 Ok::<_, Halt>(Executed::Now(Box::new(entry)))
             });
             match done.await {
-                // Somebody wrote it at the same moment: it is looked at now.
+                // Another process wrote this id at the same moment: read it again.
                 Err(Halt::Stop(Stop::Engine(error)))
                     if error.kind() == ErrorKind::Exists && looks < LOOKS =>
                 {
@@ -135,26 +141,28 @@ impl Requests {
         }
     }
 
-    /// What is known of a request.
+    /// Returns the status of a request.
     ///
     /// # Errors
-    /// [`RequestError::NotFound`], [`RequestError::NewerFormat`], or the engine's.
+    /// [`RequestError::NotFound`], [`RequestError::NewerFormat`], or an error of the engine.
     pub async fn status(&self, id: &str) -> Result<Status> {
         let found = self.inner.find(id).await?;
         found.map(Entry::status).ok_or_else(|| RequestError::NotFound(id.to_owned()))
     }
 
-    /// Waits until a request is decided (committed, finished, rolled back, or set aside), at most for `deadline`.
+    /// Waits until a request is decided, for at most `deadline`.
+    ///
+    /// A decided request is committed, finished, rolled back, or quarantined.
     ///
     /// # Errors
-    /// [`RequestError::Timeout`], which says where it stands; otherwise as [`Requests::status`].
+    /// [`RequestError::Timeout`] with the current state; otherwise as [`Requests::status`].
     pub async fn wait(&self, id: &str, deadline: Duration) -> Result<Status> {
         let inner = &self.inner;
         let until = inner.now() + deadline;
         let mut backoff = Backoff::new(Duration::from_millis(5), inner.config.longest_pause);
         let watcher = inner.watchers.watch(id);
         loop {
-            // Before the look: what changes after it is heard.
+            // Registers before the read, so that no later change is missed.
             let changed = watcher.changed();
             let status = self.status(id).await?;
             if status.state.is_settled() {
@@ -173,11 +181,12 @@ impl Requests {
         }
     }
 
-    /// Requests by application and state, the oldest first. Several looks are no snapshot. Costs a scan of all requests
-    /// in those states.
+    /// Lists requests by application and state, oldest first.
+    ///
+    /// The call scans all requests in these states. Separate reads are no snapshot.
     ///
     /// # Errors
-    /// [`RequestError::Store`], [`RequestError::NewerFormat`], or the engine's.
+    /// [`RequestError::Store`], [`RequestError::NewerFormat`], or an error of the engine.
     pub async fn list(&self, selection: &Selection) -> Result<Vec<Status>> {
         match self.inner.select_all(selection).await? {
             (found, None) => Ok(found.into_iter().map(Entry::status).collect()),
@@ -185,12 +194,15 @@ impl Requests {
         }
     }
 
-    /// Deletes requests that are finished or rolled back and have stood so for `age`, by the wall clock.
+    /// Deletes requests that have been finished or rolled back for `age`.
     ///
-    /// An id counts until its request is purged. The same request under the same id **has a second effect afterwards**, so the age is
-    /// the time within which a client may send a request again: its retries, a queue in front of it, a backup that is replayed.
-    /// With [`Duration::ZERO`] no id counts beyond the end of its request. With an outbox, what that keeps of keys which were
-    /// not used for so long goes, too, those of updates that depend on a write among them, and results of HTTP requests.
+    /// The wall clock decides. An id is valid until the purge of its request. The same request
+    /// under the same id **has a second effect afterwards**. `age` must therefore exceed the time
+    /// in which a client may repeat a request: its retries, a message queue, a replayed backup.
+    /// With [`Duration::ZERO`] an id ends with its request.
+    ///
+    /// With an outbox, the call also purges the outbox's keys that were unused for `age`, and
+    /// results of HTTP requests. Keys of dependent updates are among them.
     ///
     /// # Errors
     /// As [`Requests::list`], and [`Outbox::purge`](txn_outbox::Outbox::purge).
@@ -219,8 +231,10 @@ impl Requests {
         Ok(purged)
     }
 
-    /// Ends the processors and tasks of this handle, and waits for them at most for `deadline`. Returns whether all of
-    /// it was done: what was not is taken over by others. Shut requests down before their domain.
+    /// Stops the processors and tasks of this handle. Waits for at most `deadline`.
+    ///
+    /// Returns whether all tasks have ended. Other processes take the remaining requests over. Shut
+    /// requests down before their domain.
     pub async fn shutdown(&self, deadline: Duration) -> bool {
         let inner = &self.inner;
         inner.closing.cancel();
@@ -237,7 +251,7 @@ impl Requests {
     }
 }
 
-/// What became of a request that is executed.
+/// The result of an executed request.
 enum Executed {
     Now(Box<Entry>),
     Found(Box<Entry>),

@@ -1,28 +1,28 @@
-//! Which requests are listed.
+//! Filters for lists of requests.
 
 use crate::model::{Entry, State};
 
-/// Which requests are listed.
+/// A filter for lists of requests.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Selection {
-    /// In these states; all states if it is empty.
+    /// The states. Empty for all states.
     pub states: Vec<State>,
-    /// Of this application; of all if it is `None`.
+    /// The application. `None` for all applications.
     pub application: Option<String>,
 }
 
 impl Selection {
-    /// In these states.
+    /// Sets [`Selection::states`].
     #[must_use]
     pub fn with_states(mut self, states: impl IntoIterator<Item = State>) -> Self {
         self.states = states.into_iter().collect();
         self
     }
 
-    /// Of this application; of all if it is `None`.
+    /// Sets [`Selection::application`].
     #[must_use]
-    pub fn with_application(mut self, application: Option<&str>) -> Self {
+    pub fn with_application_name(mut self, application: Option<&str>) -> Self {
         self.application = application.map(str::to_owned);
         self
     }

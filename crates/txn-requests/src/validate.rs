@@ -1,4 +1,4 @@
-//! Requests are looked at whole before anything is written.
+//! The validation of whole requests before the first write.
 
 use json_patch::PatchOperation;
 use txn_core::store::{Key, Limits};
@@ -8,10 +8,12 @@ use txn_lock::name;
 use crate::number::{compare, negated};
 use crate::request::{Add, Condition, Operation, Patch, Request};
 
-/// Most bytes of the name of an application.
+/// The maximum number of bytes of an application's name.
 const MOST_APPLICATION: usize = 200;
 
-/// Why a request can never be carried out, with the number of the operation if it is about one.
+/// The reason why a request is impossible.
+///
+/// The text has the number of the operation, if the reason concerns one.
 pub(crate) fn check(
     request: &Request,
     bytes: usize,
@@ -42,7 +44,7 @@ pub(crate) fn check(
     of_operations(&request.operations, limits)
 }
 
-/// How many operations one counts as: a patch as many as it has steps.
+/// The number of operations that one counts as. Each step of a patch counts.
 pub(crate) fn steps(operation: &Operation) -> usize {
     match operation {
         Operation::Patch(patch) => patch.patch.0.len(),
@@ -50,7 +52,7 @@ pub(crate) fn steps(operation: &Operation) -> usize {
     }
 }
 
-/// Why one of some operations can never be carried out.
+/// The reason why one of these operations is impossible.
 pub(crate) fn of_operations(operations: &[Operation], limits: &Limits) -> Result<(), String> {
     for (at, operation) in operations.iter().enumerate() {
         of_one(operation, limits).map_err(|why| format!("operation {at}: {why}"))?;
@@ -90,7 +92,7 @@ fn of_one(operation: &Operation, limits: &Limits) -> Result<(), String> {
             Condition::Version(version) => version
                 .parse::<CommitVersion>()
                 .map(drop)
-                .map_err(|_| "the version is no commit tid".to_owned()),
+                .map_err(|_| "the version is not a commit version".to_owned()),
         },
         Operation::Delete(_) => Ok(()),
     }

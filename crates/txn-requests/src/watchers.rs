@@ -1,4 +1,6 @@
-//! Those who wait in this process for a request: woken when this process changes it.
+//! Local wake-ups of callers that wait for a request.
+//!
+//! A change of the request in this process wakes them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -9,7 +11,7 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(crate) struct Watchers(Mutex<BTreeMap<String, Weak<Notify>>>);
 
-/// One who waits.
+/// A caller that waits for a request.
 pub(crate) struct Watcher<'a> {
     watchers: &'a Watchers,
     id: String,
@@ -34,9 +36,9 @@ impl Watchers {
 }
 
 impl Watcher<'_> {
-    /// Returns when the request changes after this call.
+    /// Waits for the next change of the request after this call.
     pub(crate) fn changed(&self) -> impl Future<Output = ()> + use<'_> {
-        // It hears from now on, not from its first poll on.
+        // Registers now, not at the first poll.
         self.notify.notified()
     }
 }

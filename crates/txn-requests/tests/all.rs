@@ -1,4 +1,4 @@
-//! The tests of requests that need no server, in one program: each program of its own would be linked with everything below.
+//! All tests of requests that need no server, as one program. Separate programs would link slowly.
 
 mod damaged;
 mod faults;

@@ -1,4 +1,4 @@
-//! Recovery of requests beside a document that a plain client damaged.
+//! Recovery of requests while a document is damaged by a plain client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use txn_core::store::{Key, Layer, MemoryStore, Outcome, Read, Store, Write, Writ
 use txn_core::{Config, Domain};
 use txn_requests::{Document, Operation, Request, Requests, RequestsConfig, State, Target};
 
-/// A store whose process dies at its next commit, once it is armed.
+/// A store that fails from its next commit on, once armed.
 #[derive(Debug)]
 struct Mortal {
     inner: Arc<MemoryStore>,
@@ -47,7 +47,7 @@ async fn process(memory: &Arc<MemoryStore>) -> (Arc<Mortal>, Requests) {
     let (armed, dead) = (AtomicBool::new(false), AtomicBool::new(false));
     let store = Arc::new(Mortal { inner: memory.clone(), armed, dead });
     let config = Config::default().with_janitor_interval(None);
-    let domain = Domain::create(store.clone(), "shop", config).await.expect("opens");
+    let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("opens");
     let _: txn_core::Collection<txn_core::Raw> =
         domain.create_collection("items", None).await.expect("opens");
     let config = RequestsConfig::default().with_recover_after(Duration::ZERO);

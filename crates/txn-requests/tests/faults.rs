@@ -1,4 +1,6 @@
-//! Requests on a store that goes wrong, with processors that come and go: one effect and one end for each.
+//! Requests on a faulty store, with processors that start and stop.
+//!
+//! Each request has one effect and one result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +16,10 @@ use txn_sim::{FaultPlan, FaultStore};
 
 use crate::scenarios::{self, PATIENCE, World};
 
-/// Shorter than what a rough store sometimes takes: leases run out, too.
+/// Shorter than some answers of the store, so that leases expire.
 const LEASE: Duration = Duration::from_secs(1);
 
-/// What is told of a store that did not answer in time is no fault of the requests: it is asked again.
+/// Repeats a call after errors of a slow store.
 async fn until_told<T, F>(mut call: impl FnMut() -> F) -> T
 where
     F: Future<Output = Result<T, RequestError>>,
@@ -34,13 +36,13 @@ where
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_request_happens_once_whatever_the_store_does() {
+async fn each_request_happens_once_on_a_faulty_store() {
     for seed in 0..4_u64 {
         let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), FaultPlan::rough(seed)));
         store.set_enabled(false);
         let world = Arc::new(World { store: store.clone(), name: "test".to_owned(), lease: LEASE });
         let domain = world.fund(&[("alice", 12), ("bob", 0)]).await;
-        // More than there is money for, and a short patience with what fails.
+        // More requests than there is money for, with a low limit of failures.
         let (requests, count) = (16, 12);
         let client = world.requests().await;
         let workers: Vec<Requests> = vec![world.requests().await, world.requests().await];
@@ -49,7 +51,7 @@ async fn each_request_happens_once_whatever_the_store_does() {
         for (at, worker) in workers.iter().enumerate() {
             let worker = worker.clone();
             tasks.spawn(async move {
-                // Processors are stopped in the middle, and others go on.
+                // Stops processors in the middle of their work, while other processors continue.
                 for round in 0..4_u64 {
                     let processor = worker.start(None);
                     let moment = 5_000 + (seed * 977 + at as u64 * 331 + round * 7_919) % 40_000;
@@ -63,10 +65,10 @@ async fn each_request_happens_once_whatever_the_store_does() {
             tasks.spawn(async move {
                 let (id, request) = (format!("r{at}"), world.transfer("alice", "bob", 1));
                 until_told(|| client.submit(&request, &id)).await;
-                // Sent again, as by a client that lost the answer.
+                // Repeats the submission, like a client that lost the answer.
                 until_told(|| client.submit(&request, &id)).await;
                 if at % 4 == 0 {
-                    // By another way at the same time.
+                    // Executes the request at the same time.
                     let _ = client.execute(&request, &id).await;
                 }
             });
@@ -80,7 +82,7 @@ async fn each_request_happens_once_whatever_the_store_does() {
             ends.push(loop {
                 let status = until_told(|| client.wait(&id, PATIENCE)).await;
                 match status.state {
-                    // It failed too often on a store like this: released, as an operator would.
+                    // The request failed too often on this store. Releases it, like an operator.
                     State::Quarantined => {
                         released += 1;
                         assert!(released < 20, "{status:?}");
@@ -98,7 +100,7 @@ async fn each_request_happens_once_whatever_the_store_does() {
         assert_eq!(committed, count, "seed {seed}: {ends:?}");
         let moved = [world.balance(&domain, "alice").await, world.balance(&domain, "bob").await];
         assert_eq!(moved, [0, i64::try_from(count).expect("few")], "seed {seed}");
-        // Whatever was seen once stays so.
+        // An observed result never changes.
         for (at, end) in ends.iter().enumerate() {
             let now = client.status(&format!("r{at}")).await.expect("known").state;
             assert!(
@@ -112,9 +114,9 @@ async fn each_request_happens_once_whatever_the_store_does() {
     }
 }
 
-/// Every call takes a while, so that a processor stands still in the middle of each of its steps.
+/// Each call takes some time, so that each pause hits another step.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_processor_is_paused_and_killed_at_each_of_its_steps() {
+async fn processor_is_paused_and_killed_at_each_step() {
     let slow = FaultPlan::none(7).with_delay(1.0, Duration::from_millis(4));
     let world = || {
         let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), slow));
@@ -122,10 +124,10 @@ async fn a_processor_is_paused_and_killed_at_each_of_its_steps() {
     };
     let moments: Vec<u64> = (0..12).map(|at| 4_000 + at * 5_000).collect();
     Box::pin(scenarios::a_processor_is_paused(&world(), &moments)).await;
-    Box::pin(scenarios::whoever_is_killed(&world(), &moments)).await;
+    Box::pin(scenarios::kills_at(&world(), &moments)).await;
 }
 
-/// A request is cancelled while processors are at it: one of both wins, and that is the end.
+/// A request is cancelled during its execution. The first of both wins.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancelled_request_happens_or_not_and_stays_so() {
     let world =
@@ -140,7 +142,7 @@ async fn a_cancelled_request_happens_or_not_and_stays_so() {
             client.submit(&world.transfer("alice", "bob", 1), &id).await.expect("stored");
         assert_eq!(submitted.state, State::Created);
         if at % 2 == 0 {
-            // A processor finds it by itself.
+            // A processor finds the request itself.
             worker.submit(&submitted.request, &id).await.expect("the same one");
             tokio::time::sleep(Duration::from_micros(at * 150)).await;
         }
@@ -197,9 +199,9 @@ async fn a_document_under_two_names_is_one() {
     assert_eq!(world.read(&domain, "alice").await, before);
 }
 
-/// What an operation must not change is known by what it is, however it is called.
+/// A protected collection is recognised under every name.
 #[tokio::test]
-async fn what_belongs_to_us_is_known_under_every_name() {
+async fn protected_collection_is_known_under_every_name() {
     let world =
         World { store: Arc::new(MemoryStore::new()), name: "test".to_owned(), lease: LEASE };
     let domain = world.fund(&[("alice", 1)]).await;
@@ -209,7 +211,7 @@ async fn what_belongs_to_us_is_known_under_every_name() {
         let request = Request::new(vec![Operation::Delete(Target::new(collection, "x"))]);
         match requests.execute(&request, &format!("on-{collection}")).await {
             Err(RequestError::Invalid(why)) => {
-                assert!(why.contains("is kept for us"), "{why}");
+                assert!(why.contains("is reserved"), "{why}");
                 true
             }
             done => {
@@ -225,9 +227,9 @@ async fn what_belongs_to_us_is_known_under_every_name() {
     for name in ["test-outbox", "innocent", "box-7"] {
         assert!(refused(name).await, "{name}");
     }
-    // Heads and past versions are the engine's.
+    // Past versions belong to the engine.
     let accounts = world.accounts(&domain).await;
-    domain.keep_history(&accounts, Duration::from_secs(3600)).await.expect("kept");
+    domain.enable_history(&accounts, Duration::from_secs(3600)).await.expect("kept");
     let history = format!("{}-history", world.accounts_name());
     world.store.add_alias("past", &history).await.expect("named");
     for name in [&*history, "past"] {
@@ -236,9 +238,9 @@ async fn what_belongs_to_us_is_known_under_every_name() {
     assert!(!refused(&world.accounts_name()).await);
 }
 
-/// However many are committed at once, each is marked as finished soon, and not when somebody recovers it.
+/// After many concurrent commits each request is finished soon, without a recovery.
 #[tokio::test]
-async fn what_is_committed_together_is_finished_soon() {
+async fn concurrent_commits_are_finished_soon() {
     let world =
         World { store: Arc::new(MemoryStore::new()), name: "test".to_owned(), lease: LEASE };
     let domain = world.fund(&[("alice", 0)]).await;

@@ -1,10 +1,10 @@
-//! Every scenario on an Elasticsearch and on an OpenSearch.
+//! All scenarios on Elasticsearch and on OpenSearch.
 
 mod scenarios;
 
 use std::time::Duration;
 
-/// Servers of tests are slow and busy.
+/// Long, because test servers are slow and busy.
 const LEASE: Duration = Duration::from_secs(15);
 
 scenarios::all! { txn_fixtures::on_servers }

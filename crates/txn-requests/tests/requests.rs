@@ -1,10 +1,10 @@
-//! Every scenario on the store in memory and on one file.
+//! All scenarios on the memory store and on a file.
 
 use std::time::Duration;
 
 use crate::scenarios;
 
-/// What a store in this process is far away from.
+/// Far beyond the delays of a local store.
 const LEASE: Duration = Duration::from_secs(1);
 
 scenarios::all! { txn_fixtures::in_process }

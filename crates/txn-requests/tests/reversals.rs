@@ -1,4 +1,4 @@
-//! Random requests against a sequential reference, and back again.
+//! Random requests against a sequential reference, and their reversals.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use txn_requests::{
 
 type World = BTreeMap<String, Value>;
 
-/// One operation on the reference; `false` if it is refused.
+/// Executes an operation on the reference. Returns `false` for a refusal.
 fn reference(world: &mut World, operation: &Operation) -> bool {
     let id = operation.target().id.clone();
     let parsed = |put: &Put| serde_json::from_str::<Value>(put.document.as_str()).expect("JSON");
@@ -107,7 +107,8 @@ async fn read(domain: &Domain, things: &Collection<Typed<Value>>) -> World {
 
 async fn check(before: World, operations: Vec<Operation>) {
     let config = Config::default().with_janitor_interval(None);
-    let domain = Domain::create(Arc::new(MemoryStore::new()), "test", config).await.expect("opens");
+    let domain =
+        Domain::open_or_create(Arc::new(MemoryStore::new()), "test", config).await.expect("opens");
     let things = domain.create_collection::<Typed<Value>>("things", None).await.expect("opens");
     domain
         .transact::<_, txn_core::Error, _>(async |tx| {
@@ -130,7 +131,8 @@ async fn check(before: World, operations: Vec<Operation>) {
                 Ok(_) => {
                     requests.process_open(None).await.expect("looks");
                     let back = requests.status("back").await.expect("known");
-                    // Bounds hold on the way back, too; where they do, all is as it was.
+                    // Bounds apply to the reversal, too. If the bounds hold, the reversal restores
+                    // all documents.
                     match back.state.is_committed() {
                         true => assert_eq!(read(&domain, &things).await, before),
                         false => assert_eq!(read(&domain, &things).await, expected, "{back:?}"),
@@ -150,7 +152,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn requests_do_what_the_reference_does_and_reversals_take_it_back(
+    fn requests_and_reversals_match_the_reference(
         before in proptest::collection::btree_map("t[0-2]", document(), 0..3),
         operations in proptest::collection::vec(operation(), 1..7),
     ) {

@@ -1,4 +1,7 @@
-//! The published schema is that of the types: what it admits they read, and what they write it admits.
+//! The published schema matches the types.
+//!
+//! The types read all requests that the schema admits. The schema admits all requests that the
+//! types write.
 
 use std::path::Path;
 
@@ -24,12 +27,12 @@ fn published() -> Value {
 }
 
 #[test]
-fn the_published_schema_is_that_of_the_types() {
+fn published_schema_matches_the_types() {
     published();
 }
 
 #[test]
-fn what_the_types_refuse_the_schema_refuses() {
+fn schema_refuses_invalid_requests() {
     let schema = jsonschema::validator_for(&published()).expect("a schema");
     let target = json!({"collection": "c", "id": "i"});
     let sound = json!({"operations": [{"delete": target}]});
@@ -134,7 +137,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_the_types_write_the_schema_admits_and_the_types_read(
+    fn schema_and_types_accept_written_requests(
         operations in proptest::collection::vec(operation(), 1..6),
         application in proptest::option::of("[a-z]{1,8}"),
         metadata in value(),

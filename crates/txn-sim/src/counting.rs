@@ -1,4 +1,4 @@
-//! A store that counts what is asked of another: the ground of every statement about cost.
+//! A store that counts calls of another store, for tests of cost.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,8 +10,10 @@ use txn_store::{
     Cursor, Filter, Key, Layer, Outcome, Page, Read, Store, StoreError, Write, WriteOp,
 };
 
-/// Passes every call on and counts it, when it is made and whatever comes of it. A call without
-/// keys or writes is passed on, but is no request.
+/// Passes every call to another store, and counts calls.
+///
+/// The store counts a call when it is made, with any result. A call without keys or writes is
+/// passed on without a count.
 #[derive(Debug)]
 pub struct CountingStore {
     inner: Arc<dyn Store>,
@@ -31,38 +33,40 @@ struct Counters {
     verifies: AtomicU64,
 }
 
-/// What was asked of a store: plain numbers, all from the same time on.
+/// The calls of a store: plain numbers since the same moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Requests to read: calls of [`Store::get_many`].
+    /// Read requests: calls of [`Store::get_many`].
     pub get_many: u64,
-    /// Requests to read from primaries: calls of [`Store::read_primary`].
+    /// Read requests to primaries: calls of [`Store::read_primary`].
     pub read_primary: u64,
-    /// Requests to write: calls of [`Store::write_many`].
+    /// Write requests: calls of [`Store::write_many`].
     pub write_many: u64,
-    /// Pages asked for: calls of [`Store::scan`].
+    /// Pages of scans: calls of [`Store::scan`].
     pub scan: u64,
-    /// Refreshes, and work on collections and aliases.
+    /// Refreshes, and administration of collections and aliases.
     pub admin: u64,
-    /// Keys in all requests to read, of both kinds.
+    /// Keys in all read requests, of both kinds.
     pub documents_read: u64,
-    /// Creates, replaces and deletes in all requests to write.
+    /// Creates, replaces and deletes in all write requests.
     pub documents_written: u64,
-    /// Checks in all requests to write.
+    /// Checks in all write requests.
     pub checks: u64,
-    /// Verifies in all requests to write.
+    /// Verifies in all write requests.
     pub verifies: u64,
 }
 
 impl Counts {
-    /// Requests of all kinds: round trips, where each request is waited for.
+    /// Returns the number of requests of all kinds.
+    ///
+    /// If a caller waits for each request, the number is that of round trips.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.get_many + self.read_primary + self.write_many + self.scan + self.admin
     }
 
-    /// What was added since an earlier count of the same store.
+    /// Returns the difference to an earlier count of the same store.
     #[must_use]
     pub fn since(&self, earlier: Self) -> Self {
         let more = u64::saturating_sub;
@@ -95,13 +99,13 @@ impl fmt::Display for Counts {
 }
 
 impl CountingStore {
-    /// Counts what is asked of `inner`, beginning at zero.
+    /// Counts the calls of `inner`, from zero.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>) -> Self {
         Self { inner, counters: Counters::default() }
     }
 
-    /// What was asked until now. Calls under way at the same time may be counted in part.
+    /// Returns the counts so far. Concurrent calls may be counted in part.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -177,7 +181,7 @@ mod tests {
     use txn_store::{MemoryStore, Version};
 
     #[tokio::test]
-    async fn counts_requests_and_what_is_in_them() {
+    async fn requests_and_documents_are_counted() {
         let counting = CountingStore::new(Arc::new(MemoryStore::new()));
         let store: &dyn Store = &counting;
         assert_eq!(counting.counts(), Counts::default());

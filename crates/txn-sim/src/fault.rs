@@ -1,4 +1,4 @@
-//! A store that goes wrong, within what the contract allows: the ground of the engine's tests.
+//! A store with faults within the contract, for tests of the engine.
 
 mod plan;
 
@@ -19,33 +19,38 @@ use txn_store::{
     Read, Store, StoreError, StoreErrorKind, Write, WriteOp,
 };
 
-/// How many contents of one document are remembered for stale reads.
+/// The number of contents of one document that are kept for stale reads.
 const REMEMBERED: usize = 4;
 
-/// Passes calls on to another store, with faults by a [`FaultPlan`]: item by item for writes and
-/// reads, call by call for scans and delays. Work on collections and aliases is only delayed, but for outages.
+/// Passes calls to another store, with the faults of a [`FaultPlan`].
 ///
-/// The faults keep to the contract. What is answered [`Outcome::Applied`], [`Outcome::Rejected`] or
-/// [`Outcome::Invalid`] is true; [`Outcome::RejectedInDoubt`] and [`Outcome::MissingCollection`] are the answer to
-/// the last try of a write whose first may have been applied; late writes carry their condition; primary reads and
-/// verifies never show what is past. In an outage nothing is carried out, and every answer says so.
+/// Writes and reads fail item by item, scans and delays call by call. Administration of collections
+/// and aliases is only delayed, except in outages.
 ///
-/// Late writes run as tasks, on tokio's clock: [`FaultStore::settle`] waits for them. The same plan
+/// All faults stay within the contract:
+/// - The answers [`Outcome::Applied`], [`Outcome::Rejected`] and [`Outcome::Invalid`] are true.
+/// - [`Outcome::RejectedInDoubt`] and [`Outcome::MissingCollection`] answer for the last try of a
+///   write whose first try may have been applied.
+/// - Late writes carry their condition.
+/// - Primary reads and verifies never show an old state.
+/// - In an outage nothing is carried out, and every answer says so.
+///
+/// Late writes run as tasks on tokio's clock. [`FaultStore::settle`] waits for them. The same plan
 /// gives the same faults for the same calls in the same order.
 #[derive(Debug)]
 pub struct FaultStore {
     shared: Arc<Shared>,
     enabled: AtomicBool,
     outage: Mutex<Option<Ongoing>>,
-    /// Collections that were refreshed and not written to since.
+    /// Collections that were refreshed, and not written to since.
     fresh: Mutex<BTreeSet<Arc<str>>>,
 }
 
-/// An outage that has begun.
+/// A running outage.
 #[derive(Debug)]
 struct Ongoing {
     until: Instant,
-    /// What is out of reach; everything if nothing is named.
+    /// The unreachable collection; `None` for all collections.
     collection: Option<Arc<str>>,
 }
 
@@ -55,11 +60,11 @@ struct Shared {
     dice: Mutex<FaultRng>,
     injected: Mutex<Injected>,
     history: Mutex<History>,
-    /// How many writes are still to arrive.
+    /// The number of late writes that have not arrived.
     late: watch::Sender<usize>,
 }
 
-/// What each document was seen to be, oldest first; never [`Read::Unavailable`].
+/// The observed contents of each document, oldest first; never [`Read::Unavailable`].
 #[derive(Debug, Default)]
 struct History(BTreeMap<Key, VecDeque<Read>>);
 
@@ -75,7 +80,7 @@ impl History {
         seen.push_back(read);
     }
 
-    /// Another content than this one, if there was any.
+    /// Returns another content than `now`, if there was any.
     fn other(&self, key: &Key, now: &Read, pick: u64) -> Option<Read> {
         let others: Vec<&Read> = self.0.get(key)?.iter().filter(|read| *read != now).collect();
         let pick = pick.checked_rem(others.len() as u64)?;
@@ -84,7 +89,7 @@ impl History {
 }
 
 impl Shared {
-    /// Remembers what became of a write.
+    /// Records the outcome of a write.
     fn saw(&self, write: &Write, outcome: &Outcome) {
         let Outcome::Applied(version) = outcome else { return };
         let mut history = self.history.lock();
@@ -107,7 +112,7 @@ impl Shared {
         add(&mut self.injected.lock());
     }
 
-    /// Carries a write out after a while.
+    /// Carries a write out after a delay.
     fn later(self: &Arc<Self>, write: Write, after: Duration) {
         let arrives = Arrives::new(self.clone());
         tokio::spawn(async move {
@@ -120,7 +125,7 @@ impl Shared {
         });
     }
 
-    /// The answer to a write that is not carried out now.
+    /// Returns the answer to a write that is not carried out now.
     fn keeps_back(self: &Arc<Self>, write: &Write, fault: WriteFault) -> Option<Outcome> {
         Some(match fault {
             WriteFault::LostUnknown => {
@@ -149,7 +154,7 @@ impl Shared {
         })
     }
 
-    /// The answer to a write that was carried out.
+    /// Returns the answer to a write that was carried out.
     fn answer(self: &Arc<Self>, write: &Write, fault: WriteFault, outcome: Outcome) -> Outcome {
         match (fault, &outcome) {
             (WriteFault::AppliedConflict, Outcome::Applied(_)) => {
@@ -168,7 +173,7 @@ impl Shared {
                 self.count(|n| n.applied_missing += 1);
                 Outcome::MissingCollection
             }
-            // "Never will be applied" holds for the second delivery as well.
+            // "Never will be applied" also holds for the second delivery.
             (
                 WriteFault::CreateTwice(after),
                 Outcome::Applied(_) | Outcome::Conflict | Outcome::Unknown(_),
@@ -181,7 +186,7 @@ impl Shared {
         }
     }
 
-    /// Lays the faults over the answers to a read.
+    /// Applies the faults to the answers of a read.
     fn spoil(&self, keys: &[Key], faults: &[ReadFault], reads: &mut [Read]) {
         for ((key, read), fault) in keys.iter().zip(reads).zip(faults) {
             if matches!(read, Read::Found { .. } | Read::Absent) {
@@ -203,7 +208,7 @@ impl Shared {
     }
 }
 
-/// One write that is still to arrive. Ends with its task, however that ends.
+/// A write that has not arrived. Dropped at the end of its task in any case.
 struct Arrives(Arc<Shared>);
 
 impl Arrives {
@@ -236,7 +241,7 @@ fn in_doubt() -> Outcome {
 }
 
 impl FaultStore {
-    /// Lays the faults of `plan` over `inner`, switched on.
+    /// Applies the faults of `plan` to `inner`; enabled.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>, plan: FaultPlan) -> Self {
         let shared = Shared {
@@ -250,8 +255,10 @@ impl FaultStore {
         Self { shared: Arc::new(shared), enabled, outage, fresh: Mutex::default() }
     }
 
-    /// Switches faults on or off for the calls to come. Off, the dice stand still and an outage ends; late writes
-    /// of before still arrive.
+    /// Enables or disables faults for future calls.
+    ///
+    /// While disabled, no random numbers are drawn. Disabling ends an outage. Earlier late writes
+    /// still arrive.
     pub fn set_enabled(&self, enabled: bool) {
         self.enabled.store(enabled, Ordering::SeqCst);
         if !enabled {
@@ -259,14 +266,15 @@ impl FaultStore {
         }
     }
 
-    /// Begins an outage, as the plan does by chance: of one collection by the name under which it is asked for, or
-    /// of everything.
+    /// Begins an outage, as the plan does at random.
+    ///
+    /// The outage is that of one collection, under the name in its calls, or of all collections.
     pub fn begin_outage(&self, collection: Option<Arc<str>>, lasts: Duration) {
         self.shared.count(|n| n.outage += 1);
         *self.outage.lock() = Some(Ongoing { until: Instant::now() + lasts, collection });
     }
 
-    /// Whether an outage keeps a call on this collection from being carried out.
+    /// Whether an outage makes this collection unreachable.
     fn is_out(&self, collection: &str) -> bool {
         let mut outage = self.outage.lock();
         if outage.as_ref().is_some_and(|outage| outage.until <= Instant::now()) {
@@ -277,7 +285,7 @@ impl FaultStore {
             .is_some_and(|outage| outage.collection.as_ref().is_none_or(|out| **out == *collection))
     }
 
-    /// Perhaps an outage begins behind a write that was applied and answered otherwise.
+    /// Begins an outage at random after a write that was applied and answered otherwise.
     fn perhaps_an_outage(&self, write: &Write) {
         if let Some(Outage { lasts, everywhere }) = self.throw(None, FaultRng::outage) {
             let collection = (!everywhere).then(|| write.key.collection.clone());
@@ -285,7 +293,7 @@ impl FaultStore {
         }
     }
 
-    /// Carries out a call on a collection, unless it is out of reach.
+    /// Carries out a call on a collection, unless the collection is unreachable.
     async fn reach<T>(
         &self,
         collection: &str,
@@ -297,7 +305,7 @@ impl FaultStore {
         }
     }
 
-    /// What was injected until now.
+    /// Returns the injected faults so far.
     #[must_use]
     pub fn injected(&self) -> Injected {
         *self.shared.injected.lock()
@@ -305,11 +313,11 @@ impl FaultStore {
 
     /// Waits until no late write and no second create is outstanding.
     pub async fn settle(&self) {
-        // Fails only without the sender, which this store holds.
+        // An error requires a lost sender, and this store holds the sender.
         let _ = self.shared.late.subscribe().wait_for(|late| *late == 0).await;
     }
 
-    /// Throws the dice, if faults are switched on.
+    /// Draws random numbers, if faults are enabled.
     fn throw<T>(&self, calm: T, throw: impl FnOnce(&mut FaultRng) -> T) -> T {
         match self.enabled.load(Ordering::SeqCst) {
             true => throw(&mut self.shared.dice.lock()),
@@ -347,7 +355,7 @@ impl FaultStore {
         .await
     }
 
-    /// Carries out what is to be carried out now, and answers by the faults.
+    /// Carries out the writes of this moment, and answers with the faults.
     async fn write(&self, writes: &[Write], faults: &[WriteFault]) -> Vec<Outcome> {
         let shared = &self.shared;
         let mut answers: Vec<Option<Outcome>> = Vec::with_capacity(writes.len());
@@ -385,7 +393,7 @@ impl FaultStore {
     }
 }
 
-/// Sleeps, but not for nothing: that would be a turn of the clock.
+/// Sleeps, except for a zero span, which would advance the paused clock.
 async fn pause(span: Duration) {
     if span > Duration::ZERO {
         tokio::time::sleep(span).await;
@@ -453,8 +461,8 @@ impl Store for FaultStore {
     }
 
     async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
-        // What was seen in a dropped collection must not show up in another of its name; by which
-        // aliases it was seen is not known here, so all is forgotten.
+        // Old contents of a dropped collection must not appear in a new one of its name. The
+        // aliases of the old contents are unknown here, so the whole history is cleared.
         let dropped = self.reach(name, self.shared.inner.drop_collection(name)).await;
         self.shared.history.lock().0.clear();
         dropped

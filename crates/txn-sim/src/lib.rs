@@ -1,5 +1,7 @@
-//! Stores for tests: they stand in front of another one and count what is asked of it, or let it go wrong within what
-//! the contract of [`txn_store`] allows. The [server](server::Server) behind them is simulated after real ones.
+//! Stores for tests, which wrap another store.
+//!
+//! The wrappers count calls, or add faults within the contract of [`txn_store`]. A simulated
+//! [server](server::Server) behaves like real servers.
 
 mod counting;
 mod fault;

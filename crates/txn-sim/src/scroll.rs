@@ -1,4 +1,6 @@
-//! Scans as servers give them that have one place for each: it moves on with each request, whether or not the answer arrives.
+//! Scans with a single server-side position, as servers give them.
+//!
+//! The position advances with each request, even if the answer is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,8 +9,10 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use txn_store::{Cursor, Filter, Layer, Page, Store, StoreError, StoreErrorKind};
 
-/// A store in front of another one that gives pages of two documents at most, by a cursor that moves on with each request. Pages
-/// behind the first are lost as it is told. One scan at a time.
+/// A store with small pages, whose cursor always advances.
+///
+/// A page has at most two documents. The cursor advances with each request. Later pages are lost on
+/// demand. One scan at a time.
 #[derive(Debug)]
 pub struct Scroll {
     inner: Arc<dyn Store>,
@@ -17,18 +21,18 @@ pub struct Scroll {
 }
 
 impl Scroll {
-    /// Loses nothing yet.
+    /// Wraps a store, without losses.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>) -> Self {
         Self { inner, at: Mutex::default(), loses: AtomicUsize::new(0) }
     }
 
-    /// So many pages are lost from now on.
+    /// Sets the number of pages that are lost from now on.
     pub fn lose(&self, pages: usize) {
         self.loses.store(pages, Ordering::SeqCst);
     }
 
-    /// How many pages are still to be lost.
+    /// Returns the number of pages that will still be lost.
     #[must_use]
     pub fn left_to_lose(&self) -> usize {
         self.loses.load(Ordering::SeqCst)
@@ -83,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn behind_a_lost_page_pages_begin_anew() {
+    async fn scan_restarts_after_a_lost_page() {
         let store = of_seven().await;
         for lost in [0, 1, 3] {
             store.lose(lost);
@@ -98,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pages_that_are_lost_to_the_last_document_are_no_end() {
+    async fn scan_fails_if_a_page_of_one_document_is_lost() {
         let store = of_seven().await;
         store.lose(usize::MAX);
         let mut pages = Pages::new(&store, "c", Filter::All, 500);

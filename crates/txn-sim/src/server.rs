@@ -1,8 +1,8 @@
-//! The simulated server: one primary per collection whose writes are seen before they are durable,
-//! and vanish when it crashes.
+//! The simulated server, with one primary per collection.
 //!
-//! What goes wrong on the way to it (lost, late, doubled and wrongly answered requests) is the
-//! business of the [`FaultStore`](crate::FaultStore) in front of it.
+//! Writes are visible before they are durable, and vanish if the primary crashes. The
+//! [`FaultStore`](crate::FaultStore) in front of the server adds the faults of the network: lost,
+//! late, doubled and wrongly answered requests.
 
 mod scroll;
 mod slow;
@@ -21,100 +21,100 @@ pub use scroll::KEEP_ALIVE;
 use scroll::Scrolls;
 pub use slow::{HeldUp, SHARDS, SlowPart, shard_of};
 
-/// How often the server itself misbehaves. Probabilities are between 0 and 1.
+/// The probabilities of the server's own faults, between 0 and 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Manners {
-    /// A write is seen for a while before it is acknowledged.
+    /// A write is visible for some time before it is acknowledged.
     pub slow_replication: f64,
-    /// It is seen for as long as a replica hangs that nobody has given up yet: [`HUNG`].
+    /// The time of `slow_replication` is that of a hung replica: [`HUNG`].
     pub hung_replication: bool,
-    /// A read that any copy may answer goes to one that does not have the newest writes yet.
+    /// A copy without the newest writes answers a read that any copy may answer.
     pub lagging_copy: f64,
-    /// A scan leaves a document out that was written since the last refresh, unless writes to its
-    /// collection are blocked.
+    /// A scan omits a document written since the last refresh. A write block prevents this fault.
     pub scan_hides: f64,
-    /// It leaves out others as well. No server does; it shows what must not rest on a scan.
+    /// A scan omits older documents, too, as no real server does: shows code that relies on scans.
     pub scan_hides_all: bool,
-    /// Most documents in one page of a scan, where it is not as many as are asked for.
+    /// The maximum page size of a scan, in documents; `None` for the requested size.
     pub page: Option<usize>,
-    /// The answer with a page of a scan is lost. The scan has moved on.
+    /// The answer with a page of a scan is lost. The scroll has advanced.
     pub lost_page: f64,
-    /// A scan is gone when its next page is asked for.
+    /// A scroll is lost before its next page.
     pub lost_scroll: f64,
     /// An answer ends early.
     pub short_answer: f64,
-    /// The items of a bulk are carried out in another order, with pauses in between.
+    /// Items of a bulk request run in another order, with pauses.
     pub reordered: f64,
-    /// A node does not know of an alias yet that is younger than [`NEWS`].
+    /// A node does not know an alias that is younger than [`NEWS`].
     pub late_news: f64,
-    /// An item is sent on again inside the server, and answers for its last try only, which is refused: by a full
-    /// queue, a block, a closed index, or by its own first try. That one is carried out, at once or up to
-    /// [`FIRST_TRY`] later.
+    /// The server sends an item again internally, and answers for the last try.
+    ///
+    /// The last try is refused: by a full queue, a block, a closed index, or the first try. The
+    /// first try is carried out at once or up to [`FIRST_TRY`] later.
     pub sent_again: f64,
-    /// The same, where the last try comes to a node that does not know of the index.
+    /// The same, but the last try reaches a node without the index.
     pub sent_and_missed: f64,
 }
 
-/// How much later than its answer the first try of an item may be carried out.
+/// The longest delay of an item's first try, from its answer on.
 pub const FIRST_TRY: Duration = Duration::from_secs(5);
 
-/// Whether a collection is within reach.
+/// Whether a collection is reachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// It is.
+    /// Reachable.
     #[default]
     Open,
-    /// It is closed.
+    /// Closed.
     Closed,
-    /// The node that is asked does not know of it.
+    /// The node does not know the collection.
     Unknown,
 }
 
-/// How long a client waits for an answer, where it is not told otherwise.
+/// The default time that a client waits for an answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// After this long every node knows of an alias.
+/// After this time every node knows an alias.
 pub const NEWS: Duration = Duration::from_secs(2);
 
-/// The longest time from being seen to being acknowledged.
+/// The longest time from the visibility of a write to its acknowledgement.
 pub const REPLICATION: Duration = Duration::from_millis(400);
 
-/// How long a replica hangs before the primary gives it up.
+/// How long a replica hangs before the primary removes it.
 pub const HUNG: Duration = Duration::from_secs(60);
 
-/// What the server did that real ones do on a bad day.
+/// The faults of the server so far, which real servers have, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Misdeeds {
     /// Primaries that crashed.
     pub crashes: u64,
-    /// Writes that were seen, not acknowledged, and are gone.
+    /// Writes that were visible, were not acknowledged, and vanished.
     pub vanished: u64,
-    /// Reads answered by a copy that was behind.
+    /// Reads from a lagging copy.
     pub lagging: u64,
     /// Documents hidden from scans.
     pub hidden: u64,
     /// Pages of scans whose answer was lost.
     pub lost_pages: u64,
-    /// Scans that were gone before their end.
+    /// Scrolls that were lost before their end.
     pub lost_scrolls: u64,
     /// Parts that became slow.
     pub slow_parts: u64,
-    /// Requests with documents of a part that was slow.
+    /// Requests with documents of a slow part.
     pub slow_requests: u64,
     /// Answers that ended early.
     pub short: u64,
-    /// Bulks carried out in another order.
+    /// Bulk requests in another order.
     pub reordered: u64,
-    /// Aliases that a node did not know of yet.
+    /// Aliases that a node did not know yet.
     pub late_news: u64,
-    /// Items that were sent on again and answered for their last try.
+    /// Items that were sent again and answered for their last try.
     pub sent_again: u64,
-    /// Collections that went out of reach.
+    /// Collections that became unreachable.
     pub out_of_reach: u64,
 }
 
 impl Misdeeds {
-    /// Each kind with its name.
+    /// Returns each kind with its name.
     #[must_use]
     pub fn named(&self) -> [(&'static str, u64); 13] {
         [
@@ -135,7 +135,7 @@ impl Misdeeds {
     }
 }
 
-/// A write that stands on the primary and on no other copy.
+/// A write on the primary, and on no other copy.
 #[derive(Debug)]
 struct Unacknowledged {
     write: u64,
@@ -146,7 +146,7 @@ struct Unacknowledged {
 #[derive(Debug, Default)]
 struct Document {
     durable: Option<(Version, Source)>,
-    /// On top of that, oldest first.
+    /// Unacknowledged writes on top of `durable`, oldest first.
     dirty: Vec<Unacknowledged>,
 }
 
@@ -162,7 +162,7 @@ impl Document {
         self.durable.as_ref().map(|(version, source)| (*version, source))
     }
 
-    /// Makes the write at this place of `dirty`, and what it replaced, durable.
+    /// Makes the write at this index of `dirty` durable, with the writes before it.
     fn acknowledge(&mut self, at: usize) {
         if let Some(write) = self.dirty.drain(..=at).next_back() {
             self.durable = write.source.map(|source| (write.version, source));
@@ -172,7 +172,7 @@ impl Document {
 
 #[derive(Debug)]
 struct Collection {
-    /// The number at which it was made.
+    /// The number of the collection, assigned at its creation.
     incarnation: u64,
     owner: Option<String>,
     blocked: bool,
@@ -184,12 +184,12 @@ struct Collection {
     documents: BTreeMap<Place, Document>,
 }
 
-/// From when to when a write was seen that vanished.
+/// The time in which a vanished write was visible.
 #[derive(Clone, Copy, Debug)]
 pub struct Mirage {
-    /// When it could be seen first.
+    /// When the write became visible.
     pub from: Duration,
-    /// When it was gone.
+    /// When the write vanished.
     pub until: Duration,
 }
 
@@ -208,23 +208,23 @@ struct State {
     slow: Option<SlowPart>,
     held_up: Vec<HeldUp>,
     request_timeout: Duration,
-    /// The server's time when it was made; none if it tells no time.
+    /// The server's time at its creation; `None` if it tells no time.
     epoch: Option<Duration>,
 }
 
-/// The server.
+/// The simulated server.
 #[derive(Debug)]
 pub struct Server {
-    /// Itself: what was sent is carried out, whether or not somebody waits for the answer.
+    /// A reference for tasks, which run even if no client waits.
     this: Weak<Self>,
     origin: Instant,
     state: Mutex<State>,
 }
 
-/// What the primary did with a write.
+/// The result of a write on the primary.
 enum Arrived {
     Answered(Outcome),
-    /// Applied; acknowledged once it is on every copy.
+    /// Applied; acknowledged after every copy has the write.
     Replicating {
         write: u64,
         version: Version,
@@ -235,7 +235,7 @@ enum Arrived {
 }
 
 impl Server {
-    /// An empty server.
+    /// Creates an empty server.
     #[must_use]
     pub fn new(seed: u64, manners: Manners) -> Arc<Self> {
         let state = State {
@@ -262,36 +262,38 @@ impl Server {
         self.state.lock().request_timeout = timeout;
     }
 
-    /// From now on it tells its time. `epoch`: what it was when the server was made, since the Unix
-    /// epoch.
+    /// Makes the server tell its time from now on.
+    ///
+    /// `epoch` is the time at the creation of the server, since the Unix epoch.
     pub fn tell_time(&self, epoch: Duration) {
         self.state.lock().epoch = Some(epoch);
     }
 
-    /// Changes how it behaves from now on.
+    /// Changes the probabilities of faults from now on.
     pub fn set_manners(&self, manners: Manners) {
         self.state.lock().manners = manners;
     }
 
-    /// What it did.
+    /// Returns the faults so far.
     #[must_use]
     pub fn misdeeds(&self) -> Misdeeds {
         self.state.lock().misdeeds
     }
 
-    /// The writes that were seen and vanished.
+    /// Returns the writes that were visible and vanished.
     #[must_use]
     pub fn mirages(&self) -> Vec<Mirage> {
         self.state.lock().mirages.clone()
     }
 
-    /// The primary of a collection crashes, and one of its replicas takes over: what was not
-    /// acknowledged is gone, and its sequence numbers are used again under a new term.
+    /// Crashes the primary of a collection, and promotes one of its replicas.
+    ///
+    /// Unacknowledged writes are lost, and their sequence numbers return under a new term.
     pub fn crash(&self) {
         let now = self.origin.elapsed();
         let mut state = self.state.lock();
         let state = &mut *state;
-        // One that is at work, if there is one.
+        // A collection with running writes, if there is one.
         let dirty = |collection: &Collection| {
             collection.documents.values().filter(|document| !document.dirty.is_empty()).count()
         };
@@ -312,7 +314,7 @@ impl Server {
         collection.last = versions.map(|(version, _)| version.seq_no).max().unwrap_or(0);
     }
 
-    /// Every durable document of every collection, as an operator would look at the disks.
+    /// Returns every durable document, as it would be on the disks.
     #[must_use]
     pub fn documents(&self) -> BTreeMap<Arc<str>, BTreeMap<String, Source>> {
         let state = self.state.lock();
@@ -327,7 +329,7 @@ impl Server {
         state.collections.iter().map(|(name, c)| (name.clone(), of(c))).collect()
     }
 
-    /// A collection goes out of reach, or comes back.
+    /// Makes a collection unreachable, or reachable again.
     pub fn set_reach(&self, collection: &str, reach: Reach) {
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -337,7 +339,7 @@ impl Server {
         }
     }
 
-    /// One write reaches the primary.
+    /// Carries out one write on the primary.
     fn arrive(&self, write: &Write) -> Arrived {
         let now = self.origin.elapsed();
         let mut state = self.state.lock();
@@ -390,7 +392,9 @@ impl Server {
         answered(Outcome::Applied(version))
     }
 
-    /// A write is on every copy now, unless its primary crashed or its index was dropped meanwhile.
+    /// Acknowledges a write, because every copy has it.
+    ///
+    /// Fails if the primary crashed or the index was dropped in the meantime.
     fn replicated(
         &self,
         key: &Key,
@@ -403,7 +407,7 @@ impl Server {
         let lost = || Outcome::Unknown("the connection was reset".to_owned());
         state.seen.remove(&write);
         let Some(collection) = state.collections.get_mut(name) else { return lost() };
-        // A dropped index acknowledges nothing, even if it was made again.
+        // A dropped index acknowledges nothing, even if it was created again.
         if (collection.incarnation, collection.term) != (version.incarnation, term) {
             return lost();
         }
@@ -413,7 +417,7 @@ impl Server {
         {
             document.acknowledge(at);
         }
-        // Not there: another write replaced it and was acknowledged first.
+        // Not in the list: a later write was acknowledged first, and replaced this one.
         Outcome::Applied(version)
     }
 
@@ -487,7 +491,7 @@ fn out_of_reach(name: &str, reach: Reach) -> Result<(), StoreError> {
     }
 }
 
-/// An item is sent on again: what its last try is answered, and how much later its first one is carried out.
+/// An internal repetition: its answer, and the delay of the first try.
 struct Again {
     answer: Outcome,
     after: Duration,
@@ -529,7 +533,7 @@ impl State {
         Ok(found)
     }
 
-    /// Whether the node that is asked knows of the alias.
+    /// Whether the node that is asked knows the alias.
     fn knows_alias(&mut self, alias: &str) -> bool {
         let Some((_, since)) = self.aliases.get(alias) else { return false };
         if since.elapsed() < NEWS && self.dice.f64() < self.manners.late_news {
@@ -566,7 +570,7 @@ impl State {
         }
     }
 
-    /// Where an answer of this many items ends, if it ends early.
+    /// Returns the length of an answer that ends early.
     fn cut(&mut self, items: usize) -> Option<usize> {
         if items == 0 || self.dice.f64() >= self.manners.short_answer {
             return None;
@@ -575,8 +579,7 @@ impl State {
         Some(self.dice.usize(..items))
     }
 
-    /// The order in which the items of a bulk are carried out, if it is another one. Writes to one
-    /// document keep their order.
+    /// Returns a random order of the items of a bulk request. Writes to one document keep theirs.
     fn order(&mut self, writes: &[Write]) -> Option<Vec<usize>> {
         let distinct: BTreeSet<&Key> = writes.iter().map(|write| &write.key).collect();
         if writes.len() < 2

@@ -1,4 +1,4 @@
-//! A store with a tap: every call may be held up, cut off, or watched.
+//! A store that can delay, drop, or observe every call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,35 +6,35 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use txn_store::{Key, Layer, Outcome, Read, Store, StoreError, StoreErrorKind, Write};
 
-/// What becomes of a call.
+/// The fate of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is carried out.
+    /// The call is carried out.
     Pass,
-    /// Nothing is sent, and nobody learns that.
+    /// Nothing is sent, and the answer is unknown.
     Swallow,
-    /// Only so many of its writes are sent; nothing is known of any of them.
+    /// Only this many writes are sent, and all outcomes are unknown.
     Part(usize),
-    /// It is carried out, and the answer is lost.
+    /// The call is carried out, and its answer is lost.
     Lose,
 }
 
-/// Decides about calls. May wait as long as it likes.
+/// Decides about calls. May wait without a limit.
 #[async_trait]
 pub trait Tap: fmt::Debug + Send + Sync + 'static {
-    /// Asked before a call of [`Store::write_many`].
+    /// Decides about a call of [`Store::write_many`].
     async fn on_write(&self, writes: &[Write]) -> Verdict {
         let _ = writes;
         self.on_call().await
     }
 
-    /// Asked before every other call.
+    /// Decides about any other call.
     async fn on_call(&self) -> Verdict {
         Verdict::Pass
     }
 }
 
-/// Passes calls on to another store, as its [`Tap`] allows.
+/// Passes calls to another store, as its [`Tap`] decides.
 #[derive(Debug)]
 pub struct Tapped<T> {
     inner: Arc<dyn Store>,
@@ -101,10 +101,10 @@ impl<T: Tap> Layer for Tapped<T> {
     }
 }
 
-/// Stops writes of the apply phase: those after the commit that take locks off.
+/// Stops the writes of the apply phase, which release locks.
 ///
-/// They are recognised by what they are: a replace whose source has no lock, or a delete, in a collection that is
-/// no partition of a transaction table.
+/// The gate recognises them by their operation: a replace whose source has no lock, or a delete.
+/// Writes to partitions of a transaction table pass.
 #[derive(Debug)]
 pub struct ApplyGate {
     open: tokio::sync::watch::Sender<bool>,
@@ -118,17 +118,17 @@ impl Default for ApplyGate {
 }
 
 impl ApplyGate {
-    /// From now on applies wait.
+    /// Makes applies wait from now on.
     pub fn close(&self) {
         self.open.send_replace(false);
     }
 
-    /// Lets them go on.
+    /// Lets applies continue.
     pub fn open(&self) {
         self.open.send_replace(true);
     }
 
-    /// Returns once an apply waits at the gate, or has been there.
+    /// Returns after an apply has reached the gate, now or before.
     pub async fn reached(&self) {
         // The sender lives as long as the gate.
         drop(self.held.subscribe().wait_for(|held| *held > 0).await);

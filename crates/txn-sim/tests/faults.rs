@@ -1,4 +1,6 @@
-//! The store with faults: each fault is what it says, seeds repeat, and who settles properly lives.
+//! The store with faults: each fault is as documented, and seeds repeat.
+//!
+//! Writers that settle their outcomes add up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +14,7 @@ use txn_store::{
 
 const COLLECTION: &str = "docs";
 
-/// A memory store with an empty collection, and faults over it.
+/// Returns a memory store with an empty collection, and faults over it.
 async fn faulty(plan: FaultPlan) -> Arc<FaultStore> {
     let memory = MemoryStore::new();
     let (name, role) = (COLLECTION.to_owned(), Role::Data { owner: None });
@@ -29,7 +31,7 @@ async fn write(store: &FaultStore, op: WriteOp) -> Outcome {
     store.write_many(&[Write::new(key("1"), op)]).await.pop().expect("one answer")
 }
 
-/// Writes with faults switched off: this is applied.
+/// Writes with faults disabled, so the write is applied.
 async fn calmly(store: &FaultStore, op: WriteOp) -> Version {
     store.set_enabled(false);
     let outcome = write(store, op).await;
@@ -40,7 +42,7 @@ async fn calmly(store: &FaultStore, op: WriteOp) -> Version {
     }
 }
 
-/// What stands on the primary, without faults.
+/// Returns the document on the primary, without faults.
 async fn stands(store: &FaultStore) -> Read {
     store.set_enabled(false);
     let read = store.read_primary(&[key("1")]).await.pop().expect("one answer");
@@ -61,7 +63,7 @@ fn contains(read: &Read, text: &str) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn applied_and_answered_otherwise() {
+async fn applied_write_may_get_another_answer() {
     let store = faulty(FaultPlan::none(1).with_applied_conflict(1.0)).await;
     assert_eq!(write(&store, create()).await, Outcome::Conflict);
     assert!(contains(&stands(&store).await, "create"));
@@ -99,7 +101,7 @@ async fn applied_and_answered_with_a_refusal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_begins_behind_a_refusal_and_ends() {
+async fn outage_follows_a_refusal_and_ends() {
     let second = Duration::from_secs(1);
     let plan = FaultPlan::none(1).with_applied_rejected(1.0).with_outage(1.0, second, second);
     let store = faulty(plan).await;
@@ -119,17 +121,17 @@ async fn an_outage_begins_behind_a_refusal_and_ends() {
     tokio::time::sleep(second).await;
     assert_eq!(store.get_many(&[key("2")]).await, [Read::Absent], "it was not carried out");
     assert!(contains(&store.get_many(&[key("1")]).await[0], "create"));
-    // Of one collection.
+    // An outage of one collection.
     store.begin_outage(Some("another".into()), second);
     assert!(matches!(store.get_many(&[key("1")]).await[..], [Read::Found { .. }]));
     store.begin_outage(Some(COLLECTION.into()), second);
     assert!(matches!(store.get_many(&[key("1")]).await[..], [Read::Unavailable(_)]));
-    // It ends with the faults.
+    // Disabling faults ends the outage.
     assert!(contains(&stands(&store).await, "create"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn never_applied() {
+async fn lost_and_rejected_writes_are_never_applied() {
     let lost = FaultPlan::none(1).with_lost_unknown(1.0);
     let rejected = FaultPlan::none(1).with_rejected(1.0);
     for plan in [lost, rejected] {
@@ -158,7 +160,7 @@ async fn late_writes_arrive_and_keep_their_condition() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_create_delivered_twice_brings_a_deleted_document_back() {
+async fn repeated_create_restores_a_deleted_document() {
     let store = faulty(FaultPlan::none(1).with_create_twice(1.0)).await;
     let Outcome::Applied(version) = write(&store, create()).await else { panic!("is applied") };
     calmly(&store, WriteOp::Delete(version)).await;
@@ -167,7 +169,7 @@ async fn a_create_delivered_twice_brings_a_deleted_document_back() {
     assert!(contains(&stands(&store).await, "create"));
     assert_eq!(store.injected().create_twice, 1);
 
-    // While the document stands, nothing comes of the second delivery.
+    // While the document exists, the second delivery has no effect.
     let Read::Found { version, .. } = stands(&store).await else { panic!("it is back") };
     assert!(matches!(write(&store, replace(version)).await, Outcome::Applied(_)));
     assert_eq!(write(&store, create()).await, Outcome::Conflict);
@@ -176,7 +178,7 @@ async fn a_create_delivered_twice_brings_a_deleted_document_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stale_reads_show_what_was_but_never_from_the_primary() {
+async fn only_non_primary_reads_are_stale() {
     let store = faulty(FaultPlan::none(1).with_stale_read(1.0)).await;
     let get = async || store.get_many(&[key("1")]).await.pop().expect("one answer");
     assert_eq!(get().await, Read::Absent, "nothing else was ever seen");
@@ -199,7 +201,7 @@ async fn stale_reads_show_what_was_but_never_from_the_primary() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_are_missing() {
+async fn missing_answers_are_unavailable() {
     let store = faulty(FaultPlan::none(1).with_read_unavailable(1.0)).await;
     for reads in [store.get_many(&[key("1")]).await, store.read_primary(&[key("1")]).await] {
         assert!(matches!(reads[..], [Read::Unavailable(_)]), "{reads:?}");
@@ -221,7 +223,7 @@ async fn answers_that_are_missing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_asks_is_answered_truly_or_not_at_all() {
+async fn checks_and_verifies_are_answered_truly_or_not() {
     let store = faulty(FaultPlan::rough(5)).await;
     let version = calmly(&store, create()).await;
     for _ in 0..500 {
@@ -238,7 +240,7 @@ async fn what_only_asks_is_answered_truly_or_not_at_all() {
     assert_eq!(now, version);
 }
 
-/// Many calls of every kind, and everything that was answered.
+/// Makes many calls of every kind, and returns every answer.
 async fn story(seed: u64) -> (Vec<String>, Injected) {
     let store = faulty(FaultPlan::rough(seed)).await;
     let mut told = Vec::new();
@@ -261,7 +263,7 @@ async fn story(seed: u64) -> (Vec<String>, Injected) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_seed_tells_the_same_story() {
+async fn same_seed_gives_the_same_faults() {
     let (first, again, other) = (story(11).await, story(11).await, story(12).await);
     assert_eq!(first, again);
     assert_ne!(first.0, other.0);
@@ -270,8 +272,10 @@ async fn the_same_seed_tells_the_same_story() {
     assert!(kinds.to_string().contains("late"), "{kinds}");
 }
 
-/// Increments one counter this often. The document says who wrote it last, for what. `settles` says
-/// whether an answer that is not `Applied` is settled, or believed.
+/// Increments one counter this often.
+///
+/// The document holds every increment. `settles` decides whether the writer settles an answer that
+/// is not `Applied`, or believes it.
 async fn increments(store: Arc<FaultStore>, writer: u32, count: u32, settles: bool) {
     for target in 1..=count {
         let me = format!("w{writer}-{target}.");
@@ -280,13 +284,14 @@ async fn increments(store: Arc<FaultStore>, writer: u32, count: u32, settles: bo
             else {
                 continue;
             };
-            // `log` holds every increment there was, so ours is recognised whoever came after.
+            // `log` holds every increment, so a writer recognises its own increment after later
+            // ones.
             let log = source.strip_prefix(r#"{"log":""#).and_then(|s| s.strip_suffix(r#""}"#));
             let log = log.expect("a counter");
             let ours = settles && log.contains(&me);
             let log = if ours { log.to_owned() } else { format!("{log}{me}") };
             let op = WriteOp::Replace(format!(r#"{{"log":"{log}"}}"#).into(), version);
-            // An increment is known to have happened by an acknowledged write upon it.
+            // An acknowledged write on top of an increment proves the increment.
             if let Outcome::Applied(_) = write(&store, op).await {
                 break;
             }
@@ -294,7 +299,7 @@ async fn increments(store: Arc<FaultStore>, writer: u32, count: u32, settles: bo
     }
 }
 
-/// How many increments stand, of how many that were to be made.
+/// Returns the number of increments in the document, and the expected number.
 async fn race(seed: u64, settles: bool) -> (usize, usize, Injected) {
     let (writers, count) = (6, 20);
     let store = faulty(FaultPlan::rough(seed)).await;
@@ -311,7 +316,7 @@ async fn race(seed: u64, settles: bool) -> (usize, usize, Injected) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writers_who_settle_add_up() {
+async fn writers_that_settle_outcomes_add_up() {
     for seed in 0..20 {
         let (stand, made, injected) = race(seed, true).await;
         assert_eq!(stand, made, "seed {seed}: {injected}");
@@ -320,7 +325,7 @@ async fn writers_who_settle_add_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writers_who_take_a_conflict_for_a_proof_do_not() {
+async fn writers_that_trust_a_conflict_do_not_add_up() {
     let mut wrong = 0;
     for seed in 0..5 {
         let (stand, made, _) = race(seed, false).await;
@@ -341,7 +346,7 @@ async fn wrappers_without_faults_pass_the_suite() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_race_of_the_suite_goes_on_through_faults() {
+async fn conformance_race_passes_with_faults() {
     let plan = FaultPlan::rough(9).with_delay(0.2, Duration::from_millis(1));
     let faulty = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan));
     let store: Arc<dyn Store> = faulty.clone();

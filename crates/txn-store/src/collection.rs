@@ -1,4 +1,4 @@
-//! Collections: what they are for, what to open, and which one a name stands for.
+//! Collections: their roles, the request to open one, and their identity.
 
 use std::sync::Arc;
 
@@ -6,30 +6,34 @@ use crate::Source;
 #[cfg(doc)]
 use crate::Store;
 
-/// What a collection is for; a store prepares it accordingly.
+/// The purpose of a collection. The store prepares the collection for its role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Documents of the application, with the reserved fields beside their own.
+    /// Documents of the application, with the reserved fields added.
     Data {
-        /// The domain that owns it, mirrored into the collection's own metadata; `None` only looks
-        /// and leaves the metadata alone.
+        /// The owning domain, which the store mirrors into the collection's metadata.
+        ///
+        /// With `None` the store leaves the metadata unchanged.
         owner: Option<String>,
     },
-    /// Documents of a system on top of the engine, such as locks, with the reserved fields beside their own: nothing else
-    /// writes to them. Where the collection is made, the store states all settings by itself.
+    /// Documents of a system on top of the engine, such as locks.
+    ///
+    /// The documents have the reserved fields. No other program writes to the collection. A store
+    /// that creates the collection sets all settings explicitly.
     System {
-        /// The domain that owns it, as of [`Role::Data`].
+        /// The owning domain, as in [`Role::Data`].
         owner: Option<String>,
     },
-    /// The registry: domain documents and claims of collections. Found by key only.
+    /// The registry: domain documents and claims of collections. The engine reads these documents
+    /// by key only.
     Registry,
-    /// One partition of a transaction table. Searched by the top-level keyword fields `state` and
-    /// `deletes`.
+    /// One partition of a transaction table. The engine searches the top-level keyword fields
+    /// `state` and `deletes`.
     Partition,
 }
 
 impl Role {
-    /// The domain that a collection with documents of transactions is opened for.
+    /// Returns the owning domain, for the roles with documents of transactions.
     #[must_use]
     pub fn owner(&self) -> Option<&str> {
         match self {
@@ -39,41 +43,45 @@ impl Role {
     }
 }
 
-/// What to open, and whether to make it.
+/// The collection to open, and whether to create it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CollectionSpec {
     /// The name, which may be an alias of one collection.
     pub name: String,
-    /// What it is for.
+    /// The purpose of the collection.
     pub role: Role,
-    /// Make it if it is missing.
+    /// Whether the store creates a missing collection.
     pub create: bool,
-    /// Mappings and settings of a collection that is made: a JSON object, in the words of the store (on
-    /// Elasticsearch and OpenSearch `{"mappings": {"properties": …}, "settings": …}`, or the inner
-    /// mappings alone); stores without mappings ignore it. Of a collection that exists it changes nothing, but that one which
-    /// takes mapped fields alone gets those that it lacks, if it is to be made unless it is there and has an owner.
+    /// Mappings and settings of a new collection, in the store's JSON format.
+    ///
+    /// On Elasticsearch and OpenSearch: `{"mappings": {"properties": …}, "settings": …}`, or the
+    /// inner mappings alone. Stores without mappings ignore this field. An existing collection
+    /// stays unchanged, with one exception: a strict collection gets missing fields if `create` is
+    /// true and the role has an owner.
     pub mappings: Option<Source>,
 }
 
-/// What [`Store::open_collection`] found.
+/// The result of [`Store::open_collection`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectionInfo {
-    /// The physical name, with aliases resolved: use it in keys.
+    /// The physical name, with aliases resolved. Keys need this name.
     pub name: Arc<str>,
-    /// Identity of this very collection: a collection dropped and made again has another.
+    /// The identity of the collection. A collection that is dropped and created again has another
+    /// one.
     pub uid: Arc<str>,
-    /// The owning domain, by the collection's own metadata. A hint for people: ownership itself is
-    /// decided in the registry.
+    /// The owning domain according to the metadata of the collection. A hint for operators: the
+    /// registry decides the ownership.
     pub owner: Option<String>,
 }
 
-/// Which collection a name stands for, as [`Store::identify`] answers.
+/// The collection behind a name, as [`Store::identify`] answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectionIdentity {
     /// The physical name, with aliases resolved.
     pub name: Arc<str>,
     /// The same as [`CollectionInfo::uid`].
     pub uid: Arc<str>,
-    /// The same as [`Version::incarnation`](crate::Version::incarnation) of its documents.
+    /// The same as [`Version::incarnation`](crate::Version::incarnation) of the collection's
+    /// documents.
     pub incarnation: u64,
 }

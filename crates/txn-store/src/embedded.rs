@@ -1,9 +1,12 @@
-//! Helpers for stores without a server of their own: what a server would do with a request, as
-//! pure functions. [`MemoryStore`](crate::MemoryStore) is made of them, and so is every other store
-//! that keeps its documents in this process, so that all of them behave alike.
+//! Helpers for stores that keep their documents in this process.
 //!
-//! A write is carried out in this order: [`refuse`] (nothing of the store is looked at), then the
-//! collection (missing, blocked), then [`decide`] on the version that the document stands at.
+//! Pure functions decide what a server would decide. [`MemoryStore`](crate::MemoryStore) and every
+//! other embedded store use these functions, so that all of them behave alike.
+//!
+//! A store carries out a write in this order:
+//! - [`refuse`], without reading the store;
+//! - the state of the collection (missing, blocked);
+//! - [`decide`], with the current version of the document.
 
 use std::sync::Arc;
 
@@ -12,14 +15,17 @@ use crate::{
     StoreErrorKind, Version, Write, WriteOp,
 };
 
-/// Where a document is within its collection: id and routing. Documents order by it, those without
-/// a routing first.
+/// The position of a document in its collection: id and routing.
+///
+/// Documents sort by this pair, so that a document without routing comes first.
 pub type Place = (Arc<str>, Option<Arc<str>>);
 
 /// The limits of embedded stores: ids of 512 bytes, documents of 50 MiB.
 pub const LIMITS: Limits = Limits::new(512, 50 << 20);
 
-/// Whether a write can never be applied, whatever the store holds: id, size, and source.
+/// Returns a refusal if no state of the store could accept `write`.
+///
+/// Checks id, size, and source.
 #[must_use]
 pub fn refuse(limits: &Limits, write: &Write) -> Option<Refusal> {
     if let Err(refusal) = limits.check(&write.key, write.op.source_len()) {
@@ -31,7 +37,9 @@ pub fn refuse(limits: &Limits, write: &Write) -> Option<Refusal> {
     }
 }
 
-/// Sources are JSON objects on one line; anything else would not survive a bulk request.
+/// Accepts only a JSON object on one line.
+///
+/// Other text would not survive a bulk request.
 fn refuse_source(source: &Source) -> Option<Refusal> {
     let refuse = |reason: String| Some(Refusal { kind: RefusalKind::Document, reason });
     if source.contains(['\n', '\r']) {
@@ -43,18 +51,20 @@ fn refuse_source(source: &Source) -> Option<Refusal> {
     serde_json::from_str::<serde::de::IgnoredAny>(source).err().and_then(|e| refuse(e.to_string()))
 }
 
-/// What to do for an operation on a document.
+/// The result of [`decide`].
 #[derive(Clone, PartialEq, Eq)]
 pub enum Decision<'a> {
-    /// Nothing is to be changed: this is the answer.
+    /// The store changes nothing and returns this outcome.
     Answer(Outcome),
-    /// Store this source at a new version, and answer [`Outcome::Applied`] with it.
+    /// The store writes this source, and returns [`Outcome::Applied`] with the new version.
     Put(&'a Source),
-    /// Remove the document, and answer [`Outcome::Applied`] with a new version.
+    /// The store removes the document, and returns [`Outcome::Applied`] with a new version.
     Remove,
 }
 
-/// Decides an operation by the version that its document stands at; `None` if there is none.
+/// Decides an operation by the current version of its document.
+///
+/// `None` means that the document is absent.
 #[must_use]
 pub fn decide(op: &WriteOp, current: Option<Version>) -> Decision<'_> {
     let (holds, then) = match op {
@@ -67,20 +77,21 @@ pub fn decide(op: &WriteOp, current: Option<Version>) -> Decision<'_> {
     if holds { then } else { Decision::Answer(Outcome::Conflict) }
 }
 
-/// The answer to a write into a collection whose writes are blocked.
+/// Returns the outcome of a write to a blocked collection.
 #[must_use]
 pub fn blocked(write: &Write) -> Outcome {
     Outcome::Rejected(format!("writes to {} are blocked", write.key.collection))
 }
 
-/// The error for a name that is no collection and no alias.
+/// Returns the error for a name without a collection or an alias.
 #[must_use]
 pub fn not_found(name: &str) -> StoreError {
     StoreError::new(StoreErrorKind::NotFound, format!("no collection {name:?}"))
 }
 
-/// Whether a document is one that the filter asks for. A source that is no JSON object matches
-/// [`Filter::All`] alone.
+/// Whether a document matches the filter.
+///
+/// A source that is not a JSON object matches only [`Filter::All`].
 #[must_use]
 pub fn matches(filter: &Filter, source: &str) -> bool {
     let field = match filter {
@@ -97,7 +108,9 @@ pub fn matches(filter: &Filter, source: &str) -> bool {
     }
 }
 
-/// A page of a scan: of documents in their order, those that the filter asks for behind the cursor.
+/// Returns a page of a scan: the matching documents after the cursor.
+///
+/// The page keeps the order of `documents`.
 ///
 /// # Errors
 /// As [`place_of`].
@@ -108,7 +121,8 @@ pub fn page<'a>(
     size: usize,
     from: Option<&Cursor>,
 ) -> Result<Page, StoreError> {
-    // The cursor is the last key seen: documents written meanwhile may show up or not.
+    // The cursor is the last key seen, so the page may or may not contain documents that were
+    // written during the scan.
     let after = from.map(place_of).transpose()?;
     let mut page = Page::default();
     for (place, version, source) in documents {
@@ -127,13 +141,13 @@ pub fn page<'a>(
     Ok(page)
 }
 
-/// The cursor of a scan that has seen every document up to and with this one.
+/// Returns the cursor of a scan whose last document was this one.
 #[must_use]
 pub fn cursor_after(id: &str, routing: Option<&str>) -> Cursor {
     Cursor(serde_json::json!([id, routing]).to_string())
 }
 
-/// The place after which a scan goes on: the reverse of [`cursor_after`].
+/// Returns the position after which a scan continues: the reverse of [`cursor_after`].
 ///
 /// # Errors
 /// [`StoreErrorKind::Misconfigured`] if the text was not made by [`cursor_after`].
@@ -176,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn cursors_come_back() {
+    fn cursors_round_trip() {
         for routing in [None, Some("r\"\n")] {
             let (id, back) = place_of(&cursor_after("a\"b\0", routing)).unwrap();
             assert_eq!((&*id, back.as_deref()), ("a\"b\0", routing));

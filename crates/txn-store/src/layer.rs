@@ -1,4 +1,4 @@
-//! A store in front of another one.
+//! The trait of stores that wrap another store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,13 +11,15 @@ use crate::{
     Read, Store, StoreError, Write,
 };
 
-/// A store in front of another one: what it does not change is passed on. Every layer is a [`Store`].
+/// A store that wraps another store and changes some of its calls.
+///
+/// The default of each method passes the call to the inner store. Every layer is a [`Store`].
 ///
 /// ```
 /// use async_trait::async_trait;
 /// use txn_store::{Key, Layer, MemoryStore, Read, Store};
 ///
-/// /// Says what is read.
+/// /// Prints each read.
 /// #[derive(Debug)]
 /// struct Loud(MemoryStore);
 ///
@@ -35,14 +37,17 @@ use crate::{
 /// ```
 #[async_trait]
 pub trait Layer: fmt::Debug + Send + Sync + 'static {
-    /// The store behind this one.
+    /// Returns the wrapped store.
     fn inner(&self) -> &dyn Store;
 
-    /// Carries out a call on a collection, on collections or on the server: everything that has a `Result`, so neither reads nor
-    /// writes of documents. What has to happen before, behind or instead of each of them stands here once.
+    /// Wraps each call that returns a `Result`.
+    ///
+    /// These are the calls on collections and on the server. A layer overrides this method to act
+    /// before, after or instead of these calls. Reads and writes of documents do not pass through
+    /// this method.
     ///
     /// # Errors
-    /// As the call says.
+    /// As the wrapped call.
     async fn around<T: Send>(
         &self,
         call: impl Future<Output = Result<T, StoreError>> + Send,

@@ -1,35 +1,36 @@
-//! The store contract: what the engine needs of a document store, and nothing more.
+//! The store contract: what the engine needs of a document store.
 //!
-//! The law of the house: **only an acknowledged conditional write is knowledge.** A read shows
-//! what may be tried next; it may be stale, and it may show a write that is never acknowledged
+//! The acknowledgement rule: **only an acknowledged conditional write is knowledge.** A read
+//! suggests the next write. A read may be stale, and may show a write that is never acknowledged
 //! and vanishes. Outcomes are data, not errors: a batch is a list of independent single-document
-//! operations, and each has an outcome of its own.
+//! operations, each with its own outcome.
 //!
 //! # What a store guarantees
-//! - An acknowledged write ([`Outcome::Applied`]) is durable, and a conditional one replaced exactly
-//!   the version that it named.
-//! - A version ([`Version`]) is never given to two contents of one document of one collection, also
-//!   after the document was deleted and after a restart. A collection that is dropped and made again
-//!   is another one, with another [`CollectionInfo::uid`]; its versions differ as well wherever the
-//!   store can do that (Elasticsearch cannot, so the engine compares uids, too).
+//! - An acknowledged write ([`Outcome::Applied`]) is durable. An acknowledged conditional write
+//!   replaced exactly the version that the write named.
+//! - A store never gives one [`Version`] to two contents of one document of one collection, even
+//!   after a deletion or a restart. A collection that is dropped and created again is a new
+//!   collection, with a new [`CollectionInfo::uid`]. The versions of the new collection differ,
+//!   too, if the store can ensure this. Elasticsearch cannot, so the engine also compares uids.
 //! - After an acknowledged write, no write that is conditioned on an older version of the document
-//!   can succeed any more.
-//! - A write into a dropped collection fails; it never brings the collection back.
-//! - Sources come back with the bytes of every key and value as they were written. White space
-//!   between tokens may change.
+//!   succeeds.
+//! - A write to a dropped collection fails, and never recreates the collection.
+//! - Sources keep the bytes of every key and value. White space between tokens may change.
 //!
 //! # What a store must never do
-//! - **Retry a write by itself**, at any layer. A retried conditional write turns its own success
-//!   into a conflict, and a retried `create` can bring a deleted document back.
-//! - Answer [`Outcome::Rejected`] or [`Outcome::Invalid`] for a write whose fate it does not know: that is
-//!   [`Outcome::RejectedInDoubt`] or [`Outcome::Unknown`]. Only what was never sent, a request that was refused
-//!   whole before any item ran, and a document that does not fit are definite.
+//! - **Retry a write**, at any layer. A retried conditional write turns its own success into a
+//!   conflict, and a retried `create` can bring a deleted document back.
+//! - Answer [`Outcome::Rejected`] or [`Outcome::Invalid`] for a write whose fate is unknown: the
+//!   right answer is [`Outcome::RejectedInDoubt`] or [`Outcome::Unknown`]. A write is definitely
+//!   not applied if the store never sent the write, if the server refused the whole request before
+//!   any item ran, or if the document does not fit.
 //!
 //! # What is *not* guaranteed
-//! A [`Outcome::Conflict`] is no proof that the write did not happen: a request may fork on a
-//! reconnect and race with itself. Nor is [`Outcome::RejectedInDoubt`] or [`Outcome::MissingCollection`]: inside
-//! Elasticsearch an item is sent on again after the connection to its primary broke, and reports its last try
-//! only. The engine settles all of them by a further acknowledged write.
+//! An [`Outcome::Conflict`] is no proof that the write did not happen: a request may fork on a
+//! reconnect and race with itself. [`Outcome::RejectedInDoubt`] and [`Outcome::MissingCollection`]
+//! are no proof either. Elasticsearch sends an item again internally after the connection to its
+//! primary broke, and reports only the last try. The engine settles all three outcomes by a further
+//! acknowledged write.
 
 mod collection;
 #[cfg(feature = "conformance")]
@@ -37,6 +38,7 @@ pub mod conformance;
 pub mod embedded;
 pub mod fields;
 mod layer;
+mod limits;
 mod memory;
 mod pages;
 mod shown;
@@ -50,13 +52,15 @@ use async_trait::async_trait;
 
 pub use collection::{CollectionIdentity, CollectionInfo, CollectionSpec, Role};
 pub use layer::Layer;
+pub use limits::Limits;
 pub use memory::MemoryStore;
 pub use pages::Pages;
 
-/// The name of one document: collection, id, and the routing value it was written with.
+/// The name of one document: collection, id, and routing value.
 ///
 /// `collection` is a *physical* name as [`Store::open_collection`] returned it, or the alias of a
-/// partition of the transaction table. Keys order by collection, id, routing; the engine locks in that order.
+/// partition of the transaction table. Keys sort by collection, id, routing. The engine locks in
+/// this order.
 #[derive(Clone)]
 pub struct Key {
     /// The collection (index) that holds the document.
@@ -68,12 +72,12 @@ pub struct Key {
 }
 
 impl Key {
-    /// A key without routing.
+    /// Creates a key without routing.
     pub fn new(collection: impl Into<Arc<str>>, id: impl Into<Arc<str>>) -> Self {
         Self { collection: collection.into(), id: id.into(), routing: None }
     }
 
-    /// The same key with a routing value.
+    /// Returns the same key with a routing value.
     #[must_use]
     pub fn routed(mut self, routing: impl Into<Arc<str>>) -> Self {
         self.routing = Some(routing.into());
@@ -81,8 +85,9 @@ impl Key {
     }
 }
 
-/// Most keys of a process have the very same name of their collection, and most that are equal are clones: that is seen without a
-/// look at their text.
+/// Compares pointers before text.
+///
+/// Most keys of a process share the name of their collection, and most equal keys are clones.
 impl Ord for Key {
     fn cmp(&self, other: &Self) -> Ordering {
         let compare = |one: &Arc<str>, other: &Arc<str>| match Arc::ptr_eq(one, other) {
@@ -127,23 +132,25 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The version of one document: Elasticsearch's `_seq_no` and `_primary_term`, and the index that they count in.
+/// The version of one document: `_seq_no`, `_primary_term`, and their index.
 ///
-/// A `seq_no` alone may be used again after a failover, and both numbers in an index that is dropped and made again. Compare
-/// for equality only; the engine draws no conclusion from the order.
+/// A `seq_no` alone may return after a failover, and both numbers may return in an index that is
+/// dropped and created again. Compare versions for equality only. The engine concludes nothing from
+/// their order.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 pub struct Version {
-    /// The number of the collection: each collection that is made has another one. Records store
-    /// the number as a JSON number, so it is below 2<sup>63</sup>. Zero in a store without such
-    /// numbers. There `seq_no` never returns, and the engine cannot notice a commit that is lost
-    /// with its collection.
+    /// The number of the collection. Each new collection has another number.
+    ///
+    /// Records store the number as a JSON number, so it is below 2<sup>63</sup>. Zero in a store
+    /// without such numbers. In such a store `seq_no` never returns, and the engine cannot notice a
+    /// commit that is lost with its collection.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub incarnation: u64,
     /// The term of the primary that took the write.
     pub term: u64,
-    /// The position of the write in its history.
+    /// The position of the write in the history of its primary.
     pub seq_no: u64,
 }
 
@@ -151,7 +158,7 @@ impl Version {
     /// The version with the longest text.
     pub const MAX: Self = Self { incarnation: u64::MAX, term: u64::MAX, seq_no: u64::MAX };
 
-    /// A version without an incarnation.
+    /// Creates a version without an incarnation.
     #[must_use]
     pub const fn new(term: u64, seq_no: u64) -> Self {
         Self { incarnation: 0, term, seq_no }
@@ -163,25 +170,28 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// The text of one JSON object. The engine hands out sources without raw CR or LF (a raw line
-/// feed inside a bulk request starts another action) and without duplicate keys.
+/// The text of one JSON object.
+///
+/// Sources from the engine contain no raw CR or LF and no duplicate keys. A raw line feed inside a
+/// bulk request starts another action.
 pub type Source = Arc<str>;
 
-/// What a read shows of one document.
+/// The answer of a read of one document.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Read {
-    /// The document, and the version that it stood at.
+    /// The document exists.
     Found {
-        /// The version to condition the next write on.
+        /// The version of the document, and the condition of the next write.
         version: Version,
         /// The stored JSON object.
         source: Source,
     },
     /// The collection exists, the document does not.
     Absent,
-    /// No collection and no alias of that name.
+    /// The name is neither a collection nor an alias.
     MissingCollection,
-    /// The store could not answer; nothing is known. The text says why, without document bodies.
+    /// The store could not answer, and nothing is known. The text gives the reason, without
+    /// document bodies.
     Unavailable(StoreError),
 }
 
@@ -190,44 +200,52 @@ pub enum Read {
 pub struct Write {
     /// The document.
     pub key: Key,
-    /// Write only if `key.collection` names an alias. Used for the partitions of the transaction
-    /// table, so that a late write cannot bring a dropped partition back.
+    /// Whether the write fails unless `key.collection` names an alias.
+    ///
+    /// Writes to partitions of the transaction table need this: a late write must not recreate a
+    /// dropped partition.
     pub require_alias: bool,
     /// The operation.
     pub op: WriteOp,
 }
 
 impl Write {
-    /// A write that goes to a collection by its physical name.
+    /// Creates a write to a collection by its physical name.
     #[must_use]
     pub fn new(key: Key, op: WriteOp) -> Self {
         Self { key, require_alias: false, op }
     }
 }
 
-/// What a [`Write`] does.
+/// The operation of a [`Write`].
 #[derive(Clone, PartialEq, Eq)]
 pub enum WriteOp {
-    /// Writes the document if there is none with this key: [`Outcome::Applied`] or
-    /// [`Outcome::Conflict`].
+    /// Creates the document if the key has none: [`Outcome::Applied`] or [`Outcome::Conflict`].
     Create(Source),
-    /// Replaces the document if it is at the version: [`Outcome::Applied`] with the new version, or
-    /// [`Outcome::Conflict`], also when there is no document.
+    /// Replaces the document at this version.
+    ///
+    /// [`Outcome::Applied`] with the new version, or [`Outcome::Conflict`], even if there is no
+    /// document.
     Replace(Source, Version),
-    /// Deletes the document if it is at the version: [`Outcome::Applied`] with the version of the
-    /// deletion, or [`Outcome::Conflict`], also when there is no document.
+    /// Deletes the document at this version.
+    ///
+    /// [`Outcome::Applied`] with the version of the deletion, or [`Outcome::Conflict`], even if
+    /// there is no document.
     Delete(Version),
-    /// Dry run: would this source be accepted by the collection? Writes no document and moves no
-    /// version, whether or not the document exists. [`Outcome::Holds`] or [`Outcome::Invalid`].
+    /// Checks whether the collection would accept this source: a dry run.
+    ///
+    /// Writes no document and moves no version, whether or not the document exists.
+    /// [`Outcome::Holds`] or [`Outcome::Invalid`].
     Check(Source),
-    /// Is the document still at the version (`Some`), or still absent (`None`)? Answered by the
-    /// primary, after every write that it has acknowledged. Writes nothing and moves no version.
-    /// [`Outcome::Holds`] or [`Outcome::Conflict`].
+    /// Checks that the document is at the version (`Some`) or absent (`None`).
+    ///
+    /// The primary answers, after every write that it has acknowledged. Writes nothing and moves no
+    /// version. [`Outcome::Holds`] or [`Outcome::Conflict`].
     Verify(Option<Version>),
 }
 
 impl WriteOp {
-    /// The bytes of document this operation carries.
+    /// Returns the size of the document that this operation carries, in bytes.
     #[must_use]
     pub fn source_len(&self) -> usize {
         match self {
@@ -243,34 +261,44 @@ impl WriteOp {
     }
 }
 
-/// What became of one [`Write`].
+/// The result of one [`Write`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Acknowledged: the write is durable at this version.
     Applied(Version),
-    /// A [`WriteOp::Check`] or [`WriteOp::Verify`] whose condition holds.
+    /// The condition of a [`WriteOp::Check`] or [`WriteOp::Verify`] holds.
     Holds,
-    /// The condition did not hold. For a write this is *not* proof that it did not happen (see the
-    /// module).
+    /// The condition did not hold.
+    ///
+    /// For a write this is *not* proof that the write did not happen (see the module).
     Conflict,
-    /// There is no such collection, or, with [`Write::require_alias`], no such alias, as far as the last try saw.
-    /// An earlier try inside the store may have been applied.
+    /// The last try found no such collection or required alias.
+    ///
+    /// See [`Write::require_alias`]. An earlier try inside the store may have been applied.
     MissingCollection,
-    /// Not applied and never will be; the same write may succeed later (nobody listening, a request refused
-    /// whole before any item ran, a store that never sends a write on again). The text says why.
+    /// The write was not applied and never will be; a retry may succeed.
+    ///
+    /// For example: no server is listening, the request was refused whole before any item ran, or
+    /// the store never sends a write again. The text gives the reason.
     Rejected(String),
-    /// The last try was refused for the moment (a full queue, a write block, a closed index); an earlier try inside
-    /// the store may have been applied. The text says why.
+    /// The last try was refused for the moment.
+    ///
+    /// For example: a full queue, a write block, or a closed index. An earlier try inside the store
+    /// may have been applied. The text gives the reason.
     RejectedInDoubt(String),
-    /// Refused; the same write will fail again. Not applied and never will be, but for
-    /// [`RefusalKind::Denied`], before which an earlier try inside the store may have been applied.
+    /// The write was refused, and the same write will fail again.
+    ///
+    /// The write was not applied and never will be. The exception is [`RefusalKind::Denied`]: an
+    /// earlier try inside the store may have been applied.
     Invalid(Refusal),
-    /// Applied, not applied, or to be applied later. The text says why nothing more is known.
+    /// The write was applied, was not applied, or will be applied later. The text gives the reason.
     Unknown(String),
 }
 
 impl Outcome {
-    /// The same answer to a later try, where an earlier one is in doubt: then no refusal is proof of anything.
+    /// Weakens an outcome, because an earlier try is in doubt.
+    ///
+    /// After a try in doubt no refusal proves that the write did not happen.
     #[must_use]
     pub fn in_doubt(self) -> Self {
         match self {
@@ -280,7 +308,7 @@ impl Outcome {
         }
     }
 
-    /// Whether this is proof that the write did not happen and never will.
+    /// Whether the outcome proves that the write never happens.
     #[must_use]
     pub fn is_certainly_not_applied(&self) -> bool {
         match self {
@@ -296,12 +324,12 @@ impl Outcome {
     }
 }
 
-/// Why a store refuses a write for good.
+/// The reason why a store refuses a write for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What kind of fault it is.
+    /// The kind of fault.
     pub kind: RefusalKind,
-    /// The store's own words, which name the field where there is one. No document bodies.
+    /// The store's own words, which name the field if there is one. No document bodies.
     pub reason: String,
 }
 
@@ -316,97 +344,33 @@ pub enum RefusalKind {
     TooLarge,
     /// The credentials do not allow it.
     Denied,
-    /// The store can never be reached in this way, or a setting of it forbids every such write; the reason names the
-    /// remedy. Nothing of the write was applied.
+    /// The address or a setting of the store forbids every such write.
+    ///
+    /// The reason names the remedy. Nothing of the write was applied.
     Misconfigured,
-    /// What the store holds is damaged, so that it cannot be written: restore it. Nothing of the write was applied.
+    /// The stored data is damaged and has to be restored. Nothing of the write was applied.
     Damaged,
-    /// A block of the collection forbids every write until an operator, or a disk with room, lifts
-    /// it; the reason names the remedy. Only the answer to [`WriteOp::Check`]: a blocked write may
-    /// have been applied by an earlier try inside the store.
+    /// A block of the collection forbids every write until it is lifted.
+    ///
+    /// An operator lifts the block, or the server does when its disk has space again. The reason
+    /// names the remedy. Only [`WriteOp::Check`] has this answer: an earlier try of a blocked write
+    /// may have been applied inside the store.
     Blocked,
 }
 
-/// Bounds that every caller can rely on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Limits {
-    /// Longest id and longest routing, in bytes of UTF-8.
-    pub max_id_bytes: usize,
-    /// Largest source of one document, in bytes.
-    pub max_document_bytes: usize,
-    /// Whether few large requests are cheaper than many small ones, so that the operations of many callers should share
-    /// them. Default false: right for a store that is asked without a round trip, or that groups commits by itself.
-    pub shares_requests: bool,
-    /// Whether a commit is so slow that transactions on the same documents should be merged into
-    /// one commit. Default false: right for a store in memory.
-    pub merges_transactions: bool,
-}
-
-impl Limits {
-    /// Limits from their two figures, in bytes.
-    #[must_use]
-    pub const fn new(max_id_bytes: usize, max_document_bytes: usize) -> Self {
-        let (shares_requests, merges_transactions) = (false, false);
-        Self { max_id_bytes, max_document_bytes, shares_requests, merges_transactions }
-    }
-
-    /// Sets [`Limits::shares_requests`].
-    #[must_use]
-    pub const fn with_shares_requests(mut self, shares_requests: bool) -> Self {
-        self.shares_requests = shares_requests;
-        self
-    }
-
-    /// Sets [`Limits::merges_transactions`].
-    #[must_use]
-    pub const fn with_merges_transactions(mut self, merges_transactions: bool) -> Self {
-        self.merges_transactions = merges_transactions;
-        self
-    }
-
-    /// Whether a write is within these limits: checked by the engine before the first lock, and by
-    /// stores before they send anything.
-    ///
-    /// # Errors
-    /// The refusal that the store would answer.
-    pub fn check(&self, key: &Key, source_len: usize) -> Result<(), Refusal> {
-        let refuse = |kind, reason| Err(Refusal { kind, reason });
-        for (what, value) in [("id", Some(&key.id)), ("routing", key.routing.as_ref())] {
-            let Some(value) = value else { continue };
-            if value.is_empty() {
-                return refuse(RefusalKind::Id, format!("the {what} is empty"));
-            }
-            if value.len() > self.max_id_bytes {
-                let (len, max) = (value.len(), self.max_id_bytes);
-                return refuse(
-                    RefusalKind::Id,
-                    format!("the {what} has {len} bytes, the limit is {max}"),
-                );
-            }
-        }
-        if source_len > self.max_document_bytes {
-            let max = self.max_document_bytes;
-            let reason = format!("the document has {source_len} bytes, the limit is {max}");
-            return refuse(RefusalKind::TooLarge, reason);
-        }
-        Ok(())
-    }
-}
-
-/// Which documents a scan is about. Fields are top-level keyword fields.
+/// The documents that a scan returns. Fields are top-level keyword fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// All of them.
+    /// All documents.
     All,
-    /// Those where the field is present and not null.
+    /// Documents with the field, if its value is not null.
     Exists(&'static str),
-    /// Those where the field has one of the values, or is a list that holds one of them.
+    /// Documents with one of the values, alone or in a list.
     AnyOf(&'static str, Vec<Arc<str>>),
 }
 
 impl Filter {
-    /// The documents where the field has one of the values, or is a list that holds one of them.
+    /// Creates [`Filter::AnyOf`] from any values.
     #[must_use]
     pub fn any_of<V: Into<Arc<str>>>(
         field: &'static str,
@@ -416,7 +380,7 @@ impl Filter {
     }
 }
 
-/// Where a scan goes on. Opaque, valid for at least a minute after the page it came with.
+/// The position at which a scan continues. Opaque, valid for at least a minute after its page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(pub String);
 
@@ -425,45 +389,51 @@ pub struct Cursor(pub String);
 pub struct Page {
     /// Documents with their versions at the time of the scan.
     pub documents: Vec<(Key, Version, Source)>,
-    /// Where to go on; `None` when the scan is complete.
+    /// The cursor of the next page; `None` after the last page.
     pub next: Option<Cursor>,
 }
 
-/// A document store with conditional writes. See the [module](self) for what it guarantees.
+/// A document store with conditional writes. The [module](self) states the guarantees.
 ///
-/// Every method is cancel safe in this sense: dropping the future leaves the outcome of its writes
-/// unknown, and never half a document. No method waits without bound: a store has a request timeout
-/// of its own and answers [`Outcome::Unknown`] or [`StoreErrorKind::Unavailable`] when it passes.
+/// No method waits without bound: a store has its own request timeout, and then answers
+/// [`Outcome::Unknown`] or [`StoreErrorKind::Unavailable`].
+///
+/// # Cancel safety
+/// Dropping the future of a method leaves the outcome of its writes unknown, and never leaves half
+/// a document.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// The bounds of this store.
+    /// Returns the bounds of this store.
     fn limits(&self) -> Limits;
 
-    /// How long a request may be under way until the store gives it up. What is unknown after this
-    /// time may still be applied later.
+    /// Returns the time after which the store gives up a request.
+    ///
+    /// A write that is unknown after this time may still be applied later.
     fn request_timeout(&self) -> std::time::Duration;
 
     /// Reads documents: one [`Read`] per key, in order. May be stale.
     async fn get_many(&self, keys: &[Key]) -> Vec<Read>;
 
-    /// Reads documents from their primary: what is shown is not older than any write acknowledged
-    /// before the call. One [`Read`] per key, in order. It may show a write whose acknowledgement
-    /// is under way.
+    /// Reads documents from their primary: one [`Read`] per key, in order.
+    ///
+    /// No answer is older than a write that was acknowledged before the call. An answer may show a
+    /// write whose acknowledgement is under way.
     async fn read_primary(&self, keys: &[Key]) -> Vec<Read>;
 
-    /// Carries out independent writes: one [`Outcome`] per write, in order. Writes of different documents may
-    /// happen in any order. Two writes to one document in one call happen in their order.
+    /// Carries out independent writes: one [`Outcome`] per write, in order.
+    ///
+    /// Writes of different documents may happen in any order. Writes of one document in one call
+    /// happen in their order.
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome>;
 
     /// Makes every acknowledged write of the collection visible to [`Store::scan`].
-    ///
-    /// # Errors
-    /// [`StoreErrorKind::NotFound`] if there is no such collection.
     async fn refresh(&self, collection: &str) -> Result<(), StoreError>;
 
-    /// One page of the documents of a collection, at most `size` of them, in no particular order.
-    /// Pages of one scan together hold every document that was visible (see [`Store::refresh`])
-    /// when the scan began, once. A cursor is used once: where its page does not come, the scan begins anew ([`Pages`]).
+    /// Returns one page of the documents of a collection, in any order.
+    ///
+    /// A page has at most `size` documents. The pages of one scan together hold each document that
+    /// was visible when the scan began ([`Store::refresh`]), once. A cursor works once: if its page
+    /// is lost, the scan has to begin again ([`Pages`] does so).
     ///
     /// # Errors
     /// [`StoreErrorKind::NotFound`] if there is no such collection.
@@ -475,80 +445,102 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         from: Option<Cursor>,
     ) -> Result<Page, StoreError>;
 
-    /// Checks and prepares a collection, and makes it where the spec says so. Idempotent.
+    /// Checks and prepares a collection. Idempotent.
+    ///
+    /// The store creates the collection if it is missing and the spec says so.
     ///
     /// # Errors
-    /// [`StoreErrorKind::NotFound`] if it is missing and not to be made;
-    /// [`StoreErrorKind::Misconfigured`] if it cannot serve transactions, naming the remedy.
+    /// [`StoreErrorKind::NotFound`] if the collection is missing and `create` is false;
+    /// [`StoreErrorKind::Misconfigured`] if the collection cannot serve transactions, with the
+    /// remedy.
     async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError>;
 
-    /// Asks the server which collection a name stands for now. The answer is never from memory, and the call changes
-    /// nothing. An alias stands for its one collection, or for the one of its collections that takes its writes.
+    /// Asks the server which collection a name means now.
+    ///
+    /// The answer never comes from a cache, and the call changes nothing. An alias means its only
+    /// collection, or the one of its collections that takes the writes.
     ///
     /// # Errors
     /// [`StoreErrorKind::NotFound`] if there is no such collection and no such alias;
-    /// [`StoreErrorKind::Misconfigured`] if the name stands for several collections, and none takes the writes.
+    /// [`StoreErrorKind::Misconfigured`] if the name means several collections, and none takes the
+    /// writes.
     async fn identify(&self, name: &str) -> Result<CollectionIdentity, StoreError>;
 
-    /// Drops a collection with its documents and aliases; dropping a missing one succeeds.
+    /// Drops a collection with its documents and aliases. Dropping a missing collection succeeds.
     async fn drop_collection(&self, name: &str) -> Result<(), StoreError>;
 
-    /// Adds an alias to an existing collection. Idempotent. [`StoreErrorKind::NotFound`] if the collection does not exist.
+    /// Adds an alias to an existing collection. Idempotent.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::NotFound`] if the collection does not exist.
     async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError>;
 
-    /// Sets or lifts a write block. Once it is acknowledged as set, no write to the collection is
-    /// applied ([`Outcome::Rejected`], [`Outcome::RejectedInDoubt`]) until it is lifted. [`Store::get_many`] and scans go on;
-    /// primary reads may be unavailable, checks and verifies rejected. Idempotent.
+    /// Sets or lifts a write block. Idempotent.
+    ///
+    /// After the block is acknowledged, no write to the collection is applied
+    /// ([`Outcome::Rejected`], [`Outcome::RejectedInDoubt`]) until the block is lifted.
+    /// [`Store::get_many`] and scans continue. Primary reads may be unavailable, and checks and
+    /// verifies may be rejected.
     ///
     /// # Errors
     /// [`StoreErrorKind::NotFound`] if there is no such collection.
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError>;
 
-    /// The physical names of all collections that begin with `prefix`, in no particular order; aliases are not among
-    /// them. Holds every collection whose making was acknowledged before the call and whose dropping was not begun.
+    /// Lists the physical names of all collections with a prefix, without aliases.
+    ///
+    /// The names come in any order. The list holds every collection whose creation was acknowledged
+    /// before the call and whose drop had not begun.
     async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError>;
 
-    /// Takes off what [`Store::open_collection`] put on a collection of the roles [`Role::Data`] and [`Role::System`]: the owner, and
-    /// whatever the store itself added and can take away. Documents and mapped fields stay. Idempotent.
+    /// Undoes [`Store::open_collection`] on a collection of the roles [`Role::Data`] and
+    /// [`Role::System`].
+    ///
+    /// Removes the owner and all removable additions of the store. Documents and mapped fields
+    /// stay. Idempotent.
     ///
     /// # Errors
     /// [`StoreErrorKind::NotFound`] if there is no such collection.
     async fn release_collection(&self, collection: &str) -> Result<(), StoreError>;
 
-    /// What the server's clock says: the time since the Unix epoch, at a moment between call and answer. `None` where
-    /// the store has no server or the server tells no time.
+    /// Returns the time of the server's clock since the Unix epoch.
+    ///
+    /// The time is that of a moment between call and answer. `None` if the store has no server or
+    /// the server tells no time.
     async fn server_time(&self) -> Result<Option<std::time::Duration>, StoreError>;
 }
 
-/// Why an administrative operation or a read failed.
+/// The reason why an administrative operation or a read failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
-    /// What kind of fault it is.
+    /// The kind of fault.
     pub kind: StoreErrorKind,
-    /// What happened, to what, and what to do. No secrets, no document bodies.
+    /// The event, its object, and the remedy. No secrets, no document bodies.
     pub message: String,
 }
 
 /// Kinds of [`StoreError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreErrorKind {
-    /// The store does not answer now; try again later.
+    /// The store does not answer now. Try again later.
     Unavailable,
     /// There is no such collection.
     NotFound,
-    /// The collection, the name or the server is not fit for the purpose; the message names the remedy.
+    /// The collection, the name or the server is unfit for its purpose. The message names the
+    /// remedy.
     Misconfigured,
     /// The credentials are missing, wrong, or do not allow it.
     Denied,
-    /// What the store holds is damaged: trying again does not help, it has to be restored.
+    /// The stored data is damaged. A retry does not help: restore the data.
     Damaged,
-    /// A block forbids it until an operator, or a disk with room, lifts the block; the message
+    /// A block forbids the operation until the block is lifted.
+    ///
+    /// An operator lifts the block, or the server does when its disk has space again. The message
     /// names the remedy.
     Blocked,
 }
 
 impl StoreError {
-    /// An error of a kind, with its message.
+    /// Creates an error from its kind and message.
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
     }

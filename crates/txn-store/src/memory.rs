@@ -1,4 +1,6 @@
-//! The store in memory: the reference of the contract, and the ground of the property tests.
+//! The store in memory: the reference of the contract.
+//!
+//! The property tests run on this store.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +16,7 @@ use crate::{
     Read, Source, Store, StoreError, Version, Write,
 };
 
-/// Documents in the memory of this process. Linearizable, and gone with the process.
+/// A store in the memory of this process. Linearizable, and lost when the process ends.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     state: Mutex<State>,
@@ -22,21 +24,21 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The last version given; never reset, so that versions never return.
+    /// The last assigned version. Never reset, so that versions never return.
     clock: u64,
     collections: BTreeMap<Arc<str>, Collection>,
     aliases: BTreeMap<Arc<str>, Arc<str>>,
 }
 
 struct Collection {
-    /// The number at which it was made.
+    /// The value of the clock when the collection was created.
     incarnation: u64,
     owner: Option<String>,
     blocked: bool,
     documents: BTreeMap<Place, (Version, Source)>,
 }
 
-/// Documents stay out of logs: only their number is shown.
+/// Shows only the number of documents, to keep documents out of logs.
 impl fmt::Debug for Collection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { incarnation, owner, blocked, documents } = self;
@@ -50,7 +52,7 @@ impl fmt::Debug for Collection {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

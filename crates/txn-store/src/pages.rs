@@ -2,8 +2,10 @@
 
 use crate::{Cursor, Filter, Key, Source, Store, StoreError, StoreErrorKind, Version};
 
-/// The pages of a scan, one after the other. A cursor is used once, for it may have moved on though its page was lost. So
-/// behind a lost page the scan begins anew, with smaller pages, and documents are shown again.
+/// The pages of a scan, in sequence.
+///
+/// A cursor works once, because it may have advanced even if its page was lost. After a lost page
+/// the scan begins again with smaller pages, and returns some documents twice.
 ///
 /// ```
 /// use txn_store::{Filter, MemoryStore, Pages, StoreError};
@@ -36,7 +38,8 @@ enum At {
 }
 
 impl<'a> Pages<'a> {
-    /// The pages of a scan that begins with the first call of [`Pages::next`], each of `size` documents at most.
+    /// Creates a scan with pages of at most `size` documents. The first [`Pages::next`] begins the
+    /// scan.
     pub fn new(
         store: &'a dyn Store,
         collection: impl Into<String>,
@@ -52,14 +55,14 @@ impl<'a> Pages<'a> {
         matches!(self.at, At::Beginning)
     }
 
-    /// The documents of the next page, with their versions at the time of the scan; `None` behind the last.
+    /// Returns the documents of the next page with their versions; `None` after the last page.
     ///
     /// # Errors
-    /// As [`Store::scan`]. Where the first page did not come, the next call asks for it again. A page of a single document
-    /// that is lost ends the scan, and every further call says so.
+    /// As [`Store::scan`]. If the first page fails, the next call asks for it again. A lost page of
+    /// a single document ends the scan, and every further call returns the error.
     ///
     /// # Cancel safety
-    /// Dropped, it has lost a page: the scan begins anew.
+    /// A dropped future loses its page, and the scan begins again.
     pub async fn next(&mut self) -> Result<Option<Vec<(Key, Version, Source)>>, StoreError> {
         loop {
             let from = match &self.at {

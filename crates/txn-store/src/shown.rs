@@ -1,11 +1,13 @@
-//! How what holds documents is shown: bodies stay out of logs, only their length is there.
+//! `Debug` output of types with documents.
+//!
+//! Shows the length of a body, to keep bodies out of logs.
 
 use std::fmt;
 
 use crate::embedded::Decision;
 use crate::{CollectionSpec, Page, Read, WriteOp};
 
-/// In the place of a body.
+/// Replaces a body in `Debug` output.
 pub(crate) struct Length(pub(crate) usize);
 
 impl fmt::Debug for Length {
@@ -82,7 +84,7 @@ mod tests {
     use crate::*;
 
     #[test]
-    fn no_body_is_shown() {
+    fn debug_hides_bodies() {
         let source: Source = r#"{"card":"4929123412341234"}"#.into();
         let (key, version) = (Key::new("a", "1"), Version::new(1, 2));
         let writes = [
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_in_memory_does_not_show_its_documents() {
+    async fn memory_store_debug_hides_documents() {
         let store = MemoryStore::new();
         let (name, role) = ("a".to_owned(), Role::Registry);
         let spec = CollectionSpec { name, role, create: true, mappings: None };
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_body_is_shown_as_it_is() {
+    fn values_without_a_body_are_shown() {
         let error = StoreError::new(StoreErrorKind::Denied, "no");
         assert_eq!(format!("{:?}", Read::Absent), "Absent");
         assert_eq!(format!("{:?}", Read::MissingCollection), "MissingCollection");

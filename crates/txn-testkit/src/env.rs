@@ -1,55 +1,54 @@
-//! Where a test finds its servers: environment variables that `cargo xtask test` sets.
+//! The addresses of servers, from variables that `cargo xtask test` sets.
 //!
-//! These are helpers for tests: they panic, with one sentence that says what to run, where a
-//! variable is missing.
+//! The functions are helpers for tests: without a variable they panic, with the command to run.
 
 use std::path::PathBuf;
 
 use crate::servers::{Password, ServerKind};
 
-/// Address of a single Elasticsearch 8.
+/// The address of a single Elasticsearch 8.
 pub const ELASTICSEARCH_URL: &str = "TXN_ELASTICSEARCH_URL";
-/// Address of a single Elasticsearch 7.
+/// The address of a single Elasticsearch 7.
 pub const ELASTICSEARCH7_URL: &str = "TXN_ELASTICSEARCH7_URL";
-/// Address of a single Elasticsearch 9.
+/// The address of a single Elasticsearch 9.
 pub const ELASTICSEARCH9_URL: &str = "TXN_ELASTICSEARCH9_URL";
-/// Address of a single OpenSearch 3.
+/// The address of a single OpenSearch 3.
 pub const OPENSEARCH_URL: &str = "TXN_OPENSEARCH_URL";
-/// Address of a single OpenSearch 2.
+/// The address of a single OpenSearch 2.
 pub const OPENSEARCH2_URL: &str = "TXN_OPENSEARCH2_URL";
-/// Addresses of the nodes of one cluster, separated by commas.
+/// The addresses of the nodes of one cluster, separated by commas.
 pub const CLUSTER_URL: &str = "TXN_CLUSTER_URL";
-/// Address of an Elasticsearch with users and TLS.
+/// The address of an Elasticsearch with users and TLS.
 pub const SECURED_URL: &str = "TXN_SECURED_URL";
-/// Path of the certificate (PEM) of the authority that signed the secured server's certificate.
+/// The path of the authority's certificate (PEM) of the secured server.
 pub const SECURED_CA: &str = "TXN_SECURED_CA";
-/// Name of the secured server's superuser.
+/// The name of the secured server's superuser.
 pub const SECURED_USER: &str = "TXN_SECURED_USER";
-/// Password of [`SECURED_USER`].
+/// The password of [`SECURED_USER`].
 pub const SECURED_PASSWORD: &str = "TXN_SECURED_PASSWORD";
 
-/// How to reach the secured server.
+/// The access to the secured server.
 #[derive(Debug, Clone)]
 pub struct Secured {
-    /// Address, `https://127.0.0.1:…`.
+    /// The address, `https://127.0.0.1:…`.
     pub url: String,
-    /// Certificate (PEM) of the authority that signed the server's certificate.
+    /// The certificate (PEM) of the authority that signed the server's certificate.
     pub ca_certificate: PathBuf,
-    /// Name of the superuser.
+    /// The name of the user.
     pub username: String,
-    /// Password of the superuser.
+    /// The password of the user.
     pub password: Password,
 }
 
 impl Secured {
-    /// The same server, by one of the users of `servers/roles.yml`.
+    /// Returns the same server with one of the users of `servers/roles.yml`.
     #[must_use]
     pub fn as_user(&self, name: &str) -> Self {
         Self { username: name.to_owned(), ..self.clone() }
     }
 }
 
-/// Address of a single Elasticsearch 8.
+/// Returns the address of a single Elasticsearch 8.
 ///
 /// # Panics
 /// If `TXN_ELASTICSEARCH_URL` is not set.
@@ -58,7 +57,7 @@ pub fn elasticsearch_url() -> String {
     require(ELASTICSEARCH_URL, ServerKind::Elasticsearch)
 }
 
-/// Address of a single Elasticsearch 7.
+/// Returns the address of a single Elasticsearch 7.
 ///
 /// # Panics
 /// If `TXN_ELASTICSEARCH7_URL` is not set.
@@ -67,7 +66,7 @@ pub fn elasticsearch7_url() -> String {
     require(ELASTICSEARCH7_URL, ServerKind::Elasticsearch7)
 }
 
-/// Address of a single Elasticsearch 9.
+/// Returns the address of a single Elasticsearch 9.
 ///
 /// # Panics
 /// If `TXN_ELASTICSEARCH9_URL` is not set.
@@ -76,7 +75,7 @@ pub fn elasticsearch9_url() -> String {
     require(ELASTICSEARCH9_URL, ServerKind::Elasticsearch9)
 }
 
-/// Address of a single OpenSearch 3.
+/// Returns the address of a single OpenSearch 3.
 ///
 /// # Panics
 /// If `TXN_OPENSEARCH_URL` is not set.
@@ -85,7 +84,7 @@ pub fn opensearch_url() -> String {
     require(OPENSEARCH_URL, ServerKind::OpenSearch)
 }
 
-/// Address of a single OpenSearch 2.
+/// Returns the address of a single OpenSearch 2.
 ///
 /// # Panics
 /// If `TXN_OPENSEARCH2_URL` is not set.
@@ -94,7 +93,7 @@ pub fn opensearch2_url() -> String {
     require(OPENSEARCH2_URL, ServerKind::OpenSearch2)
 }
 
-/// Addresses of one server of each supported version.
+/// Returns the addresses of one server of each supported version.
 ///
 /// # Panics
 /// If one of the variables is not set.
@@ -109,7 +108,7 @@ pub fn version_urls() -> [String; 5] {
     ]
 }
 
-/// Addresses of the nodes of a three-node Elasticsearch 8.
+/// Returns the addresses of the nodes of a three-node Elasticsearch 8.
 ///
 /// # Panics
 /// If `TXN_CLUSTER_URL` is not set.
@@ -118,7 +117,7 @@ pub fn cluster_urls() -> Vec<String> {
     split(&require(CLUSTER_URL, ServerKind::Cluster))
 }
 
-/// The Elasticsearch 8 with users and TLS.
+/// Returns the Elasticsearch 8 with users and TLS.
 ///
 /// # Panics
 /// If one of the `TXN_SECURED_…` variables is not set.

@@ -1,4 +1,4 @@
-//! Starts real servers, hurts them, and looks whether they come back.
+//! Starts real servers, crashes and pauses them, and checks that they recover.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -50,8 +50,9 @@ impl Client {
     }
 }
 
-/// A crash loses nothing that was acknowledged, a pause loses nothing at all, and nothing of a
-/// private server stays behind.
+/// Checks that a crash loses no acknowledged write, and a pause loses nothing.
+///
+/// Nothing of a private server stays.
 fn survives(kind: ServerKind) {
     let mut server = up_private(kind).unwrap();
     let client = Client::of(&server);

@@ -1,4 +1,4 @@
-//! Each fault of the proxy, in front of a server of a few lines.
+//! Each fault of the proxy, in front of a minimal server.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use txn_testkit::proxy::{
     Fault, FaultKind, Manners, Matching, Odds, Outage, Point, Proxy, Refusal, Route, Schedule,
 };
 
-/// How long anything may take that is meant to happen.
+/// The maximum time for any event that has to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Answers every request with what it got, and remembers it.
+/// A server that answers every request with its content, and records it.
 struct Echo {
     url: String,
     got: Arc<Mutex<Vec<String>>>,
@@ -39,7 +39,7 @@ impl Echo {
                 tokio::spawn(async move {
                     let service = service_fn(|request| echo(seen.clone(), request));
                     let server = hyper::server::conn::http1::Builder::new();
-                    // A client that goes away is none of its business.
+                    // The server ignores clients that disconnect.
                     let _ = server.serve_connection(TokioIo::new(stream), service).await;
                 });
             }
@@ -87,7 +87,7 @@ async fn echo(
         .expect("an answer"))
 }
 
-/// A server, a proxy and a client of it.
+/// A server, a proxy and a client of the proxy.
 struct Ground {
     echo: Echo,
     proxy: Proxy,
@@ -108,7 +108,7 @@ impl Ground {
         Ok((answer.status().as_u16(), answer.text().await?))
     }
 
-    /// Sends a request from a task of its own.
+    /// Sends a request in its own task.
     fn posting(&self, path: &'static str) -> JoinHandle<Result<(u16, String), reqwest::Error>> {
         let request = self.client.post(format!("{}{path}", self.proxy.url())).body("x");
         tokio::spawn(async move {
@@ -117,7 +117,7 @@ impl Ground {
         })
     }
 
-    /// Sends one request that meets a fault, and a second one that meets none.
+    /// Sends one request with a fault, and a second one without.
     async fn meets(&self, fault: Fault) -> Result<(u16, String), reqwest::Error> {
         self.proxy.inject(Matching::any().with_path("first"), fault);
         let first = self.post("/first", "1").await;
@@ -131,7 +131,7 @@ impl Ground {
 }
 
 #[tokio::test]
-async fn without_faults_everything_passes_as_it_is() {
+async fn without_faults_requests_pass_unchanged() {
     let ground = Ground::new().await;
     let long = "ä\n".repeat(200_000);
     let answer = ground.post("/a%20b/_doc/1?routing=%C3%A4&b", &long).await.expect("passes");
@@ -146,7 +146,7 @@ async fn without_faults_everything_passes_as_it_is() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_lost_was_carried_out() {
+async fn lost_answer_means_carried_out() {
     let ground = Ground::new().await;
     let error = ground.meets(Fault::LoseAnswer).await.expect_err("lost");
     assert!(!error.is_connect() && !error.is_timeout(), "{error:?}");
@@ -154,7 +154,7 @@ async fn an_answer_that_is_lost_was_carried_out() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_cut_before_was_not() {
+async fn request_cut_before_the_server_is_not_carried_out() {
     let ground = Ground::new().await;
     ground.meets(Fault::CutBefore).await.expect_err("cut");
     assert_eq!(ground.echo.got(), ["POST /second 2"]);
@@ -172,7 +172,7 @@ async fn delays_change_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_request_arrives_though_its_client_gave_up() {
+async fn request_arrives_after_its_client_gave_up() {
     let ground = Ground::new().await;
     ground.proxy.inject(Matching::any(), Fault::DelayBefore(Duration::from_secs(3)));
     let url = format!("{}/late", ground.proxy.url());
@@ -207,7 +207,7 @@ async fn refusals_do_not_reach_the_server() {
 }
 
 #[tokio::test]
-async fn half_an_answer_is_an_error_behind_its_status() {
+async fn half_an_answer_is_an_error_after_its_status() {
     let ground = Ground::new().await;
     ground.proxy.inject(Matching::any(), Fault::CutAnswer);
     let url = format!("{}/first", ground.proxy.url());
@@ -219,7 +219,7 @@ async fn half_an_answer_is_an_error_behind_its_status() {
 }
 
 #[tokio::test]
-async fn rules_count_once_in_their_order_and_only_where_they_fit() {
+async fn rules_match_once_and_in_order() {
     let ground = Ground::new().await;
     let bulk = Matching::route(Route::Bulk).with_body("commit");
     ground.proxy.inject(bulk.clone(), Fault::TooManyRequests);
@@ -238,7 +238,7 @@ async fn rules_count_once_in_their_order_and_only_where_they_fit() {
 }
 
 #[tokio::test]
-async fn the_schedule_can_be_switched_off_and_on() {
+async fn schedule_can_be_paused() {
     let ground = Ground::new().await;
     let refuse = Odds::none().with(FaultKind::TooManyRequests, 1.0);
     ground.proxy.set_schedule(Schedule::new(1, Odds::none()).with_route(Route::Bulk, refuse));
@@ -290,7 +290,7 @@ async fn a_request_is_held_after_the_server_carried_it_out() {
 }
 
 #[tokio::test]
-async fn an_outage_keeps_everything_away() {
+async fn outage_keeps_requests_from_the_server() {
     let ground = Ground::new().await;
     ground.proxy.begin_outage(Outage::Refuses);
     let (status, text) = ground.post("/_bulk", "a").await.expect("is answered");
@@ -315,7 +315,7 @@ async fn an_outage_keeps_everything_away() {
 }
 
 #[tokio::test]
-async fn a_hold_that_is_dropped_holds_nobody() {
+async fn dropped_hold_holds_no_request() {
     let ground = Ground::new().await;
     drop(ground.proxy.hold(Matching::any(), Point::Before));
     ground.post("/", "").await.expect("passes");
@@ -327,7 +327,7 @@ async fn a_hold_that_is_dropped_holds_nobody() {
 }
 
 #[tokio::test]
-async fn a_shutdown_ends_what_is_held_and_what_is_late() {
+async fn shutdown_ends_held_and_late_requests() {
     let ground = Ground::new().await;
     let hold = ground.proxy.hold(Matching::any().with_path("held"), Point::Before);
     let held = ground.posting("/held");
@@ -371,7 +371,7 @@ async fn body_above_the_limit_never_arrives() {
 async fn hidden_field_is_missing_in_reads_alone() {
     let ground = Ground::new().await;
     ground.proxy.set_manners(Manners::default().with_hidden_field("owner"));
-    // The server answers what it got, and that is no JSON: it passes as it is.
+    // The answer of the server is not JSON, so the proxy passes it unchanged.
     assert_eq!(ground.post("/_mget", "1").await.expect("passes").1, "POST /_mget 1");
 }
 
@@ -386,7 +386,7 @@ async fn server_is_found_below_the_prefix_only() {
 }
 
 #[tokio::test]
-async fn request_on_a_forgotten_connection_is_never_answered() {
+async fn request_on_a_forgotten_connection_gets_no_answer() {
     let ground = Ground::new().await;
     ground.proxy.set_manners(Manners::default().with_idle_limit(Duration::ZERO));
     assert_eq!(ground.post("/first", "1").await.expect("on a new connection").0, 201);
@@ -401,7 +401,7 @@ async fn request_on_a_forgotten_connection_is_never_answered() {
 }
 
 #[tokio::test]
-async fn server_that_hangs_answers_again_afterwards() {
+async fn hung_server_answers_again_after_the_outage() {
     let ground = Ground::new().await;
     ground.proxy.begin_outage(Outage::Hangs);
     let hung = ground.posting("/first");

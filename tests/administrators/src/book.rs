@@ -1,8 +1,8 @@
-//! What callers of transactions were told.
+//! The outcomes that callers of transactions received.
 
 use std::collections::BTreeMap;
 
-/// What the caller of one transaction was told in the end.
+/// The final outcome that the caller of one transaction received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// The transaction is committed.
@@ -16,7 +16,7 @@ pub(crate) enum Told {
 /// A collection of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
-    /// Accounts and counters: documents that are changed.
+    /// Accounts and counters: documents that change.
     Accounts,
     /// Transfers and pairs: documents that are inserted and deleted.
     Entries,
@@ -25,44 +25,44 @@ pub(crate) enum Role {
 /// A document of the load.
 pub(crate) type Document = (Role, String);
 
-/// Numbers of accounts, and by how much each changes.
+/// Numbers of accounts, and their changes.
 pub(crate) type Moves = Vec<(usize, i64)>;
 
-/// One transfer under its idempotency key: an entry with the key, and changes of accounts.
+/// One transfer: an entry with its idempotency key, and changes of accounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Transfer {
     pub(crate) moves: Moves,
     pub(crate) told: Told,
-    /// How often it was made again under its key, after its entry was lost.
+    /// How often the transfer was repeated under its key, after its entry was lost.
     pub(crate) again: i64,
 }
 
-/// One pair: two entries that are inserted together, and deleted together if at all.
+/// One pair: two entries that are inserted together, and deleted together or never.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pair {
     pub(crate) inserted: Told,
-    /// What the caller of the deletion was told. A pair is deleted only after its insertion was acknowledged.
+    /// The outcome of the deletion. A pair is deleted only after its insertion was acknowledged.
     pub(crate) deleted: Option<Told>,
 }
 
-/// One counter: two documents with the same number, which transactions increase by one.
+/// One counter: two documents with the same number, which transactions increment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counter {
     pub(crate) acknowledged: u64,
     pub(crate) unknown: u64,
 }
 
-/// What is to become of a document that the administrator owns.
+/// The expected fate of a document of the administrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Stays,
     Goes,
 }
 
-/// Everything that callers were told.
+/// All outcomes that callers received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Book {
-    /// What each account holds before the load.
+    /// The opening balance of each account.
     pub(crate) opening: i64,
     pub(crate) accounts: usize,
     pub(crate) transfers: BTreeMap<String, Transfer>,
@@ -70,37 +70,37 @@ pub(crate) struct Book {
     pub(crate) counters: Vec<Counter>,
     /// Documents that no transaction writes.
     pub(crate) owned: BTreeMap<Document, Fate>,
-    /// What committed transactions read and no serial order of whole transactions allows.
+    /// Reads of committed transactions that no serial order of whole transactions allows.
     pub(crate) anomalies: Vec<String>,
 }
 
 impl Book {
-    /// A book of accounts and counters before the load.
+    /// Creates the record of accounts and counters before the load.
     #[must_use]
     pub(crate) fn new(accounts: usize, opening: i64, counters: usize) -> Self {
         Self { opening, accounts, counters: vec![Counter::default(); counters], ..Self::default() }
     }
 
-    /// The sum of all accounts, at every moment.
+    /// Returns the sum of all accounts, which is constant.
     #[must_use]
     pub(crate) fn total(&self) -> i64 {
         i64::try_from(self.accounts).unwrap_or(i64::MAX) * self.opening
     }
 }
 
-/// The name of an account.
+/// Returns the name of an account.
 #[must_use]
 pub(crate) fn account(number: usize) -> String {
     format!("a{number}")
 }
 
-/// The two documents of a counter.
+/// Returns the two documents of a counter.
 #[must_use]
 pub(crate) fn counter(number: usize) -> [String; 2] {
     ["left", "right"].map(|side| format!("counter-{number}-{side}"))
 }
 
-/// The two documents of a pair.
+/// Returns the two documents of a pair.
 #[must_use]
 pub(crate) fn pair(key: &str) -> [String; 2] {
     ["left", "right"].map(|side| format!("{key}-{side}"))

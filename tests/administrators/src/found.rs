@@ -1,4 +1,4 @@
-//! What plain reads find in the indices, once nothing is under way any more.
+//! The contents of the indices, from plain reads at rest.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,13 @@ use txn_fixtures::plain_client::PlainClient;
 
 use crate::book::{Document, Role};
 
-/// The fields that the library adds to documents. Part of what the documents of the library promise, so written out here.
+/// The fields that the library adds to documents.
+///
+/// Written out here, because the documentation promises them.
 const LOCK: &str = "transaction_tid";
 const PLACEHOLDER: &str = "transaction_absent";
 
-/// Documents of one page of a search.
+/// The number of documents in one page of a search.
 const PAGE: usize = 2_000;
 
 /// One document as a plain client sees it.
@@ -24,19 +26,19 @@ impl Source {
         Self(source)
     }
 
-    /// Whether the document is locked by a transaction.
+    /// Whether a transaction has locked the document.
     #[must_use]
     pub(crate) fn is_locked(&self) -> bool {
         self.0.get(LOCK).is_some_and(|lock| !lock.is_null())
     }
 
-    /// Whether the document stands for one that does not exist.
+    /// Whether the document is a placeholder for an absent one.
     #[must_use]
     pub(crate) fn is_placeholder(&self) -> bool {
         self.0[PLACEHOLDER] == json!(true)
     }
 
-    /// A field of the application.
+    /// Returns a field of the application.
     #[must_use]
     pub(crate) fn field(&self, name: &str) -> &Value {
         &self.0[name]
@@ -50,7 +52,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Reads the indices of the two collections through searches, after a refresh.
+    /// Reads the indices of the two collections by searches, after a refresh.
     ///
     /// # Panics
     /// If the server does not answer.
@@ -64,7 +66,7 @@ impl Found {
         found
     }
 
-    /// A document of the application: a placeholder is none.
+    /// Returns a document of the application, and no placeholder.
     #[must_use]
     pub(crate) fn visible(&self, role: Role, id: &str) -> Option<&Source> {
         let source = self.documents.get(&(role, id.to_owned()));
@@ -72,7 +74,9 @@ impl Found {
     }
 }
 
-/// All documents of an index with their ids, as a search finds them after a refresh.
+/// Returns all documents of an index with their ids.
+///
+/// Searches the index after a refresh.
 ///
 /// # Panics
 /// If the server does not answer.

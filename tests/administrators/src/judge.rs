@@ -1,8 +1,9 @@
-//! The judge: what must hold in the end, written from the definitions.
+//! The judge: the final invariants, written from the definitions.
 //!
-//! It knows what callers were told ([`Book`]), what a plain client reads ([`Found`]), and which documents the
-//! library reported by name ([`Named`]). It asks the library nothing. Each transaction is whole or absent; an acknowledged one
-//! is whole, a refused one absent; or a report names the document that is not.
+//! The judge knows the outcomes of callers ([`Book`]), the reads of a plain client ([`Found`]), and
+//! the documents that the library reported by name ([`Named`]). The judge asks the library nothing.
+//! Each transaction is whole or absent: an acknowledged one is whole, a refused one absent.
+//! Otherwise a report names the document.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,9 @@ use serde_json::{Value, json};
 use crate::book::{self, Book, Document, Fate, Pair, Role, Told, Transfer};
 use crate::found::Found;
 
-/// What the library reported by name: in events, errors, reports of the janitor and the audit.
+/// The reports of the library by name.
+///
+/// Events, errors, and results of janitor and audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Named {
     pub(crate) documents: BTreeSet<Document>,
@@ -23,7 +26,7 @@ impl Named {
     }
 }
 
-/// Compares. Returns what does not hold, nothing if all does.
+/// Compares, and returns the violations.
 #[must_use]
 pub(crate) fn judge(book: &Book, found: &Found, named: &Named) -> Vec<String> {
     let mut case = Judge { book, found, named, wrong: Vec::new() };
@@ -50,7 +53,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Whoever reads beside documents that are reported may see what is reported.
+    /// A read of a reported document may show the reported damage.
     fn anomalies(&mut self) {
         if self.named.documents.is_empty() {
             self.wrong.extend(self.book.anomalies.iter().cloned());
@@ -116,11 +119,12 @@ impl Judge<'_> {
         }
     }
 
-    /// Each account holds what was opened with it, and what transfers moved. A transfer whose caller does not know its
-    /// outcome happened if its entry is there.
+    /// Checks that each account holds its opening balance and its transfers.
+    ///
+    /// A transfer with an unknown outcome happened if its entry exists.
     fn balances(&mut self) {
         let mut balances = vec![self.book.opening; self.book.accounts];
-        // Without an entry, and with a report: nobody can tell whether it happened.
+        // Without an entry, and with a report, the outcome of the transfer is open.
         let mut open = vec![false; self.book.accounts];
         for (key, transfer) in &self.book.transfers {
             let is_there = self.found.visible(Role::Entries, key).is_some();
@@ -200,7 +204,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The number in an account or a counter.
+    /// Returns the number in an account or a counter.
     fn number(&self, id: &str) -> Option<i64> {
         self.found
             .visible(Role::Accounts, id)

@@ -1,4 +1,6 @@
-//! Each plant is one fault in a sound world, and the judge has to see this fault and no other.
+//! Each test plants one fault in a correct state.
+//!
+//! The judge has to report this fault and no other.
 
 use serde_json::{Value, json};
 
@@ -61,12 +63,12 @@ fn named(role: Role, id: &str) -> Named {
 }
 
 #[test]
-fn sound_world_passes() {
+fn correct_state_passes() {
     let (book, found) = world();
     assert_eq!(judge(&book, &found, &Named::default()), Vec::<String>::new());
 }
 
-/// A fault: what it is, how it is planted, and what the judge has to say.
+/// A fault: its action, and the expected report of the judge.
 type Plant = (fn(&mut Book, &mut Found), &'static str);
 
 fn remove(found: &mut Found, role: Role, id: &str) {
@@ -117,7 +119,7 @@ const PLANTS: [Plant; 17] = [
         |_, found| put(found, Role::Entries, "old", json!({})),
         "old, which the administrator deleted",
     ),
-    (|book, _| book.anomalies.push("a look saw 199".to_owned()), "a look saw 199"),
+    (|book, _| book.anomalies.push("a read saw 199".to_owned()), "a read saw 199"),
 ];
 
 #[test]
@@ -140,11 +142,11 @@ fn transfer_with_second_effect_is_seen() {
 }
 
 #[test]
-fn reported_loss_passes_and_excuses_no_other() {
+fn reported_loss_excuses_no_other_loss() {
     let (book, mut found) = world();
     remove(&mut found, Role::Entries, "t-yes");
     assert!(judge(&book, &found, &named(Role::Entries, "t-yes")).is_empty());
-    // Its moves are still expected.
+    // The moves of the transfer are still expected.
     put(&mut found, Role::Accounts, "a0", json!({"balance": 101}));
     let wrong = judge(&book, &found, &named(Role::Entries, "t-yes"));
     assert_eq!(wrong, ["the account a0 holds 101 instead of 96"]);

@@ -1,8 +1,9 @@
-//! What administrators do to indices, servers and networks beside a load of transactions, and a judge of what is left.
+//! Administrators' work during a load of transactions, and its judge.
 //!
-//! One load of transfers with idempotency keys, pairs and counters runs in several processes' worth of domains. Beside it a
-//! [case](cases::Case) does one administrator's job. In the end everything is quiet, and the judge compares what a plain
-//! client reads with what callers were told: every acknowledged transaction is whole, or reported by name.
+//! The load has transfers with idempotency keys, pairs and counters, on several domains that act
+//! like processes. During the load a [case](cases::Case) does one administrator's job. At the end,
+//! at rest, the judge compares the reads of a plain client with the outcomes of callers. Every
+//! acknowledged transaction is whole, or reported by name.
 
 mod book;
 pub mod cases;

@@ -1,4 +1,6 @@
-//! `cargo xtask administrators`: every case on one server, a few at the same time, and a table in the end.
+//! `cargo xtask administrators`: every case on one server, and a table.
+//!
+//! A few cases run concurrently.
 
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
@@ -6,21 +8,21 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use futures::{FutureExt as _, StreamExt as _, stream};
-use txn_administrators::cases::{CASES, Case};
+use txn_administrators::cases::{CASES, Case, PLANTED};
 use txn_administrators::report;
 use txn_administrators::server::Server;
 use txn_testkit::servers::ServerKind;
 
-/// What administrators do, beside a load of transactions.
+/// Administrators' work during a load of transactions.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// The server; the environment names its address.
+    /// The server; the environment holds its address.
     #[arg(long, value_parser = targets())]
     target: ServerKind,
-    /// Which cases; all if none is named.
+    /// The cases; all by default.
     #[arg(long, value_delimiter = ',', value_parser = names())]
     cases: Vec<String>,
-    /// How many cases run at the same time.
+    /// The number of concurrent cases.
     #[arg(long, default_value_t = 4)]
     at_once: usize,
 }
@@ -39,6 +41,7 @@ async fn main() -> ExitCode {
     let Arguments { target, cases, at_once } = Arguments::parse();
     let server = Server::of(target);
     let is_wanted = |case: &&Case| cases.is_empty() || cases.iter().any(|name| name == case.name);
+    let runs_all = cases.is_empty();
     let cases: Vec<&Case> = CASES.iter().filter(is_wanted).collect();
     let count = cases.len();
     let mut ends = stream::iter(cases)
@@ -55,12 +58,16 @@ async fn main() -> ExitCode {
                 failed += usize::from(!outcome.violations.is_empty());
                 print!("{}", report::lines(case, &outcome));
             }
-            // Its message is printed already.
+            // The message of the panic is printed already.
             Err(_) => {
                 failed += 1;
                 println!("{:32} FAILED by a panic", case.name);
             }
         }
+    }
+    if runs_all && PLANTED.run(&server).await.violations.is_empty() {
+        failed += 1;
+        println!("{:32} FAILED: the checks do not detect a planted fault", PLANTED.name);
     }
     println!("{}: {count} cases, {failed} failed", target.name());
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

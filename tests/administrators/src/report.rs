@@ -1,17 +1,17 @@
-//! A table of cases and what became of them.
+//! A table of cases and their results.
 
 use std::fmt::Write as _;
 
 use crate::cases::Case;
 use crate::stage::Outcome;
 
-/// The lines of one case: its figures, what callers were told, and what does not hold.
+/// Returns the lines of one case: counts, errors, and violations.
 #[must_use]
 pub fn lines(case: &Case, outcome: &Outcome) -> String {
     let Outcome { during, acknowledged, named, .. } = outcome;
     let verdict = if outcome.violations.is_empty() { "ok" } else { "FAILED" };
     let mut text = format!(
-        "{:32} {verdict:6} {during:6} of {acknowledged:6} acknowledged beside the job, {named} documents reported\n",
+        "{:32} {verdict:6} {during:6} of {acknowledged:6} acknowledged during the job, {named} documents reported\n",
         case.name
     );
     for line in &outcome.complaints {
@@ -29,5 +29,5 @@ pub fn lines(case: &Case, outcome: &Outcome) -> String {
     text
 }
 
-/// Violations that are shown of one case.
+/// The number of violations that are shown per case.
 const VIOLATIONS: usize = 20;

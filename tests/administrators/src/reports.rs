@@ -1,4 +1,6 @@
-//! What the library reports by name: events, errors, reports of the janitor and the audit.
+//! The reports of the library by name.
+//!
+//! Events, errors, and results of janitor and audit.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +11,20 @@ use txn_core::{Error, ErrorKind};
 use crate::book::Role;
 use crate::judge::Named;
 
-/// Reports of all processes of a case.
+/// The reports of all processes of a case.
 #[derive(Debug)]
 pub(crate) struct Reports {
     accounts: Vec<String>,
     entries: String,
     named: Mutex<Named>,
-    /// How often each report came, without the names of documents.
+    /// The number of each report, without the names of documents.
     words: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Reports {
-    /// No reports yet, about collections with these names: the accounts may have several.
+    /// Creates an empty list of reports about these collections.
+    ///
+    /// The accounts may have several names.
     #[must_use]
     pub(crate) fn new(accounts: &[&str], entries: &str) -> Self {
         let accounts = accounts.iter().map(|&name| name.to_owned()).collect();
@@ -28,7 +32,7 @@ impl Reports {
         Self { accounts, entries: entries.to_owned(), named, words }
     }
 
-    /// A report that names a document.
+    /// Records a report that names a document.
     pub(crate) fn name(&self, collection: &str, id: &str, what: &str) {
         let role = if self.accounts.iter().any(|name| name == collection) {
             Some(Role::Accounts)
@@ -43,27 +47,29 @@ impl Reports {
         *self.words.lock().entry(without_names(what, id)).or_default() += 1;
     }
 
-    /// What the caller of a transaction was told.
+    /// Records the error of a caller.
     pub(crate) fn error(&self, error: &Error) {
         if let (ErrorKind::Damaged, Some(key)) = (error.kind(), error.document()) {
             self.name(&key.collection, &key.id, &error.to_string());
         }
     }
 
-    /// The documents that were named so far.
+    /// Returns the documents that were named so far.
     #[must_use]
     pub(crate) fn named(&self) -> Named {
         self.named.lock().clone()
     }
 
-    /// The reports, with how often each came.
+    /// Returns the reports with their counts.
     #[must_use]
     pub(crate) fn words(&self) -> BTreeMap<String, u64> {
         self.words.lock().clone()
     }
 }
 
-/// A message without the name of its document and of its attempt, so that messages can be counted.
+/// Returns a message without names of document and attempt.
+///
+/// Equal messages can then be counted.
 pub(crate) fn without_names(message: &str, id: &str) -> String {
     let message = match message.split_once(" (transaction ") {
         Some((before, behind)) => {

@@ -6,17 +6,17 @@ use txn_testkit::servers::ServerKind;
 /// A server with one node, of one version.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Its product and version.
+    /// The product and its version.
     pub kind: ServerKind,
-    /// Its address, without a slash at the end.
+    /// The address, without a slash at the end.
     pub url: String,
 }
 
 impl Server {
-    /// The server of a version that the environment names.
+    /// Returns the server of a version that the environment names.
     ///
     /// # Panics
-    /// If its variable is not set, or if it is no kind of [`ServerKind::VERSIONS`].
+    /// If its variable is not set, or if the kind is not in [`ServerKind::VERSIONS`].
     #[must_use]
     pub fn of(kind: ServerKind) -> Self {
         let url = match kind {
@@ -30,7 +30,9 @@ impl Server {
         Self { kind, url }
     }
 
-    /// Whether it is an OpenSearch, which has `_update_by_query` and scripts. The packaged Elasticsearch has neither.
+    /// Whether the server has `_update_by_query` and scripts.
+    ///
+    /// OpenSearch has both. The packaged Elasticsearch has neither.
     #[must_use]
     pub fn has_by_query(&self) -> bool {
         matches!(self.kind, ServerKind::OpenSearch | ServerKind::OpenSearch2)

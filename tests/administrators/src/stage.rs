@@ -1,4 +1,4 @@
-//! One case on one server: the processes, the load, and what must hold in the end.
+//! One case on one server: processes, load, and final check.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -18,42 +18,44 @@ use crate::load::{self, ACCOUNTS, COUNTERS, Load, OPENING, Phase, Process};
 use crate::reports::Reports;
 use crate::server::Server;
 
-/// A dead process is noticed after this time.
+/// The time after which a dead process is noticed.
 pub(crate) const LEASE: Duration = Duration::from_millis(500);
 
-/// Workers of each process.
+/// The number of workers of each process.
 pub(crate) const WORKERS: usize = 4;
 
-/// Transactions that are acknowledged before and after the job.
+/// The number of acknowledged transactions before and after the job.
 const ROUND: u64 = 60;
 
-/// Passes of the janitor in the end.
+/// The number of final passes of the janitor.
 const PASSES: u32 = 10;
 
-/// What callers of transactions are told while the administrator is at work. Afterwards transactions go on in any case, of a process
-/// that [`Service::Reopen`] speaks of once it has opened its collections again.
+/// The allowed outcomes of transactions while the administrator works.
+///
+/// Afterwards transactions succeed in any case. A process under [`Service::Reopen`] first has to
+/// open its collections again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Service {
-    /// Transactions are acknowledged, or end by an error that passes by itself.
+    /// Transactions are acknowledged, or end with a transient error.
     GoesOn,
-    /// Transactions are refused, as one of these kinds and with all these words, if they are not acknowledged.
+    /// Transactions are acknowledged, or refused with one of these kinds and all these words.
     Refused(&'static [ErrorKind], &'static [&'static str]),
 }
 
-/// How the application reaches the server, and what it opens.
+/// How the application reaches the server, and the names that it opens.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     /// The addresses of each process.
     pub(crate) processes: Vec<EsConfig>,
-    /// The name by which the accounts are opened, if it is not that of their index, and then the index.
+    /// The alias by which the accounts are opened, if any, and its index.
     pub(crate) alias: Option<(String, String)>,
 }
 
 impl Setup {
-    /// Two processes, each with a connection of its own.
+    /// Returns two processes, each with its own connection.
     ///
     /// # Panics
-    /// If the server's address is none.
+    /// If the server's address is invalid.
     #[must_use]
     pub(crate) fn plain(server: &Server) -> Self {
         let config = config(&server.url);
@@ -61,35 +63,35 @@ impl Setup {
     }
 }
 
-/// How a process reaches an address.
+/// Returns the configuration of a process for an address.
 ///
 /// # Panics
-/// If it is none.
+/// If the address is invalid.
 #[must_use]
 pub(crate) fn config(url: &str) -> EsConfig {
     timeouts(EsConfig::from_url(url).expect("an address"))
 }
 
-/// How long a process waits for answers.
+/// Sets how long a process waits for answers.
 #[must_use]
 pub(crate) fn timeouts(config: EsConfig) -> EsConfig {
     config.with_request_timeout(Duration::from_secs(5))
 }
 
-/// What became of a case.
+/// The result of a case.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Transactions that were acknowledged while the administrator was at work.
+    /// Transactions that were acknowledged while the administrator worked.
     pub during: u64,
-    /// Transactions that were acknowledged in all.
+    /// All acknowledged transactions.
     pub acknowledged: u64,
-    /// Errors of callers: phase, kind, how often, some messages.
+    /// Errors of callers: phase, kind, count, some messages.
     pub complaints: Vec<String>,
-    /// Documents that were reported by name.
+    /// The number of documents that were reported by name.
     pub named: usize,
-    /// The reports, with how often each came.
+    /// The reports with their counts.
     pub reports: BTreeMap<String, u64>,
-    /// What does not hold.
+    /// Violations.
     pub violations: Vec<String>,
 }
 
@@ -109,7 +111,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Opens the domain by each process, and makes accounts and counters.
+    /// Opens the domain in each process, and creates accounts and counters.
     ///
     /// # Panics
     /// If that fails.
@@ -117,7 +119,7 @@ impl Stage {
         Self::prepared(server, async |fixture| setup(fixture)).await
     }
 
-    /// The same, after the administrator has prepared something.
+    /// The same, after a preparation by the administrator.
     ///
     /// # Panics
     /// If that fails.
@@ -147,88 +149,90 @@ impl Stage {
         Self { server, load, fixture, alias, accounts, entries, reports, during, violations }
     }
 
-    /// A plain client of the server.
+    /// Returns a plain client of the server.
     #[must_use]
     pub(crate) fn plain(&self) -> &PlainClient {
         &self.fixture.plain
     }
 
-    /// A name that no other case uses.
+    /// Returns a name that no other case uses.
     #[must_use]
     pub(crate) fn name(&self, what: &str) -> String {
         self.fixture.name(what)
     }
 
-    /// The name of the domain, with which the names of all indices of this case begin.
+    /// Returns the name of the domain, the prefix of all indices of this case.
     #[must_use]
     pub(crate) fn domain_name(&self) -> &str {
         self.fixture.domain_name()
     }
 
-    /// The name by which the accounts are opened.
+    /// Returns the name by which the accounts are opened.
     #[must_use]
     pub(crate) fn alias(&self) -> &str {
         &self.alias
     }
 
-    /// The index of the accounts.
+    /// Returns the index of the accounts.
     #[must_use]
     pub(crate) fn accounts(&self) -> &str {
         &self.accounts
     }
 
-    /// The index of the entries.
+    /// Returns the index of the entries.
     #[must_use]
     pub(crate) fn entries(&self) -> &str {
         &self.entries
     }
 
-    /// Both indices.
+    /// Returns both indices.
     #[must_use]
     pub(crate) fn indices(&self) -> [&str; 2] {
         [&self.accounts, &self.entries]
     }
 
-    /// A process that opens its collections now.
+    /// Opens a process with its collections.
     ///
     /// # Errors
-    /// As the library says.
+    /// As the library.
     pub(crate) async fn process(&self) -> Result<Process, Error> {
         self.process_at(config(&self.server.url)).await
     }
 
-    /// A process that opens its collections now, and reaches the server in this way.
+    /// Opens a process with its collections, with this access to the server.
     ///
     /// # Errors
-    /// As the library says.
+    /// As the library.
     pub(crate) async fn process_at(&self, config: EsConfig) -> Result<Process, Error> {
         let (domain, reports) = (self.fixture.domain_name(), &self.reports);
         open(config, domain, &self.alias, &self.entries, reports).await
     }
 
-    /// A document among the accounts that no transaction writes.
+    /// Registers a document among the accounts that no transaction writes.
     pub(crate) fn owns(&self, id: &str) {
         self.load.enter_into_book(|book| {
             book.owned.insert((Role::Accounts, id.to_owned()), Fate::Stays);
         });
     }
 
-    /// Something does not hold.
+    /// Records a violation.
     pub(crate) fn violation(&mut self, what: impl Into<String>) {
         self.violations.push(what.into());
     }
 
-    /// Something has to hold.
+    /// Records a violation unless the condition holds.
     pub(crate) fn check(&mut self, holds: bool, what: impl Into<String>) {
         if !holds {
             self.violation(what);
         }
     }
 
-    /// Returns once callers were told errors, as many as there are workers, since the administrator began.
+    /// Waits until callers received as many errors as there are workers.
+    ///
+    /// Counts from the start of the administrator's work.
     ///
     /// # Errors
-    /// If they are not.
+    /// If they do not come in time.
     pub(crate) async fn complains(&self) -> Result<(), String> {
         let workers = self.load.size() * WORKERS;
         let goal = self.complaints_during() + u64::try_from(workers).unwrap_or(u64::MAX);
@@ -241,14 +245,14 @@ impl Stage {
         told.map_err(|_| "callers were told no errors".to_owned())
     }
 
-    /// Errors that callers were told since the administrator began.
+    /// Returns the number of errors since the administrator began.
     pub(crate) fn complaints_during(&self) -> u64 {
         let complaints = self.load.complaints();
         let of_job = complaints.iter().filter(|((phase, _), _)| *phase == Phase::During);
         of_job.map(|(_, complaint)| complaint.count).sum()
     }
 
-    /// Runs the load, the job beside it once transactions are acknowledged, and the load alone once more.
+    /// Runs the load before, during and after the job.
     pub(crate) fn during<'a>(
         &'a mut self,
         service: Service,
@@ -275,7 +279,7 @@ impl Stage {
             load.enter(Phase::After);
             acknowledged = load.acknowledged() - before;
             done?;
-            load.acknowledges(ROUND).await.map_err(|why| format!("behind the job: {why}"))
+            load.acknowledges(ROUND).await.map_err(|why| format!("after the job: {why}"))
         };
         load.run(WORKERS, async { result = steps.await }).await;
         self.during += acknowledged;
@@ -291,10 +295,10 @@ impl Stage {
             let told =
                 format!("{phase:?}: {:?} {} times: {first}", complaint.kind, complaint.count);
             match service {
-                _ if complaint.kind.passes() => {}
+                _ if complaint.kind.is_transient_or_unknown() => {}
                 Service::Refused(kinds, _)
                     if phase == Phase::During && kinds.contains(&complaint.kind) => {}
-                // It is reported by name, and the judge looks at what is lost.
+                // The library reported it by name, and the judge checks the loss.
                 _ if complaint.kind == ErrorKind::Damaged => {}
                 _ => self.violation(format!("callers were told {told}")),
             }
@@ -313,18 +317,18 @@ impl Stage {
         );
     }
 
-    /// The processes end their work.
+    /// Shuts all processes down.
     pub(crate) async fn drain(&mut self) {
         for number in 0..self.load.size() {
             let began = Instant::now();
             let applied = self.load.process(number).domain.shutdown(PATIENCE).await;
-            // What it could not apply is left to the others: the audit looks at that.
+            // Other processes apply the rest, and the audit checks that.
             let has_ended = applied || began.elapsed() < PATIENCE;
             self.check(has_ended, format!("process {number} did not end its work"));
         }
     }
 
-    /// Everything becomes quiet, and is compared.
+    /// Waits for rest, and compares.
     ///
     /// # Panics
     /// If the server does not answer a plain client.
@@ -353,14 +357,14 @@ impl Stage {
             reports: self.reports.words(),
             violations: self.violations,
         };
-        // What went wrong stays, to be looked at.
+        // After a violation the indices stay, for inspection.
         if outcome.violations.is_empty() {
             self.fixture.clear().await;
         }
         outcome
     }
 
-    /// A process that comes afterwards recovers what was left, and tells what it cannot. Returns what it names.
+    /// Recovers the rest by a new process, and returns the documents that it reports.
     async fn audit(&mut self) -> Result<Named, Error> {
         let Process { domain, .. } = self.process().await?;
         let mut report = domain.janitor_pass().await?;
@@ -384,7 +388,7 @@ impl Stage {
     }
 }
 
-/// A process of the application opens the domain and its collections.
+/// Opens the domain and its collections in a process of the application.
 async fn open(
     config: EsConfig,
     domain: &str,
@@ -396,9 +400,9 @@ async fn open(
     let settings = Config::default()
         .with_lease(LEASE)
         .with_janitor_interval(Some(Duration::from_secs(2)))
-        .with_deadline(Duration::from_secs(10))
+        .with_timeout(Duration::from_secs(10))
         .with_observer(Some(reports.clone()));
-    let domain = Domain::create(Arc::new(store), domain, settings).await?;
+    let domain = Domain::open_or_create(Arc::new(store), domain, settings).await?;
     let accounts = domain.create_collection(accounts, Some(bank::MAPPINGS)).await?;
     let entries = domain.create_collection(entries, Some(load::ENTRIES)).await?;
     Ok(Process { domain, accounts, entries })

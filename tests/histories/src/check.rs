@@ -1,12 +1,14 @@
-//! The judgement of a history.
+//! The check of a history.
 //!
-//! The crate `adya` checks that it is strictly serialisable: it infers which transaction must have
-//! come before which, by data and by real time, and looks for cycles. Three checks are our own,
-//! below: every transaction happened whole or not at all in the end, no read misses what was
-//! acknowledged before it began, and every value was written by some transaction.
+//! The crate `adya` checks strict serialisability. `adya` infers the order of transactions from
+//! data and from real time, and searches for cycles. Three further checks are in this module:
 //!
-//! `adya` has a budget for *naming* a cycle; whether there is one it always finds out. So a history that is sound
-//! takes linear time, and only the name of an anomaly may come out vague in a large broken one.
+//! - Every transaction happened whole or not at all.
+//! - No read misses a write that was acknowledged before the read began.
+//! - Some transaction wrote every value.
+//!
+//! `adya` has a budget for *naming* a cycle, and always finds out whether there is one. So a sound
+//! history takes linear time. Only the name of an anomaly may be vague in a large broken history.
 
 mod ends;
 mod form;
@@ -18,46 +20,46 @@ use std::time::Duration;
 
 use crate::history::{History, Kind, Model, Outcome};
 
-/// How long `adya` may look for the worst cycle among those that it found.
+/// How long `adya` may search for the worst cycle among those that it found.
 const NAMING: Duration = Duration::from_secs(10);
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing contradicts strict serialisability, and there was enough to contradict it.
+    /// The history is strictly serialisable, and has enough operations to show the contrary.
     Holds,
-    /// It is violated.
+    /// The history violates strict serialisability.
     Violated,
-    /// The history says nothing: it is empty, or not well formed.
+    /// The history is empty, or not well formed.
     Unknown,
 }
 
-/// One thing that is wrong.
+/// A violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The name of the anomaly: `G1c`, `lost-update`, ...
     pub name: String,
-    /// Which transactions, and why.
+    /// The transactions, and the reason.
     pub explanation: String,
 }
 
 /// The verdict on a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// What it came to.
+    /// The result.
     pub answer: Answer,
-    /// What is wrong.
+    /// The violations.
     pub findings: Vec<Finding>,
-    /// How many transactions were acknowledged.
+    /// The number of acknowledged transactions.
     pub acknowledged: u64,
-    /// How many changed nothing.
+    /// The number of transactions that changed nothing.
     pub aborted: u64,
-    /// How many were of unknown outcome when they ended.
+    /// The number of transactions with an unknown outcome at their end.
     pub unknown: u64,
 }
 
 impl Verdict {
-    /// Whether it holds, by at least so many acknowledged transactions.
+    /// Whether the history holds, with at least this number of acknowledged transactions.
     #[must_use]
     pub fn holds_with(&self, least_acknowledged: u64) -> bool {
         self.answer == Answer::Holds && self.acknowledged >= least_acknowledged
@@ -88,7 +90,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Judges a history. One that was not settled is judged without its end.
+/// Checks a history. A history that was not settled is checked without its final state.
 #[must_use]
 pub fn check(history: &History) -> Verdict {
     let (mut answer, mut findings) = strictly_serialisable(history);
@@ -128,7 +130,7 @@ fn strictly_serialisable(history: &History) -> (Answer, Vec<Finding>) {
     };
     let options = adya::Opts {
         timeout: NAMING,
-        // What the order of the versions of a register was, as far as the engine's promises tell.
+        // The order of a register's versions, as far as the guarantees of the engine tell it.
         wfr_keys: true,
         linearizable_keys: true,
         ..adya::Opts::default()
@@ -147,7 +149,10 @@ fn strictly_serialisable(history: &History) -> (Answer, Vec<Finding>) {
     (answer, findings.collect())
 }
 
-/// The history as text. What turned out not to have committed is told as failed, so that nobody may have read it.
+/// The history as text.
+///
+/// A transaction that was found aborted is written as failed, so that no other transaction may have
+/// read it.
 fn for_adya(history: &History) -> std::io::Result<String> {
     let mut known = history.clone();
     for entry in &mut known.entries {

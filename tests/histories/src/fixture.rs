@@ -1,4 +1,4 @@
-//! The fixture of one schedule: a store, two processes on it, and a look at what is left behind in the end.
+//! The fixture of one schedule: a store, two processes, and a final check.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use txn_core::event::{Event, Observer};
 use txn_core::store::Store;
 use txn_core::{
-    Acknowledge, Collection, Config, Domain, Error, ErrorKind, Options, Receipt, Transaction, Typed,
+    Collection, Config, Domain, Error, ErrorKind, Options, Receipt, Transaction, Typed, WaitFor,
 };
 use txn_sim::tapped::{ApplyGate, Tapped};
 
-/// How long anything may take that is not meant to fail.
+/// The longest time for a step that must succeed.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The content of a document: a number.
@@ -25,23 +25,23 @@ pub struct Item {
 /// The documents of a schedule.
 pub type Items = Collection<Typed<Item>>;
 
-/// Where the two sessions of a schedule live.
+/// The processes of the two sessions of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Processes {
-    /// In one process: they queue.
+    /// A single process: the sessions queue.
     One,
-    /// In two, which know nothing of each other but what the store says.
+    /// Two processes, which share only the store.
     Two,
 }
 
 /// The fixture of one schedule.
 #[derive(Debug)]
 pub struct Fixture {
-    /// The first process. Its applies can be held up by [`Fixture::gate`].
+    /// The first process. [`Fixture::gate`] can delay its applies.
     pub a: Process,
-    /// The second one; maybe the same.
+    /// The second process, perhaps the same.
     pub b: Process,
-    /// Holds up the applies of the first process.
+    /// Delays the applies of the first process.
     pub gate: Arc<ApplyGate>,
     store: Arc<dyn Store>,
     log: Arc<Log>,
@@ -68,10 +68,10 @@ impl Observer for Log {
 }
 
 impl Fixture {
-    /// Opens a domain and a collection, which exists or is made, in one process or in two.
+    /// Opens a domain and a collection, in one process or in two.
     ///
     /// # Panics
-    /// If that fails.
+    /// If the store fails.
     pub async fn open(
         store: Arc<dyn Store>,
         name: &str,
@@ -89,7 +89,7 @@ impl Fixture {
         Self { a, b, gate, store, log, name, collection }
     }
 
-    /// One more process, whose applies nobody holds up.
+    /// A further process, without a delay of its applies.
     pub async fn another(&self) -> Process {
         Process::open(self.store.clone(), &self.name, &self.collection, &self.log).await
     }
@@ -100,12 +100,12 @@ impl Fixture {
         &self.store
     }
 
-    /// Documents to begin with, applied.
+    /// Writes the initial documents, and waits for the apply.
     ///
     /// # Panics
-    /// If that fails.
+    /// If the store fails.
     pub async fn put(&self, documents: &[(&str, i64)]) {
-        let options = Options::default().with_acknowledge(Acknowledge::Applied);
+        let options = Options::default().with_wait_for(WaitFor::Apply);
         let items = &self.a.items;
         let put = async |tx: &Transaction| {
             documents.iter().try_for_each(|(id, n)| tx.insert(items, *id, &Item { n: *n }))
@@ -115,27 +115,27 @@ impl Fixture {
         tx.commit().await.expect("commits");
     }
 
-    /// What documents hold, as the primaries say.
+    /// The content of documents, as the primaries answer.
     ///
     /// # Panics
-    /// If they do not answer.
+    /// If the primaries do not answer.
     pub async fn state(&self, ids: &[&str]) -> Vec<Option<i64>> {
         let reader = self.b.domain.reader().verified();
         let found = reader.get_many(&self.b.items, ids.iter().copied()).await.expect("reads");
         found.into_iter().map(|item| item.map(|item| item.n)).collect()
     }
 
-    /// How often one transaction wounded another so far.
+    /// How often one transaction has wounded another.
     #[must_use]
     pub fn wounds(&self) -> usize {
         let log = self.log.0.lock();
         log.iter().filter(|event| matches!(event, Event::Wounded { .. })).count()
     }
 
-    /// Both processes end with all their work done, and nothing is left over.
+    /// Shuts both processes down, and checks that no work is left.
     ///
     /// # Panics
-    /// If anything is.
+    /// If some work is left.
     pub async fn close(self) {
         for process in [&self.a, &self.b] {
             assert!(process.domain.shutdown(PATIENCE).await, "drained");
@@ -147,37 +147,37 @@ impl Fixture {
 
 impl Process {
     async fn open(store: Arc<dyn Store>, name: &str, collection: &str, log: &Arc<Log>) -> Self {
-        // Nobody is taken for dead here, however slow the machine is, and no janitor comes in between.
+        // No attempt counts as dead, even on a slow machine, and no janitor interferes.
         let config = Config::default()
             .with_janitor_interval(None)
             .with_lease(Duration::from_secs(20))
-            .with_transaction_limit(PATIENCE)
-            .with_deadline(PATIENCE)
+            .with_attempt_timeout(PATIENCE)
+            .with_timeout(PATIENCE)
             .with_observer(Some(log.clone()));
-        let domain = Domain::create(store, name, config).await.expect("opens");
+        let domain = Domain::open_or_create(store, name, config).await.expect("opens");
         let items = domain.create_collection(collection, None).await.expect("opens");
         Self { domain, items }
     }
 
-    /// Begins a transaction that the schedule steps through. It locks at the end.
+    /// Begins a transaction that the schedule steps through, with locks at the end.
     #[must_use]
     pub fn begin(&self) -> Session {
         self.begin_with(&Options::default())
     }
 
-    /// Begins one that locks at each read.
+    /// Begins a transaction that locks at each read.
     #[must_use]
     pub fn begin_locking(&self) -> Session {
         self.begin_with(&Options::default().with_pessimistic(true))
     }
 
-    /// Begins one that only reads.
+    /// Begins a read-only transaction.
     #[must_use]
     pub fn begin_read_only(&self) -> Session {
         self.begin_with(&Options::default().with_read_only(true))
     }
 
-    /// Begins one with options.
+    /// Begins a transaction with options.
     ///
     /// # Panics
     /// If the process is shut down.
@@ -187,8 +187,9 @@ impl Process {
         Session { tx, items: self.items.clone() }
     }
 
-    /// Waits until what begins here is younger than another transaction. Each process has an
-    /// estimate of its own of the server's time, by which ages go.
+    /// Waits until new transactions of this process are younger than another one.
+    ///
+    /// Each process has an estimate of its own of the server's time, and ages follow this estimate.
     ///
     /// # Panics
     /// If the process is shut down.
@@ -214,10 +215,10 @@ impl Process {
         found.into_iter().map(|item| item.map(|item| item.n)).collect()
     }
 
-    /// Reads by a read-only transaction, again as often as it takes.
+    /// Reads by a read-only transaction, with retries.
     ///
     /// # Panics
-    /// If it does not get through.
+    /// If the transaction does not commit.
     pub async fn snapshot(&self, ids: &[&str]) -> Vec<Option<i64>> {
         let options = Options::default().with_read_only(true);
         let items = &self.items;
@@ -228,10 +229,10 @@ impl Process {
         found.into_iter().map(|item| item.map(|item| item.n)).collect()
     }
 
-    /// Adds to a document by a transaction, again as often as it takes.
+    /// Adds to a document by a transaction, with retries.
     ///
     /// # Panics
-    /// If it does not get through.
+    /// If the transaction does not commit.
     pub async fn add(&self, id: &str, n: i64) {
         let items = &self.items;
         let add = self.domain.transact::<_, Error, _>(async |tx| {
@@ -242,7 +243,7 @@ impl Process {
     }
 }
 
-/// One transaction, step by step and without retries. Steps that do not end it have to succeed.
+/// A transaction without retries, step by step. All steps before its end must succeed.
 #[derive(Debug)]
 pub struct Session {
     tx: Transaction,
@@ -253,7 +254,7 @@ impl Session {
     /// Reads one document.
     ///
     /// # Panics
-    /// If that fails.
+    /// If the read fails.
     pub async fn get(&self, id: &str) -> Option<i64> {
         self.try_get(id).await.expect("reads")
     }
@@ -269,7 +270,7 @@ impl Session {
     /// Writes one document.
     ///
     /// # Panics
-    /// If that fails.
+    /// If the write fails.
     pub fn put(&self, id: &str, n: i64) {
         self.tx.put(&self.items, id, &Item { n }).expect("takes it");
     }
@@ -277,7 +278,7 @@ impl Session {
     /// Inserts one document.
     ///
     /// # Panics
-    /// If that fails.
+    /// If the insert fails.
     pub fn insert(&self, id: &str, n: i64) {
         self.tx.insert(&self.items, id, &Item { n }).expect("takes it");
     }
@@ -293,7 +294,7 @@ impl Session {
     /// Deletes one document.
     ///
     /// # Panics
-    /// If that fails.
+    /// If the deletion fails.
     pub fn delete(&self, id: &str) {
         self.tx.delete(&self.items, id).expect("takes it");
     }
@@ -306,26 +307,26 @@ impl Session {
         self.tx.commit().await
     }
 
-    /// Commits, which has to succeed.
+    /// Commits, and expects success.
     ///
     /// # Panics
-    /// If it does not.
+    /// If the commit fails.
     pub async fn commits(self) {
         self.tx.commit().await.expect("commits");
     }
 
-    /// Commits, which has to be refused because others were in the way: nothing is changed then.
+    /// Commits, and expects a conflict with another transaction. Nothing is changed then.
     ///
     /// # Panics
-    /// If it is not.
+    /// If the commit succeeds, or fails for another reason.
     pub async fn conflicts(self) {
         self.fails(ErrorKind::Conflict).await;
     }
 
-    /// Commits, which has to be refused for this reason.
+    /// Commits, and expects this error.
     ///
     /// # Panics
-    /// If it is not.
+    /// If the commit succeeds, or fails for another reason.
     pub async fn fails(self, kind: ErrorKind) {
         let error = self.tx.commit().await.expect_err("must not commit");
         assert_eq!(error.kind(), kind, "{error}");

@@ -1,4 +1,4 @@
-//! Histories: what clients asked for, and what they were told, in the order in which it happened.
+//! Histories: requests and answers of clients, in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use txn_core::AttemptId;
 
-/// One operation of a transaction.
+/// An operation of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Micro {
     /// Appends a value, unique in its history, to the list of a key.
@@ -17,7 +17,7 @@ pub enum Micro {
         /// The value.
         value: u64,
     },
-    /// Overwrites the register of a key by a value that is unique in its history.
+    /// Overwrites the register of a key by a unique value.
     Write {
         /// The key.
         key: u64,
@@ -28,17 +28,17 @@ pub enum Micro {
     Read {
         /// The key.
         key: u64,
-        /// What was read.
+        /// The result of the read.
         seen: Seen,
     },
 }
 
-/// What a read returned.
+/// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// Not known (yet); or, of a register that was read, that there is none.
+    /// Unknown (yet); or, in a register that was read, no value.
     Nil,
-    /// A list. One that does not exist is empty.
+    /// A list. A missing list is empty.
     List(Vec<u64>),
     /// The value of a register.
     Value(u64),
@@ -53,7 +53,7 @@ impl Micro {
         }
     }
 
-    /// What it writes: key and value.
+    /// The key and the value that the operation writes.
     #[must_use]
     pub fn written(&self) -> Option<(u64, u64)> {
         match *self {
@@ -99,53 +99,53 @@ impl<'de> Deserialize<'de> for Micro {
     }
 }
 
-/// What an entry tells.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A transaction begins.
     Invoke,
-    /// It committed, and this is what it read.
+    /// The transaction committed. The entry has its reads.
     Ok,
-    /// It changed nothing, and never will.
+    /// The transaction changed nothing, and never will.
     Fail,
-    /// It is not known what became of it. Its process number is not used again.
+    /// The outcome is unknown. The process number is not used again.
     Info,
 }
 
-/// What a transaction of unknown outcome turned out to be, in the end.
+/// The outcome of a transaction that was unknown at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// It committed.
+    /// The transaction committed.
     Committed,
-    /// It did not, and never will.
+    /// The transaction did not commit, and never will.
     Aborted,
 }
 
 /// The beginning or the end of one transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its place in the history.
+    /// The position in the history.
     pub index: u64,
-    /// What it tells.
+    /// The kind of the entry.
     #[serde(rename = "type")]
     pub kind: Kind,
-    /// Who: a logical process, which does one thing after the other.
+    /// A logical process, which runs one transaction after the other.
     pub process: u64,
-    /// Nanoseconds since the history began.
+    /// Nanoseconds since the start of the history.
     pub time: u64,
-    /// Always `txn`: what Jepsen's tools look for.
+    /// Always `txn`, as Jepsen's tools expect.
     pub f: Transactional,
-    /// What is asked for or, with [`Kind::Ok`], what came of it.
+    /// The requested operations or, with [`Kind::Ok`], their results.
     pub value: Vec<Micro>,
-    /// Why it is no [`Kind::Ok`].
+    /// The reason, if the entry is not [`Kind::Ok`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The attempt whose outcome is unknown, if it left a record.
+    /// The attempt with an unknown outcome, if it left a record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tid: Option<AttemptId>,
-    /// What became of an unknown one after all.
+    /// The outcome that was found out later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
 }
@@ -153,16 +153,16 @@ pub struct Entry {
 /// The word `txn`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Transactional {
-    /// The only one.
+    /// The only value.
     #[default]
     #[serde(rename = "txn")]
     Txn,
 }
 
-/// What is written and read: decides how a history is judged.
+/// The type of the data, which decides the check of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
-    /// Lists to which unique values are appended. Every read shows the order of all writes before it.
+    /// Lists with unique appended values. Every read shows the order of all earlier writes.
     ListAppend,
     /// Registers that are overwritten by unique values.
     Register,
@@ -171,17 +171,19 @@ pub enum Model {
 /// A recorded history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
-    /// What its transactions do.
+    /// The type of the data.
     pub model: Model,
-    /// What happened, in order.
+    /// The entries, in order.
     pub entries: Vec<Entry>,
-    /// What every key held in the end, if it was settled
-    /// ([`Workload::settle`](crate::Workload::settle)): lists as they are, registers as lists of at most one value.
+    /// The final content of every key, if the history was settled
+    /// ([`Workload::settle`](crate::Workload::settle)).
+    ///
+    /// Lists are as they are, registers are lists of at most one value.
     pub finals: Option<BTreeMap<u64, Vec<u64>>>,
 }
 
 impl History {
-    /// How many transactions ended so.
+    /// The number of entries of this kind.
     #[must_use]
     pub fn count(&self, kind: Kind) -> u64 {
         self.entries.iter().filter(|entry| entry.kind == kind).count() as u64
@@ -193,7 +195,7 @@ impl History {
         self.entries.iter().flat_map(|entry| &entry.value).map(Micro::key).collect()
     }
 
-    /// One JSON object per line, as `elle-cli` reads them.
+    /// Writes a JSON object per line, as `elle-cli` reads them.
     ///
     /// # Errors
     /// As the writer's.
@@ -205,7 +207,7 @@ impl History {
         Ok(())
     }
 
-    /// One JSON array of all entries, as `elle-cli` reads it.
+    /// Writes a JSON array of all entries, as `elle-cli` reads it.
     ///
     /// # Errors
     /// As the writer's.
@@ -213,17 +215,17 @@ impl History {
         Ok(serde_json::to_writer(to, &self.entries)?)
     }
 
-    /// Reads what [`History::write_json_lines`] wrote. What the keys held in the end is not in it.
+    /// Reads the output of [`History::write_json_lines`], which lacks the final contents.
     ///
     /// # Errors
-    /// The text is something else.
+    /// The text has another form.
     pub fn from_json_lines(model: Model, text: &str) -> Result<Self, serde_json::Error> {
         let lines = text.lines().filter(|line| !line.trim().is_empty());
         let entries = lines.map(serde_json::from_str).collect::<Result<_, _>>()?;
         Ok(Self { model, entries, finals: None })
     }
 
-    /// One EDN map per line, as Jepsen's tools read them (`elle`, `history.edn`).
+    /// Writes an EDN map per line, as Jepsen's tools read them (`elle`, `history.edn`).
     ///
     /// # Errors
     /// As the writer's.
@@ -331,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn edn_is_what_jepsen_writes() {
+    fn edn_matches_jepsen() {
         let mut text = Vec::new();
         history().write_edn(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap();

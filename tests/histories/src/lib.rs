@@ -1,11 +1,14 @@
-//! The proof of what `docs/isolation.md` promises.
+//! Tests of the guarantees in `docs/isolation.md`.
 //!
-//! - [`workload`] runs seeded random transactions over any number of processes and records a [`History`].
-//! - [`check()`] judges a history: is it strictly serialisable, and did every transaction happen whole or not at
-//!   all?
-//! - [`anomalies`] are the named ones, as explicit schedules of two and three sessions on a [`fixture::Fixture`].
+//! - [`workload`] runs seeded random transactions over any number of processes and records a
+//!   [`History`].
+//! - [`check()`] checks a history for strict serialisability, and that every transaction happened
+//!   whole or not at all.
+//! - [`anomalies`] has the named anomalies, as explicit schedules of two and three sessions on a
+//!   [`fixture::Fixture`].
 //!
-//! The suites are in `tests/histories/tests`. Those of the feature `live` run on one server of each kind.
+//! The suites are in `tests/histories/tests`. The suites of the feature `live` run on one server of
+//! each kind.
 
 pub mod anomalies;
 mod check;

@@ -1,4 +1,4 @@
-//! Records what happens as it happens.
+//! Records a history during a run.
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -6,19 +6,20 @@ use txn_core::AttemptId;
 
 use crate::history::{Entry, Kind, Micro, Transactional};
 
-/// What is told of a transaction whose caller did not wait for its end.
+/// The error of a transaction if its caller dropped the future.
 const CALLER_WENT_AWAY: &str = "its caller went away";
 
 impl Entry {
-    /// Whether its caller did not wait for its end.
+    /// Whether the caller dropped the future.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         self.error.as_deref() == Some(CALLER_WENT_AWAY)
     }
 }
 
-/// The entries so far. Their order is that in which they were recorded: a transaction's beginning before anything
-/// is sent, its end after the answer came.
+/// The entries so far, in the order of their recording.
+///
+/// The beginning of a transaction is recorded before anything is sent, its end after the answer.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     began: Instant,
@@ -26,12 +27,12 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Goes on after these entries.
+    /// Continues after these entries.
     pub(crate) fn after(entries: Vec<Entry>) -> Self {
         Self { began: Instant::now(), entries: Mutex::new(entries) }
     }
 
-    /// A transaction begins.
+    /// Records that a transaction begins.
     pub(crate) fn invoke(&self, process: u64, asked: Vec<Micro>) -> Call<'_> {
         self.record(Kind::Invoke, process, asked.clone(), None);
         Call { recorder: self, process, asked: Some(asked) }
@@ -47,7 +48,7 @@ impl Recorder {
         let (error, tid) = why.map_or((None, None), |(error, tid)| (Some(error), tid));
         let mut entries = self.entries.lock();
         let index = entries.len() as u64;
-        // Later than all before it, also where a history is continued.
+        // Not earlier than the previous entry, even if a history is continued.
         let before = entries.last().map_or(0, |entry| entry.time);
         let elapsed = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let time = elapsed.max(before);
@@ -55,34 +56,34 @@ impl Recorder {
         entries.push(Entry { index, kind, process, time, f, value, error, tid, outcome: None });
     }
 
-    /// What was recorded.
+    /// Takes the recorded entries.
     pub(crate) fn finish(&self) -> Vec<Entry> {
         std::mem::take(&mut self.entries.lock())
     }
 }
 
-/// A transaction that is under way. Dropped without an answer its outcome is unknown.
+/// A transaction under way. If it is dropped without an answer, the outcome is unknown.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     recorder: &'a Recorder,
     process: u64,
-    /// What was asked for; taken by the answer.
+    /// The requested operations; the answer takes them.
     asked: Option<Vec<Micro>>,
 }
 
 impl Call<'_> {
-    /// It committed.
+    /// Records that the transaction committed.
     pub(crate) fn ok(mut self, value: Vec<Micro>) {
         self.asked = None;
         self.recorder.record(Kind::Ok, self.process, value, None);
     }
 
-    /// It changed nothing and never will.
+    /// Records that the transaction changed nothing, and never will.
     pub(crate) fn fail(self, why: String) {
         self.end(Kind::Fail, why, None);
     }
 
-    /// Nobody knows.
+    /// Records that the outcome is unknown.
     pub(crate) fn info(self, why: String, tid: Option<AttemptId>) {
         self.end(Kind::Info, why, tid);
     }

@@ -1,4 +1,6 @@
-//! Anomalies, histories and their check where no server is needed, in one program: each program of its own would be linked with everything below.
+//! Anomalies, histories and their checks without servers, in one program.
+//!
+//! Separate programs would each be linked with all dependencies.
 
 mod anomalies_memory;
 mod anomalies_redb;

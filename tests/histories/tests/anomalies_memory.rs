@@ -17,7 +17,7 @@ macro_rules! names {
 }
 
 #[test]
-fn every_schedule_is_named_where_it_is_promised() {
+fn isolation_page_names_every_schedule() {
     let promises = include_str!("../../../docs/isolation.md");
     for (family, name) in schedules!(names) {
         let (whole, short) = (format!("`{family}::{name}`"), format!("`{name}`"));

@@ -8,7 +8,7 @@ use txn_redb::RedbStore;
 
 schedules!(in_one_process_and_in_two);
 
-/// The directory is gone when the test ends; the file stays usable as long as it is open.
+/// The test removes the directory at its end; the open file stays usable.
 async fn fixture(processes: Processes) -> Fixture {
     let directory = tempfile::tempdir().expect("a directory");
     let store = RedbStore::open(directory.path().join("anomalies.redb")).expect("opens");

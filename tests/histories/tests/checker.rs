@@ -1,4 +1,6 @@
-//! The checker is checked: known-bad histories are rejected by the right name, known-good ones pass.
+//! Tests of the checker with known histories.
+//!
+//! The checker must reject bad histories by the right name, and accept good ones.
 
 use txn_histories::history::{Entry, History, Kind, Micro, Model, Outcome, Seen, Transactional};
 use txn_histories::{Answer, check};
@@ -19,7 +21,7 @@ fn register(key: u64, value: Option<u64>) -> Micro {
     Micro::Read { key, seen: value.map_or(Seen::Nil, Seen::Value) }
 }
 
-/// A transaction: how it ended and what it did.
+/// A transaction: its end and its operations.
 type Done = (Kind, Vec<Micro>);
 
 fn ok(value: Vec<Micro>) -> Done {
@@ -49,7 +51,7 @@ fn asked(value: &[Micro]) -> Vec<Micro> {
     value.iter().map(forget).collect()
 }
 
-/// All of them overlap.
+/// A history of overlapping transactions.
 fn together(model: Model, transactions: Vec<Done>) -> History {
     let mut entries = Vec::new();
     for (process, (_, value)) in transactions.iter().enumerate() {
@@ -61,7 +63,7 @@ fn together(model: Model, transactions: Vec<Done>) -> History {
     History { model, entries, finals: None }
 }
 
-/// One after the other.
+/// A history of transactions one after the other.
 fn in_turn(model: Model, transactions: Vec<Done>) -> History {
     let mut entries = Vec::new();
     for (process, (kind, value)) in transactions.into_iter().enumerate() {
@@ -90,7 +92,7 @@ fn accepted(history: &History) {
 
 #[test]
 fn g0_dirty_write() {
-    // The appends of two transactions are in one order in one list and in the other order in the other.
+    // Two lists have the appends of two transactions in opposite orders.
     rejected(
         &lists(vec![
             ok(vec![append(1, 11), append(2, 12)]),
@@ -113,7 +115,7 @@ fn g1a_aborted_read() {
 }
 
 #[test]
-fn g1a_of_one_that_turned_out_not_to_have_committed() {
+fn g1a_of_a_transaction_found_aborted() {
     let mut history = lists(vec![
         (Kind::Info, vec![append(1, 11)]),
         ok(vec![list(1, &[11])]),
@@ -259,7 +261,8 @@ fn a_stale_read_violates_real_time() {
 
 #[test]
 fn real_time_counts_across_keys() {
-    // Each list by itself is fine: the reader sees the later append and misses the earlier one of another key.
+    // Each list alone is fine. The reader sees the later append, and misses the earlier one of
+    // another key.
     let mut entries = Vec::new();
     push(&mut entries, Kind::Invoke, 9, vec![list(1, &[]), list(2, &[])]);
     for (process, key) in [(0, 1), (1, 2)] {
@@ -272,7 +275,7 @@ fn real_time_counts_across_keys() {
 }
 
 #[test]
-fn what_is_unknown_may_have_happened_or_not_and_at_any_time() {
+fn unknown_outcome_allows_both_at_any_time() {
     for seen in [vec![list(1, &[])], vec![list(1, &[11])]] {
         let history = in_turn(
             Model::ListAppend,
@@ -309,7 +312,7 @@ fn sound_histories_pass() {
 }
 
 #[test]
-fn a_history_that_says_nothing_is_no_success() {
+fn empty_history_is_undecided() {
     for model in [Model::ListAppend, Model::Register] {
         assert_eq!(check(&together(model, Vec::new())).answer, Answer::Unknown);
         let failed = vec![(Kind::Fail, vec![register(1, None)])];
@@ -320,7 +323,7 @@ fn a_history_that_says_nothing_is_no_success() {
 }
 
 #[test]
-fn a_history_that_is_none_is_undecided() {
+fn malformed_history_is_undecided() {
     let flawed = |history: &History, why: &str| {
         let verdict = check(history);
         assert_eq!(verdict.answer, Answer::Unknown, "{verdict}");
@@ -360,7 +363,7 @@ fn ends(kind: Kind, outcome: Option<Outcome>, finals: [(u64, &[u64]); 2]) -> His
 }
 
 #[test]
-fn what_is_left_in_the_end_is_whole_or_nothing() {
+fn final_state_is_whole_or_nothing() {
     let (committed, aborted) = (Some(Outcome::Committed), Some(Outcome::Aborted));
     let whole = [(1, &[11, 13][..]), (2, &[12][..])];
     let nothing = [(1, &[13][..]), (2, &[][..])];
@@ -381,18 +384,18 @@ fn what_is_left_in_the_end_is_whole_or_nothing() {
 }
 
 #[test]
-fn a_read_of_what_nobody_wrote_is_rejected() {
-    // At the end of the list, where only this read shows it.
+fn read_of_an_unwritten_value_is_rejected() {
+    // At the end of the list, and in this read only.
     let invented = vec![ok(vec![append(1, 11)]), ok(vec![list(1, &[11, 77])])];
     rejected(&in_turn(Model::ListAppend, invented), "thin-air");
-    // In a list that nobody wrote to.
+    // In a list without any write.
     rejected(&lists(vec![ok(vec![append(1, 11)]), ok(vec![list(2, &[77])])]), "thin-air");
     let invented = vec![ok(vec![write(1, 11)]), ok(vec![register(1, Some(77))])];
     rejected(&in_turn(Model::Register, invented), "thin-air");
-    // What another transaction asks for only afterwards was not there to be read.
+    // A write that another transaction requests only later cannot be read.
     let future = vec![ok(vec![list(1, &[11])]), (Kind::Info, vec![append(1, 11)])];
     rejected(&in_turn(Model::ListAppend, future), "thin-air");
-    // What a transaction of unknown outcome, or this one itself, wrote may be read.
+    // The write of this transaction, or of one with an unknown outcome, may be read.
     let unknown =
         vec![(Kind::Info, vec![append(1, 11)]), ok(vec![append(1, 12), list(1, &[11, 12])])];
     accepted(&in_turn(Model::ListAppend, unknown));

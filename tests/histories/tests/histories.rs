@@ -1,4 +1,4 @@
-//! Recorded histories on the store in memory, sound and rough, and on one embedded file.
+//! Recorded histories in memory, with and without faults, and in an embedded file.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,13 +35,13 @@ async fn process(store: &Arc<dyn Store>, number: u64, seed: u64) -> Domain {
 async fn process_with(config: Config, store: &Arc<dyn Store>, number: u64, seed: u64) -> Domain {
     let config = config
         .with_janitor_interval(Some(Duration::from_secs(3)))
-        .with_deadline(Duration::from_secs(60))
+        .with_timeout(Duration::from_secs(60))
         .with_entropy(Arc::new(Dice(AtomicU64::new(seed ^ (number << 32)))))
-        .with_coordinator(format!("process {number}"));
-    Domain::create(store.clone(), "histories", config).await.expect("opens")
+        .with_process_name(format!("process {number}"));
+    Domain::open_or_create(store.clone(), "histories", config).await.expect("opens")
 }
 
-/// Runs a workload, settles it, and judges it; another process finds nothing left over.
+/// Runs a workload, settles it, and checks it. Another process must find no remains.
 async fn holds(store: Arc<dyn Store>, config: WorkloadConfig, transactions: u64, least: u64) {
     let seed = config.seed;
     let mut processes = Vec::new();
@@ -73,13 +73,13 @@ async fn ends_well(
     assert_eq!(counts.damaged, 0, "{counts:?}");
     assert_eq!(counts.unknown, history.count(Kind::Info));
     let open = history.entries.iter().filter(|entry| entry.tid.is_some() && entry.is_open());
-    assert_eq!(open.count(), 0, "whatever left a record is found out");
+    assert_eq!(open.count(), 0, "each record has an outcome");
     let only_reads = |micro: &Micro| matches!(micro, Micro::Read { .. });
     let in_doubt =
         history.entries.iter().filter(|entry| entry.error.is_some() && !entry.is_abandoned());
     let mut in_doubt = in_doubt.filter(|entry| entry.kind == Kind::Info);
     let reader = in_doubt.find(|entry| entry.value.iter().all(only_reads));
-    assert_eq!(reader, None, "who only reads is never in doubt, seed {}", workload.config().seed);
+    assert_eq!(reader, None, "a reader is never in doubt, seed {}", workload.config().seed);
     let report = witness.janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "left over: {report:?}");
     witness.shutdown(Duration::from_secs(10)).await;
@@ -94,7 +94,7 @@ fn in_virtual_time(future: impl Future<Output = ()>) {
         .block_on(future);
 }
 
-/// How many seeds: `TXN_HISTORIES=100 cargo test …` tries more.
+/// The number of seeds. `TXN_HISTORIES=100 cargo test …` runs more seeds.
 fn seeds(few: u64) -> std::ops::Range<u64> {
     let count = std::env::var("TXN_HISTORIES").ok().and_then(|count| count.parse().ok());
     0..count.unwrap_or(few)
@@ -110,7 +110,9 @@ fn on_a_sound_store() {
     }
 }
 
-/// Every other seed has little patience and a slow store, so that much is refused or unknown.
+/// Runs half of the seeds with short deadlines and a slow store.
+///
+/// These seeds give many refusals and unknown outcomes.
 #[test]
 fn on_a_rough_store() {
     let mut unknown = 0;
@@ -125,19 +127,21 @@ fn on_a_rough_store() {
             let config = WorkloadConfig::new(model)
                 .with_seed(seed)
                 .with_workers(5)
-                .with_deadline(Duration::from_millis(millis));
+                .with_timeout(Duration::from_millis(millis));
             in_virtual_time(async { unknown += Box::pin(rough(config, faults, 150, 15)).await });
         }
     }
     assert!(unknown > 0, "nothing was unknown: there was nothing to find out");
 }
 
-/// Returns how many were of unknown outcome.
+/// Returns the number of unknown outcomes.
 async fn rough(config: WorkloadConfig, faults: FaultPlan, transactions: u64, least: u64) -> u64 {
     under_faults(vec![Config::default(); 3], config, faults, (transactions, least)).await
 }
 
-/// So many transactions of processes, one with each configuration, of which at least some are committed. Returns how many were of unknown outcome.
+/// Runs transactions of processes with these configurations, under faults.
+///
+/// At least `least` of `transactions` must commit. Returns the number of unknown outcomes.
 async fn under_faults(
     each: Vec<Config>,
     config: WorkloadConfig,
@@ -153,7 +157,7 @@ async fn under_faults(
         fleet.push(process_with(config, &store, number, seed).await);
     }
     let workload = Workload::new(config);
-    // Made while all is well: only the transactions meet faults.
+    // Made without faults: only the transactions meet faults.
     for process in &fleet {
         workload.open(process).await.expect("opens");
     }
@@ -171,8 +175,9 @@ async fn under_faults(
     unknown
 }
 
-/// One process, and two, whose transactions are composed: many clients on few keys, of whom half only read. On a sound store that takes
-/// its time, and on a rough one.
+/// Runs many clients on few keys, in one or two processes with groups.
+///
+/// Half of the clients only read. The store is sound and slow, or has faults.
 #[test]
 fn on_hot_keys_by_groups() {
     for seed in seeds(4) {
@@ -196,8 +201,9 @@ fn on_hot_keys_by_groups() {
     }
 }
 
-/// The same, by dice: how many clients, how much they share, who reads, who gives up, and whose caller goes away, in processes that
-/// compose, and others beside them that do not.
+/// Random workloads of processes with and without groups.
+///
+/// The seed draws the clients, their conflicts, readers, errors of closures, and dropped futures.
 #[test]
 fn on_hot_keys_by_groups_of_all_kinds() {
     let mut composed = 0;
@@ -206,27 +212,27 @@ fn on_hot_keys_by_groups_of_all_kinds() {
             in_virtual_time(async { composed += Box::pin(of_all_kinds(model, seed)).await });
         }
     }
-    assert!(composed > 300, "{composed} transactions were composed with others");
+    assert!(composed > 300, "{composed} transactions were merged into groups");
 }
 
-/// Returns how many transactions were composed with others.
+/// Returns the number of transactions that were merged into groups.
 async fn of_all_kinds(model: Model, seed: u64) -> u64 {
     let dice = Dice(AtomicU64::new(seed ^ 0xD1CE));
     let below = |n: u64| dice.next_u64() % n;
     let share = |most: f64| most * below(1_000) as f64 / 1_000.0;
     let delay = Duration::from_millis(1 + below(4));
     let rough = FaultPlan::rough(seed ^ 0xFA17);
-    // A third has little patience with a store that often does not say what it did.
+    // A third of the seeds has short deadlines, and a store with many unknown answers.
     let (millis, faults) = match below(3) {
         0 => (60_000, rough.with_delay(0.8, delay)),
         1 => (60, rough.with_applied_unknown(0.25).with_delay(0.8, 4 * delay)),
         _ => (60_000, FaultPlan::none(seed).with_delay(1.0, delay)),
     };
-    // The longest do not run again in the time that a group has for that.
+    // The longest pauses exceed the time that a group has for another run of a closure.
     let most_pause = [0, 3, 40][below(3) as usize];
     let config = WorkloadConfig::new(model)
         .with_seed(seed)
-        .with_deadline(Duration::from_millis(millis))
+        .with_timeout(Duration::from_millis(millis))
         .with_workers(4 + below(60) as usize)
         .with_keys(1 + below(8) as usize)
         .with_max_operations(1 + below(6) as usize)
@@ -242,7 +248,7 @@ async fn of_all_kinds(model: Model, seed: u64) -> u64 {
     let each = (0..processes)
         .map(|process| {
             let composes = process < processes.saturating_sub(lone).max(1);
-            Config::default().with_groups(Some(composes)).with_observer(Some(counts.clone()))
+            Config::default().with_group_commit(Some(composes)).with_observer(Some(counts.clone()))
         })
         .collect();
     under_faults(each, config, faults, (400, 10)).await;
@@ -251,15 +257,15 @@ async fn of_all_kinds(model: Model, seed: u64) -> u64 {
 
 async fn by_groups(config: WorkloadConfig, faults: FaultPlan, processes: u64) {
     let (seed, counts) = (config.seed, Arc::new(Composed::default()));
-    let composes = Config::default().with_groups(Some(true));
+    let composes = Config::default().with_group_commit(Some(true));
     let composes = composes.with_observer(Some(counts.clone()));
     let each = vec![composes; usize::try_from(processes).expect("few")];
     under_faults(each, config, faults, (400, 100)).await;
     let composed = counts.0.load(Ordering::Relaxed);
-    assert!(composed > 40, "{composed} transactions were composed with others, seed {seed}");
+    assert!(composed > 40, "{composed} transactions were merged into groups, seed {seed}");
 }
 
-/// How many transactions were composed with others.
+/// The number of transactions that were merged into groups.
 #[derive(Debug, Default)]
 struct Composed(AtomicU64);
 
@@ -290,9 +296,9 @@ async fn on_one_embedded_file() {
     }
 }
 
-/// Processes that die in the middle of what they do, and others in their place.
+/// Processes that die in the middle of their work, and are replaced.
 #[test]
-fn with_processes_that_go_away() {
+fn with_processes_that_die() {
     for seed in seeds(3) {
         in_virtual_time(async move {
             let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
@@ -320,7 +326,7 @@ fn with_processes_that_go_away() {
             token.cancel();
             let history = run.await.expect("no panic").expect("runs");
             let processes = vec![fleet.domain(0), fleet.domain(1)];
-            let workload = Arc::into_inner(workload).expect("nobody else has it");
+            let workload = Arc::into_inner(workload).expect("no other owner");
             ends_well(store, workload, history, processes, 200).await;
         });
     }

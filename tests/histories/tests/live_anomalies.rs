@@ -1,4 +1,4 @@
-//! The named anomalies on real servers, by two processes, and what searches promise.
+//! The named anomalies and the guarantees of searches on servers, in two processes.
 
 use txn_fixtures::fixture::Fixture as Server;
 use txn_histories::anomalies::searches::Searches;
@@ -32,8 +32,10 @@ macro_rules! on_server {
     };
 }
 
-/// `cargo xtask test` leaves the module `matrix` out, and `cargo xtask live` runs it: the schedules
-/// test the engine, whose own suites run on every version.
+/// Declares the tests of the schedules on all kinds of servers.
+///
+/// `cargo xtask test` leaves the module `matrix` out, and `cargo xtask live` runs it. The schedules
+/// test the engine, and its own suites run on every version.
 macro_rules! on_servers {
     ($($schedules:tt)*) => {
         on_server! { elasticsearch8, elasticsearch_url: $($schedules)* }
@@ -49,7 +51,9 @@ macro_rules! on_servers {
 
 schedules!(on_servers);
 
-/// Declares the tests of the schedules with searches on one kind of server, on an index that is refreshed only on demand.
+/// Declares the tests of the schedules with searches on one kind of server.
+///
+/// Their index is refreshed only on demand.
 macro_rules! searches_on_server {
     ($server:ident, $url:ident: $($name:ident;)*) => {
         mod $server {
@@ -70,10 +74,7 @@ macro_rules! searches_on_server {
 
 macro_rules! searches {
     ($($schedules:tt)*) => {
-        searches_on_server! { searches_elasticsearch7, elasticsearch7_url: $($schedules)* }
         searches_on_server! { searches_elasticsearch8, elasticsearch_url: $($schedules)* }
-        searches_on_server! { searches_elasticsearch9, elasticsearch9_url: $($schedules)* }
-        searches_on_server! { searches_opensearch2, opensearch2_url: $($schedules)* }
         searches_on_server! { searches_opensearch3, opensearch_url: $($schedules)* }
     };
 }

@@ -2,7 +2,7 @@
 //!
 //! The processes call the policy of `txn_protocol::board`, so the simulated policy is the one of
 //! the engine. The engine itself is simulated in outline: batches, locks, records, applies, a
-//! hand-off table and a cache. One seed gives one run.
+//! hand-off table and a cache. A seed determines the run.
 
 pub mod measure;
 pub mod network;

@@ -1,4 +1,4 @@
-//! What a run measures.
+//! The measurements of a run.
 
 use crate::network::{Purpose, Sending};
 use crate::store::{Micros, Operation};
@@ -41,7 +41,7 @@ pub struct Outcome {
     pub writes: f64,
     /// Writes of the board per second.
     pub board_writes: f64,
-    /// Looks at the board per second, with those that ride along.
+    /// Reads of the board per second, including those in other requests.
     pub board_looks: f64,
     /// Acknowledged increments that the documents lack.
     pub lost: i64,
@@ -52,7 +52,7 @@ pub struct Outcome {
 }
 
 impl Measures {
-    /// No measurement of so many processes.
+    /// Creates empty measurements of this many processes.
     #[must_use]
     pub fn new(processes: usize) -> Self {
         Self { latencies: vec![Vec::new(); processes], open: vec![0; processes], ..Self::default() }
@@ -95,7 +95,7 @@ impl Measures {
         self.open[process] = oldest.map_or(0, |oldest| now - oldest);
     }
 
-    /// The result.
+    /// Returns the result.
     #[must_use]
     pub fn outcome(self, seconds: u64, total: i64) -> Outcome {
         let commits: usize = self.latencies.iter().map(Vec::len).sum();
@@ -138,13 +138,13 @@ impl Measures {
 }
 
 impl Outcome {
-    /// Commits per second of all processes.
+    /// Returns the commits per second of all processes.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.commits.iter().sum()
     }
 
-    /// Commits of the slowest process per commit of the fastest one.
+    /// Returns the slowest process's commits per commit of the fastest process.
     #[must_use]
     pub fn share(&self) -> f64 {
         let least = self.commits.iter().copied().fold(f64::INFINITY, f64::min);
@@ -152,13 +152,13 @@ impl Outcome {
         if most > 0.0 { least / most } else { 0.0 }
     }
 
-    /// The largest 99th percentile of a process.
+    /// Returns the largest 99th percentile of a process.
     #[must_use]
     pub fn worst_p99(&self) -> f64 {
         self.p99.iter().copied().fold(0.0, f64::max)
     }
 
-    /// The longest latency of all.
+    /// Returns the longest latency of all processes.
     #[must_use]
     pub fn worst(&self) -> f64 {
         self.longest.iter().copied().fold(0.0, f64::max)

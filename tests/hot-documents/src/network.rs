@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use crate::random::Random;
 use crate::store::{Answer, Micros, Operation};
 
-/// What a request is for: the process continues there when the answer arrives.
+/// The purpose of a request. The process continues there when the answer arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Reads of a batch before its locks.
@@ -19,7 +19,7 @@ pub enum Purpose {
     Apply,
     /// Aborts the holders that a batch waits for.
     Wound(u64),
-    /// A look at the board.
+    /// A read of the board.
     Look,
     /// Reads into the cache.
     ReadAhead,
@@ -32,9 +32,9 @@ pub enum Purpose {
 /// A request that a process sends.
 #[derive(Clone, Debug)]
 pub struct Sending {
-    /// What the request is for.
+    /// The purpose of the request.
     pub purpose: Purpose,
-    /// Executed each by itself, in any order.
+    /// The operations, each executed independently, in any order.
     pub operations: Vec<Operation>,
 }
 
@@ -43,7 +43,7 @@ pub struct Sending {
 pub struct Request {
     /// The sender.
     pub process: usize,
-    /// What the request is for.
+    /// The purpose of the request.
     pub purpose: Purpose,
     /// The operations.
     pub operations: Vec<Operation>,
@@ -57,10 +57,10 @@ pub struct Request {
     pub is_done: bool,
 }
 
-/// What a server spends on requests. Requests wait for a free worker.
+/// The costs of requests on a server. Requests wait for a free worker.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Capacity {
-    /// Requests that the server executes at once; none is an unlimited server.
+    /// The number of concurrent requests; `None` for an unlimited server.
     pub workers: Option<usize>,
     /// Microseconds per request.
     pub per_request: f64,
@@ -87,15 +87,16 @@ pub struct Server {
 }
 
 impl Server {
-    /// An idle server.
+    /// Creates an idle server.
     #[must_use]
     pub fn new(capacity: Capacity) -> Self {
         let workers = capacity.workers.unwrap_or(0);
         Self { capacity, free_at: std::iter::repeat_n(Reverse(0), workers).collect() }
     }
 
-    /// When the server executes a request that arrives at `arrival`. Requests have to be given in
-    /// the order of their arrival.
+    /// Returns when the server executes a request that arrives at `arrival`.
+    ///
+    /// The caller has to pass requests in the order of their arrival.
     pub fn execute_at(&mut self, arrival: Micros, operations: &[Operation]) -> Micros {
         let service = self.capacity.service(operations);
         let Some(Reverse(free_at)) = self.free_at.pop() else { return arrival + service };
@@ -105,8 +106,9 @@ impl Server {
     }
 }
 
-/// The latency of one way: half a round trip, 20 % more or less, and up to five times as long once
-/// in a hundred.
+/// Returns the latency of one way: half a round trip, with variation.
+///
+/// The variation is 20 % more or less, and one request in a hundred takes up to five times as long.
 pub fn one_way(random: &mut Random, round_trip: Micros) -> Micros {
     let mut factor = 0.8 + 0.4 * random.fraction();
     if random.chance(0.01) {

@@ -1,11 +1,11 @@
-//! Random numbers of a seed.
+//! Random numbers from a seed.
 
-/// An xorshift generator: one seed gives one simulation on every machine.
+/// An xorshift generator: a seed determines the simulation on every machine.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The generator of a seed.
+    /// Creates the generator of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut random = Self(0x9e37_79b9_7f4a_7c15 ^ (seed.wrapping_mul(7_919) + 1));
@@ -22,17 +22,17 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
-    /// An index below `end`.
+    /// Returns an index below `end`.
     pub fn index(&mut self, end: usize) -> usize {
         self.below(end as u64) as usize
     }
 
-    /// A fraction from 0 to 1.
+    /// Returns a fraction from 0 to 1.
     pub fn fraction(&mut self) -> f64 {
         self.next() as f64 / (1u64 << 53) as f64
     }
@@ -42,7 +42,7 @@ impl Random {
         probability > 0.0 && self.fraction() < probability
     }
 
-    /// The time to the next arrival of a Poisson process, in microseconds.
+    /// Returns the time to the next arrival of a Poisson process, in microseconds.
     pub fn interval(&mut self, per_second: f64) -> u64 {
         let fraction = self.fraction().max(1e-12);
         (-fraction.ln() / per_second * 1e6) as u64

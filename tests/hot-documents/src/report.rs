@@ -1,4 +1,4 @@
-//! Tables of figures.
+//! Tables of results.
 
 use crate::measure::Outcome;
 use crate::scenario::{
@@ -119,7 +119,7 @@ impl Report {
         }
     }
 
-    /// A lone client, a read-only transaction and others beside busy processes.
+    /// A lone client and read-only transactions, together with busy processes.
     pub fn lone(&self) {
         beside_header();
         for (name, guest) in [
@@ -134,7 +134,7 @@ impl Report {
         }
     }
 
-    /// Processes with long round trips beside busy ones.
+    /// Processes with long round trips, together with busy ones.
     pub fn slow(&self) {
         beside_header();
         let slow = ProcessSpec::new(300, 1);

@@ -6,22 +6,22 @@ use crate::store::millis;
 use crate::workload::{Arrivals, Documents, Kind, ProcessSpec};
 use crate::world::{Fault, Setting, run};
 
-/// The mean of a figure over several runs.
+/// Returns the mean of a value over several runs.
 pub fn mean(outcomes: &[Outcome], figure: impl Fn(&Outcome) -> f64) -> f64 {
     outcomes.iter().map(figure).sum::<f64>() / outcomes.len().max(1) as f64
 }
 
-/// The largest figure of several runs.
+/// Returns the largest value of several runs.
 pub fn most(outcomes: &[Outcome], figure: impl Fn(&Outcome) -> f64) -> f64 {
     outcomes.iter().map(figure).fold(0.0, f64::max)
 }
 
-/// The smallest figure of several runs.
+/// Returns the smallest value of several runs.
 pub fn least(outcomes: &[Outcome], figure: impl Fn(&Outcome) -> f64) -> f64 {
     outcomes.iter().map(figure).fold(f64::INFINITY, f64::min)
 }
 
-/// Runs a setting with several seeds, and checks what each run has to keep.
+/// Runs a setting with several seeds, and checks the invariants of each run.
 ///
 /// # Panics
 ///
@@ -39,7 +39,7 @@ pub fn runs(setting: &Setting, seeds: &[u64]) -> Vec<Outcome> {
     outcomes
 }
 
-/// The same setting without the board.
+/// Returns the same setting without the board.
 #[must_use]
 pub fn plain(setting: &Setting) -> Setting {
     let mut plain = setting.clone();
@@ -49,16 +49,18 @@ pub fn plain(setting: &Setting) -> Setting {
     plain
 }
 
-/// The setting with so many equal processes.
+/// Returns the setting with this many equal processes.
 #[must_use]
 pub fn equal(setting: &Setting, spec: &ProcessSpec, processes: usize) -> Setting {
     Setting { processes: vec![spec.clone(); processes], ..setting.clone() }
 }
 
-/// One client that runs for so long beside busy processes with 32 clients in all.
+/// Guests that run together with busy processes.
+///
+/// The busy processes have 32 clients in all.
 #[derive(Clone, Debug)]
 pub struct Beside {
-    /// The processes that are beside the busy ones.
+    /// The guests.
     pub guests: Vec<ProcessSpec>,
     /// The busy processes.
     pub busy: Vec<ProcessSpec>,
@@ -66,7 +68,7 @@ pub struct Beside {
     pub seconds: u64,
 }
 
-/// What [`Beside`] measures.
+/// The result of [`Beside`].
 #[derive(Clone, Copy, Debug)]
 pub struct BesideOutcome {
     /// The median latency of a guest without the busy processes, in milliseconds.
@@ -79,12 +81,12 @@ pub struct BesideOutcome {
     pub p99: f64,
     /// The longest latency of a guest.
     pub longest: f64,
-    /// Commits of the busy processes, per commit without the guests.
+    /// Commits of the busy processes with guests, per commit without guests.
     pub busy_keep: f64,
 }
 
 impl Beside {
-    /// Guests beside `processes` busy processes.
+    /// Creates a run of guests with `processes` busy processes.
     #[must_use]
     pub fn new(guests: Vec<ProcessSpec>, processes: usize, seconds: u64) -> Self {
         Self { guests, busy: vec![ProcessSpec::new(1, 32 / processes); processes], seconds }
@@ -114,44 +116,44 @@ impl Beside {
     }
 }
 
-/// A process whose clients run read-only transactions.
+/// Returns a process whose clients run read-only transactions.
 #[must_use]
 pub fn read_only(clients: usize) -> ProcessSpec {
     ProcessSpec { kind: Kind::ReadOnly, ..ProcessSpec::new(1, clients) }
 }
 
-/// A process whose transactions are not merged.
+/// Returns a process whose transactions are not merged.
 #[must_use]
 pub fn by_itself(clients: usize) -> ProcessSpec {
     ProcessSpec { is_by_itself: true, ..ProcessSpec::new(1, clients) }
 }
 
-/// A process whose clients write one document each time.
+/// Returns a process whose transactions write one document each.
 #[must_use]
 pub fn single_writes(clients: usize) -> ProcessSpec {
     ProcessSpec { kind: Kind::SingleWrite, ..ProcessSpec::new(1, clients) }
 }
 
-/// A process at which transactions arrive at this rate.
+/// Returns a process at which transactions arrive at this rate.
 #[must_use]
 pub fn open(rate: f64) -> ProcessSpec {
     ProcessSpec { arrivals: Arrivals::Poisson(rate), ..ProcessSpec::new(1, 0) }
 }
 
-/// The shop.
+/// Returns the shop.
 #[must_use]
 pub fn shop(is_popular: bool) -> Setting {
     Setting { documents: Documents::Shop { is_popular }, seconds: 4, ..Setting::new(Vec::new()) }
 }
 
-/// A server whose workers the requests of all processes share.
+/// Returns a server whose workers all processes share.
 #[must_use]
 pub fn server(workers: usize) -> Setting {
     let capacity = Capacity { workers: Some(workers), per_request: 200.0, per_document: 20.0 };
     Setting { capacity, ..Setting::new(Vec::new()) }
 }
 
-/// The faults, each with its name, for four processes with 8 clients each.
+/// Returns the faults with their names, for four processes with 8 clients each.
 #[must_use]
 pub fn faults() -> Vec<(&'static str, Setting)> {
     let base = Setting::new(vec![ProcessSpec::new(1, 8); 4]);

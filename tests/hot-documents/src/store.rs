@@ -8,13 +8,15 @@ use txn_store::Version;
 /// Microseconds of simulated time.
 pub type Micros = u64;
 
-/// A number of milliseconds.
+/// Returns a number of milliseconds.
 #[must_use]
 pub const fn millis(number: u64) -> Micros {
     number * 1_000
 }
 
-/// The id of an attempt of a batch: its age, its process and its number. Less is older.
+/// The id of an attempt of a batch: its age, process and number.
+///
+/// Smaller is older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attempt {
     /// When the oldest transaction of the batch started.
@@ -28,7 +30,7 @@ pub struct Attempt {
 /// A document: a counter that each transaction increments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Document {
-    /// Grows with each write.
+    /// The version, which grows with each write.
     pub version: u64,
     /// The attempt that holds the lock.
     pub lock: Option<Attempt>,
@@ -93,12 +95,12 @@ pub enum Answer {
 /// The slots of the board with their versions.
 pub type Slots = Vec<(Slot, Option<Version>)>;
 
-/// How the board behaves.
+/// The behaviour of the board.
 #[derive(Clone, Debug, Default)]
 pub struct BoardFaults {
-    /// How late a look shows a write.
+    /// The delay until a read shows a write.
     pub late: Micros,
-    /// The board fails from the first moment to the second one.
+    /// The interval in which the board fails.
     pub unreachable: Option<(Micros, Micros)>,
 }
 
@@ -115,7 +117,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// A store of so many documents.
+    /// Creates a store of this many documents.
     #[must_use]
     pub fn new(documents: usize, faults: BoardFaults) -> Self {
         let document = Document { version: 1, ..Document::default() };
@@ -170,13 +172,13 @@ impl Store {
         }
     }
 
-    /// The process that holds a lock, if one does.
+    /// Returns a process that holds a lock, if there is one.
     #[must_use]
     pub fn holder(&self) -> Option<usize> {
         self.documents.iter().find_map(|document| document.lock).map(|attempt| attempt.process)
     }
 
-    /// The sum of all values, with the commits that are not applied.
+    /// Returns the sum of all values, including unapplied commits.
     #[must_use]
     pub fn total(&self) -> i64 {
         let value = |(index, document): (usize, &Document)| {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::random::Random;
 use crate::store::{Micros, millis};
 
-/// What a transaction does with its documents.
+/// The action of a transaction on its documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Increments each document: locks, a record, an apply.
@@ -21,21 +21,21 @@ pub enum Kind {
 /// A transaction that a client waits for.
 #[derive(Clone, Debug)]
 pub struct Transaction {
-    /// When the transaction started, by the clock of its process: the age that wound-wait compares.
+    /// The start by the clock of the process: the age for wound-wait.
     pub age: Micros,
-    /// When the transaction started.
+    /// The start.
     pub started_at: Micros,
     /// The documents, in ascending order.
     pub documents: Vec<usize>,
     /// The client, if the client sends the next transaction after this one.
     pub client: Option<usize>,
-    /// What the transaction does.
+    /// The action of the transaction.
     pub kind: Kind,
-    /// Since when the transaction waits that lost a document to another process.
+    /// When the transaction lost a document to another process.
     pub passed_over_since: Option<Micros>,
 }
 
-/// When transactions arrive.
+/// The arrival of transactions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
     /// Each client sends its next transaction this long after the answer to the last one.
@@ -43,7 +43,7 @@ pub enum Arrivals {
         /// The pause in microseconds.
         think: Micros,
     },
-    /// So many per second, independent of the answers.
+    /// This many per second, independent of the answers.
     Poisson(f64),
 }
 
@@ -54,29 +54,30 @@ pub struct ProcessSpec {
     pub round_trip: Micros,
     /// The clients.
     pub clients: usize,
-    /// When transactions arrive.
+    /// The arrival of transactions.
     pub arrivals: Arrivals,
     /// The kind of a transaction.
     pub kind: Kind,
     /// The share of transactions of `kind`; the other transactions write.
     pub share: f64,
-    /// Whether each transaction is a batch of its own.
+    /// Whether each transaction is its own batch.
     pub is_by_itself: bool,
     /// Whether the process runs a version without the board.
     pub is_plain: bool,
-    /// How far the clock of the process is from true.
+    /// The deviation of the process's clock from the true time.
     pub clock_error: i64,
-    /// Documents of a transaction, from the first number to the second one.
+    /// The smallest and the largest number of documents of a transaction.
     pub documents: (usize, usize),
-    /// Documents that each transaction has.
+    /// Documents of every transaction.
     pub fixed: Vec<usize>,
     /// The process uses the documents below this number, or all of them.
     pub range: Option<usize>,
 }
 
 impl ProcessSpec {
-    /// A process with round trips of so many milliseconds whose clients write two or three
-    /// documents without a pause.
+    /// Creates a process with round trips of this many milliseconds.
+    ///
+    /// Its clients write two or three documents without a pause.
     #[must_use]
     pub fn new(round_trip_ms: u64, clients: usize) -> Self {
         Self {
@@ -95,24 +96,24 @@ impl ProcessSpec {
     }
 }
 
-/// Which documents there are, and which of them a transaction has.
+/// The documents, and the choice of a transaction's documents.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Documents {
     /// Uniformly chosen documents.
     Uniform {
-        /// So many.
+        /// The number of documents.
         number: usize,
     },
-    /// Two hot documents of the first ten, and others of the rest.
+    /// Two hot documents of the first ten, and further documents of the rest.
     Wide {
-        /// So many, with the hot ones.
+        /// The number of documents, including the hot ones.
         number: usize,
-        /// Documents of a transaction that are not hot.
+        /// The number of cold documents of a transaction.
         cold: usize,
     },
     /// A shop: 50 events, 50 organisers, 8 shards of the outbox and 1,000 customers.
     Shop {
-        /// Whether all customers want one event.
+        /// Whether all customers want the same event.
         is_popular: bool,
     },
 }
@@ -125,8 +126,9 @@ const CUSTOMERS: usize = 1_000;
 /// The first document that is a shard of the shop's outbox.
 pub const FIRST_SHARD: usize = EVENTS + ORGANISERS;
 
-/// Half of a sale: the second transaction of a client concerns the event and the customer of the
-/// first one.
+/// Half of a sale.
+///
+/// The second transaction of a client concerns the event and the customer of the first one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sale {
     is_second: bool,
@@ -135,7 +137,7 @@ pub struct Sale {
 }
 
 impl Documents {
-    /// The number of documents.
+    /// Returns the number of documents.
     #[must_use]
     pub fn number(&self) -> usize {
         match self {
@@ -150,7 +152,7 @@ impl Documents {
         matches!(self, Self::Shop { .. }) && (FIRST_SHARD..FIRST_SHARD + SHARDS).contains(&document)
     }
 
-    /// The documents of the next transaction of a client.
+    /// Returns the documents of a client's next transaction.
     pub fn choose(&self, spec: &ProcessSpec, sale: &mut Sale, random: &mut Random) -> Vec<usize> {
         match self {
             Self::Uniform { number } => {
@@ -188,7 +190,7 @@ impl Documents {
 }
 
 impl Sale {
-    /// The client goes on to the other half.
+    /// Moves the client to the other half of the sale.
     pub fn commit(&mut self) {
         self.is_second = !self.is_second;
     }

@@ -1,4 +1,4 @@
-//! The world: its events in the order of time.
+//! The simulation: its events in the order of time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,7 +12,7 @@ use crate::random::Random;
 use crate::store::{Answer, BoardFaults, Micros, Store, millis};
 use crate::workload::{Arrivals, Documents, Kind, ProcessSpec, Sale, Transaction};
 
-/// A fault at a moment after the warm-up.
+/// A fault at a time after the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The process dies.
@@ -21,11 +21,11 @@ pub enum Fault {
     KillHolderExcept(usize),
     /// The process does nothing for this time.
     Pause(usize, Micros),
-    /// The board is empty.
+    /// The board is emptied.
     WipeBoard,
 }
 
-/// Everything that a run depends on.
+/// All parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// The documents.
@@ -40,7 +40,7 @@ pub struct Setting {
     pub capacity: Capacity,
     /// The share of requests that are lost, half of them before their execution.
     pub loss: f64,
-    /// How the board behaves. Moments count from the start of the run.
+    /// The behaviour of the board. Times count from the start of the run.
     pub board: BoardFaults,
     /// The faults.
     pub faults: Vec<(Micros, Fault)>,
@@ -51,7 +51,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Ten documents and ten seconds without faults.
+    /// Creates a setting with ten documents and ten seconds, without faults.
     #[must_use]
     pub fn new(processes: Vec<ProcessSpec>) -> Self {
         Self {
@@ -265,7 +265,7 @@ impl<'a> World<'a> {
         self.with(process, |process, cx| process.start(transaction, cx));
     }
 
-    /// Lets a process act, and takes over what it does.
+    /// Lets a process act, and carries out its effects.
     fn with(&mut self, index: usize, act: impl FnOnce(&mut Process, &mut Context<'_>)) {
         if !self.is_alive[index] {
             return;
@@ -305,8 +305,10 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Another process may own the shard of an outbox entry: it handles the entry 5 ms later, the
-    /// own process at once.
+    /// Handles an outbox entry, if the transaction wrote one.
+    ///
+    /// Another process may own the shard, and handles the entry 5 ms later. The own process takes
+    /// 0.5 ms.
     fn handle_outbox(&mut self, process: usize, transaction: &Transaction) {
         if transaction.client.is_none() {
             return;

@@ -1,4 +1,4 @@
-//! Short runs of the simulation, and what each of them has to keep.
+//! Short runs of the simulation, and their invariants.
 //!
 //! Each run checks that no acknowledged increment is lost and that no process waits for the board
 //! with a lock.
@@ -17,8 +17,9 @@ fn short(processes: Vec<ProcessSpec>) -> Setting {
     Setting { seconds: 2, ..Setting::new(processes) }
 }
 
-/// Asserts the throughput against one process, the share of the slowest process and the longest
-/// wait.
+/// Checks throughput, fairness and the longest wait.
+///
+/// Throughput is compared with a single process, and fairness is the share of the slowest process.
 fn assert_floor(setting: &Setting, spec: &ProcessSpec, processes: usize, floor: f64) {
     let one = runs(&equal(setting, spec, 1), &SEEDS);
     let all = runs(&equal(setting, spec, processes), &SEEDS);
@@ -75,7 +76,7 @@ fn shop_keeps_the_floor() {
 }
 
 #[test]
-fn guests_commit_beside_busy_processes() {
+fn guests_commit_among_busy_processes() {
     for guest in [ProcessSpec::new(1, 1), read_only(1)] {
         let beside = Beside::new(vec![guest], 4, 4).measure(&SEEDS);
         assert!(beside.p99 < 30.0 * beside.alone_p99, "{beside:?}");
@@ -96,8 +97,8 @@ fn faults_stop_no_process() {
 }
 
 #[test]
-fn one_process_never_looks_at_the_board_at_rest() {
-    // Eight clients on 10,000 documents never meet, not even in one process.
+fn uncontended_process_never_reads_the_board() {
+    // Eight clients on 10,000 documents never conflict, not even in one process.
     let documents = Documents::Uniform { number: 10_000 };
     let outcome = run(&Setting { documents, ..short(vec![ProcessSpec::new(1, 8)]) });
     assert_eq!((outcome.board_looks, outcome.board_writes), (0.0, 0.0));

@@ -1,4 +1,6 @@
-//! Paths that need no server to be shown, in one program: each program of its own would be linked with everything below.
+//! Tests without a server, in one program.
+//!
+//! Each further program would be linked with all dependencies.
 
 mod futures_dropped;
 mod heartbeat_in_flight;

@@ -1,5 +1,7 @@
-//! A bank with exact books on three nodes: the node with the primary is killed, nodes are paused, restarted, and writes
-//! are blocked, in the middle of a load.
+//! A bank with an exact ledger on three nodes, with faults.
+//!
+//! Faults during the load: the node with the primary is killed, nodes are paused and restarted, and
+//! writes are blocked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,19 +13,19 @@ use txn_fixtures::bank;
 use txn_fixtures::faults::{Cluster, ClusterFault};
 use txn_fixtures::ledger::{Counts, Ledger, Plan};
 
-/// Transfers before each fault, and after it.
+/// The number of transfers before each fault, and after it.
 const TRANSFERS: u64 = 20;
 
-/// How long each step may take.
+/// The maximum duration of each step.
 const BOUND: Duration = Duration::from_secs(240);
 
-/// How long a fault lasts at least, and at most.
+/// The shortest and the longest duration of a fault.
 const BRIEF: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(15);
 
 async fn store(cluster: &Cluster) -> Arc<dyn Store> {
     let config = EsConfig::new(cluster.urls()).expect("addresses");
-    // Less than a paused node takes to be noticed.
+    // Shorter than the time until the cluster notices a paused node.
     let config = config.with_request_timeout(Duration::from_secs(4));
     Arc::new(EsStore::connect(config).await.expect("answers"))
 }
@@ -32,7 +34,7 @@ async fn ledger(cluster: &Cluster) -> Ledger {
     let config = Config::default()
         .with_lease(Duration::from_secs(2))
         .with_janitor_interval(Some(Duration::from_secs(5)))
-        .with_deadline(Duration::from_secs(10));
+        .with_timeout(Duration::from_secs(10));
     let plan = Plan::new(&txn_fixtures::unique("bank")).with_accounts(30).with_config(config);
     let mappings = serde_json::from_str(bank::MAPPINGS).expect("JSON");
     cluster.make(&plan.collection(), mappings).await;
@@ -40,7 +42,7 @@ async fn ledger(cluster: &Cluster) -> Ledger {
     Ledger::open(plan, coordinators, store(cluster).await).await
 }
 
-/// What went wrong so far, from the point of view of the load.
+/// Returns the number of failures so far, from the load's point of view.
 fn trouble(counts: Counts) -> u64 {
     counts.aborted + counts.unknown + counts.failed + counts.ticks_unknown
 }
@@ -49,7 +51,7 @@ async fn bounded(what: &str, step: impl Future<Output = ()>) {
     tokio::time::timeout(BOUND, step).await.unwrap_or_else(|_| panic!("it takes too long: {what}"));
 }
 
-/// A load goes into a fault, through it and out of it; then the books are compared.
+/// Runs a load before, during and after a fault, and then checks the ledger.
 async fn through(cluster: &Cluster, ledger: &Ledger, fault: ClusterFault) {
     let index = ledger.collection().to_owned();
     let began = std::time::Instant::now();
@@ -66,9 +68,9 @@ async fn through(cluster: &Cluster, ledger: &Ledger, fault: ClusterFault) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         if let (ClusterFault::KillPrimary, Some(node)) = (fault, applied.node()) {
-            assert_ne!(cluster.holder_of_primary(&index).await, node, "nobody took over");
+            assert_ne!(cluster.holder_of_primary(&index).await, node, "no node took over");
         } else if fault != ClusterFault::RollingRestart {
-            assert!(noticed(), "nobody noticed {fault:?}");
+            assert!(noticed(), "the load did not notice {fault:?}");
         }
         at("to be healed");
         applied.heal(cluster).await;
@@ -83,7 +85,7 @@ async fn through(cluster: &Cluster, ledger: &Ledger, fault: ClusterFault) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bank_on_a_cluster_that_fails() {
+async fn bank_survives_cluster_faults() {
     let cluster = Cluster::start().await;
     let ledger = ledger(&cluster).await;
     for fault in
@@ -95,10 +97,10 @@ async fn a_bank_on_a_cluster_that_fails() {
     cluster.end().await;
 }
 
-/// All faults, as many rounds as `TXN_CLUSTER_ROUNDS` says.
+/// All faults, for `TXN_CLUSTER_ROUNDS` rounds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes minutes; cargo test -p txn-live --features live,cluster --test cluster_faults -- --ignored"]
-async fn a_bank_on_a_cluster_that_fails_in_every_way() {
+async fn bank_survives_every_cluster_fault() {
     let rounds = std::env::var("TXN_CLUSTER_ROUNDS").ok().and_then(|text| text.parse().ok());
     let cluster = Cluster::start().await;
     let ledger = ledger(&cluster).await;

@@ -1,5 +1,7 @@
-//! On a healthy cluster with replicas a plain GET goes back in time: a bulk is visible on the primary before
-//! the replicas have it, and any copy answers. Nothing of that gets through to transactions and verified reads.
+//! A plain GET goes back in time, on a healthy cluster with replicas.
+//!
+//! A bulk is visible on the primary before the replicas have it, and any copy answers. Transactions
+//! and verified reads never show such a state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,25 +22,25 @@ struct Count {
 
 type Counts = Collection<Typed<Count>>;
 
-/// Documents that are written beside the ones that are looked at: what makes a bulk take its time.
+/// The number of further documents in a bulk, which make it slow.
 const BESIDE: usize = 300;
 
-/// How many transactions run at least.
+/// The minimum number of transactions.
 const LEAST: u64 = 15;
 
-/// How long it may take until a GET went back.
+/// The maximum time until a GET goes back.
 const BOUND: Duration = Duration::from_secs(120);
 
-/// What the tasks of a run share.
+/// The state that the tasks of a run share.
 struct Run {
     store: Arc<dyn Store>,
     domain: Domain,
     counts: Counts,
     over: AtomicBool,
-    /// Plain GETs, and those of them that showed less than the one before.
+    /// The number of plain GETs, and of those that went back.
     gets: AtomicU64,
     backwards: AtomicU64,
-    /// Increments of `tally` that were acknowledged.
+    /// The number of acknowledged increments of `tally`.
     tallied: AtomicU64,
     written: AtomicU64,
 }
@@ -48,7 +50,7 @@ impl Run {
         !self.over.load(Ordering::SeqCst)
     }
 
-    /// Writes `hot` and `twin` together, among many others, and counts itself in `tally`.
+    /// Writes `hot` and `twin` together, among many documents, and counts itself in `tally`.
     async fn write(&self) {
         while self.goes_on() {
             let n = self
@@ -71,11 +73,11 @@ impl Run {
                 .expect("writes");
             self.tallied.fetch_add(1, Ordering::SeqCst);
             let before = self.written.fetch_add(1, Ordering::SeqCst);
-            assert_eq!(n, before + 1, "it was read and written, and nobody else writes it");
+            assert_eq!(n, before + 1, "it was read and written, and no other task writes it");
         }
     }
 
-    /// Counts itself in `tally`, a document by itself.
+    /// Increments `tally` alone.
     async fn tally(&self) {
         while self.goes_on() {
             self.domain
@@ -90,7 +92,7 @@ impl Run {
         }
     }
 
-    /// Large bulks without transactions, which `plain` is a part of.
+    /// Sends large bulks without transactions, which contain `plain`.
     async fn flood(&self) {
         let name: Arc<str> = self.counts.name().into();
         let mut versions = vec![None; BESIDE + 1];
@@ -116,13 +118,13 @@ impl Run {
         }
     }
 
-    /// Plain GETs, by any copy.
+    /// Sends plain GETs, which any copy may answer.
     async fn get(&self) {
         let keys = ["hot", "plain"].map(|id| self.counts.key(id));
         let mut last = [0; 2];
         while self.goes_on() {
             for (read, last) in self.store.get_many(&keys).await.into_iter().zip(&mut last) {
-                // One is there a little later, and of the other a placeholder at first.
+                // `plain` appears a little later, and the other document is a placeholder at first.
                 let Read::Found { source, .. } = read else { continue };
                 let Ok(Count { n }) = serde_json::from_str(&source) else { continue };
                 self.gets.fetch_add(1, Ordering::SeqCst);
@@ -134,7 +136,7 @@ impl Run {
         }
     }
 
-    /// Verified reads never go back.
+    /// Checks that verified reads never go back.
     async fn verify(&self) {
         let mut last = 0;
         while self.goes_on() {
@@ -145,14 +147,14 @@ impl Run {
         }
     }
 
-    /// Read-only transactions see both of what is written together, and never go back.
+    /// Checks that read-only transactions see both documents of one write, and never go back.
     async fn look(&self) {
         let read_only = Options::default().with_read_only(true);
         let mut last = 0;
         while self.goes_on() {
             let committed = self.written.load(Ordering::SeqCst);
             let look = self.domain.run::<_, Error, _>(&read_only, async |tx| {
-                // One request each, so that different copies may answer.
+                // One request per document, so that different copies may answer.
                 let hot = tx.get(&self.counts, "hot").await?.expect("exists");
                 let twin = tx.get(&self.counts, "twin").await?.expect("exists");
                 Ok((hot.n, twin.n))
@@ -167,7 +169,7 @@ impl Run {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn gets_go_back_and_transactions_do_not() {
+async fn gets_go_back_in_time_and_transactions_do_not() {
     let urls = env::cluster_urls();
     let config = EsConfig::new(&urls).expect("addresses").with_max_bulk_items(1_000);
     let fixture = Fixture::of(&urls[0], config).await;
@@ -222,7 +224,7 @@ async fn gets_go_back_and_transactions_do_not() {
     }
     let number = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
     let (gets, backwards) = (number(&run.gets), number(&run.backwards));
-    println!("{backwards} of {gets} GETs went back beside {} writes", number(&run.written));
+    println!("{backwards} of {gets} GETs went back during {} writes", number(&run.written));
     let tally = domain.reader().verified().get(&counts, "tally").await.expect("reads");
     assert_eq!(tally, Some(Count { n: number(&run.tallied) }), "every increment, once");
     assert!(backwards > 0, "none of {gets} GETs went back: this shows nothing");

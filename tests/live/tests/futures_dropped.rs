@@ -1,5 +1,7 @@
-//! From the first lock on, a tracked task owns a transaction, not the caller's future: wherever that is
-//! dropped, the transaction happens as a whole or not at all, and nothing is left behind.
+//! From the first lock on, a tracked task owns a transaction.
+//!
+//! The caller's future does not own the transaction. A future that is dropped at any await leaves
+//! the transaction whole or undone, without leftovers.
 
 use std::collections::BTreeSet;
 use std::pin::{Pin, pin};
@@ -10,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use txn_core::store::MemoryStore;
-use txn_core::{Acknowledge, Collection, Config, Domain, Error, Options, Typed};
+use txn_core::{Collection, Config, Domain, Error, Options, Typed, WaitFor};
 use txn_sim::tapped::{Tap, Tapped, Verdict};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +25,9 @@ type Accounts = Collection<Typed<Account>>;
 /// How often a call of the store yields.
 const TURNS: usize = 5;
 
-/// Every call of the store takes several turns, so that a future can be dropped in the middle of it.
+/// Yields several times in each call of the store.
+///
+/// So a future can be dropped inside of a call.
 #[derive(Debug)]
 struct Slow;
 
@@ -37,11 +41,13 @@ impl Tap for Slow {
     }
 }
 
-/// Polls a future a number of times; `None`: it was not ready then.
+/// Polls a future a number of times; `None` if it was not ready then.
 struct Polls<F> {
     future: Pin<Box<F>>,
     left: usize,
-    /// Poll again at once, so that turns in which only tasks of the engine go on count as well.
+    /// Whether to poll again at once.
+    ///
+    /// Then polls during work of the engine's tasks count, too.
     spin: bool,
 }
 
@@ -55,7 +61,7 @@ impl<F: Future> Future for Polls<F> {
         self.left -= 1;
         match self.future.as_mut().poll(context) {
             Poll::Ready(value) => Poll::Ready(Some(value)),
-            // Nothing more is to come: the caller drops it at this very await.
+            // The last poll: the caller drops the future at this await.
             Poll::Pending if self.left == 0 => Poll::Ready(None),
             Poll::Pending => {
                 if self.spin {
@@ -67,18 +73,18 @@ impl<F: Future> Future for Polls<F> {
     }
 }
 
-/// What a transaction does to the accounts `kept`, `other`, `old` and `new`.
+/// The changes of a transaction to the accounts `kept`, `other`, `old` and `new`.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
-    /// Changes two.
+    /// Updates two.
     Updates,
-    /// Changes one by itself.
+    /// Updates a single one.
     Single,
-    /// Changes one, inserts one, deletes one.
+    /// Updates one, inserts one, deletes one.
     Mixed,
-    /// Inserts two, blindly.
+    /// Inserts two without a read.
     Inserts,
-    /// Deletes one, and changes another on the fixture of a third that it only reads.
+    /// Deletes one, and changes another depending on a third that is only read.
     Deletes,
 }
 
@@ -144,18 +150,18 @@ fn config() -> Config {
     Config::default().with_janitor_interval(None)
 }
 
-/// How a future came to its end.
+/// The end of a future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     /// Dropped, and nothing happened.
     Nothing,
-    /// Dropped, and it happened.
+    /// Dropped, and the transaction happened.
     Committed,
-    /// It was ready.
+    /// Ready.
     Ready,
 }
 
-/// Who holds a document at first that the transaction wants.
+/// The first holder of a document that the transaction wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
     Nobody,
@@ -165,7 +171,7 @@ enum Holder {
     Elsewhere,
 }
 
-/// Locks a document, for a while.
+/// Locks a document for some time.
 async fn hold(domain: &Domain, accounts: &Accounts) -> tokio::task::JoinHandle<()> {
     let tx = domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
     tx.get(accounts, "kept").await.expect("locks");
@@ -175,13 +181,13 @@ async fn hold(domain: &Domain, accounts: &Accounts) -> tokio::task::JoinHandle<(
     })
 }
 
-/// Drops the future after so many polls, and looks what became of the transaction.
+/// Drops the future after this many polls, and returns the transaction's fate.
 async fn dropped_after(polls: usize, shape: Shape, holder: Holder, options: &Options) -> End {
     let store = Arc::new(MemoryStore::new());
     let slow = Arc::new(Tapped::new(store.clone(), Arc::new(Slow)));
-    let domain = Domain::create(slow, "bank", config()).await.expect("opens");
+    let domain = Domain::open_or_create(slow, "bank", config()).await.expect("opens");
     let accounts: Accounts = domain.create_collection("accounts", None).await.expect("opens");
-    let funds = Options::default().with_acknowledge(Acknowledge::Applied);
+    let funds = Options::default().with_wait_for(WaitFor::Apply);
     domain
         .run::<_, Error, _>(&funds, async |tx| {
             for id in ["kept", "old", "other"] {
@@ -191,7 +197,7 @@ async fn dropped_after(polls: usize, shape: Shape, holder: Holder, options: &Opt
         })
         .await
         .expect("funds");
-    let other = Domain::create(store.clone(), "bank", config()).await.expect("opens");
+    let other = Domain::open_or_create(store.clone(), "bank", config()).await.expect("opens");
     let held = match holder {
         Holder::Nobody => None,
         Holder::Here => Some(hold(&domain, &accounts).await),
@@ -209,7 +215,7 @@ async fn dropped_after(polls: usize, shape: Shape, holder: Holder, options: &Opt
     assert!(domain.shutdown(Duration::from_secs(60)).await, "not drained: {context}");
     let report = domain.inspect().await.expect("looks");
     assert!(report.is_clean(), "left over after the shutdown: {report:?}, {context}");
-    let witness = Domain::create(store, "bank", config()).await.expect("opens");
+    let witness = Domain::open_or_create(store, "bank", config()).await.expect("opens");
     let report = witness.janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered == 0, "{report:?}, {context}");
     let found = witness.reader().verified().get_many(&accounts, IDS).await.expect("reads");
@@ -230,7 +236,7 @@ async fn dropped_after(polls: usize, shape: Shape, holder: Holder, options: &Opt
     }
 }
 
-/// Drops the future at each of its polls in turn, until it is ready. Returns what became of it each time.
+/// Drops the future at each of its polls in turn, until it is ready; returns each end.
 fn dropped_everywhere(shape: Shape, holder: Holder, options: &Options) -> Vec<End> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
@@ -245,13 +251,13 @@ fn dropped_everywhere(shape: Shape, holder: Holder, options: &Options) -> Vec<En
 
 fn every_shape(options: &Options) {
     for shape in [Shape::Updates, Shape::Single, Shape::Mixed, Shape::Inserts, Shape::Deletes] {
-        for acknowledge in [Acknowledge::Committed, Acknowledge::Searchable] {
-            let options = options.clone().with_acknowledge(acknowledge);
+        for acknowledge in [WaitFor::Commit, WaitFor::Refresh] {
+            let options = options.clone().with_wait_for(acknowledge);
             let ends = dropped_everywhere(shape, Holder::Nobody, &options);
             let seen: BTreeSet<End> = ends.iter().copied().collect();
             assert_eq!(seen.len(), 3, "{shape:?} {options:?}: {ends:?}");
-            // Every turn of the store: of a read, of the locks, of the commit; or of a read and a write; or, of inserts, without
-            // the read.
+            // Each yield of the store: in a read, the locks and the commit, or in a read and a
+            // write. Inserts need no read.
             let least = match shape {
                 Shape::Single | Shape::Inserts => 2 * TURNS,
                 Shape::Updates | Shape::Mixed | Shape::Deletes => 3 * TURNS,
@@ -268,16 +274,16 @@ fn every_shape(options: &Options) {
 }
 
 #[test]
-fn optimistic() {
+fn optimistic_transaction_is_whole_after_a_drop() {
     every_shape(&Options::default());
 }
 
 #[test]
-fn pessimistic() {
+fn pessimistic_transaction_is_whole_after_a_drop() {
     every_shape(&Options::default().with_pessimistic(true));
 }
 
 #[test]
-fn locking_its_reads() {
+fn locked_read_transaction_is_whole_after_a_drop() {
     every_shape(&Options::default().with_lock_reads(true));
 }

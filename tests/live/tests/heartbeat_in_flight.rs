@@ -1,4 +1,4 @@
-//! A heartbeat that is under way when its transaction ends leaves no record behind that says it lives.
+//! A heartbeat at the end of its transaction leaves no live record.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use txn_core::store::{MemoryStore, Store, Write, WriteOp};
 use txn_core::{Config, Domain, Error, Options, Raw};
 use txn_sim::tapped::{Tap, Tapped, Verdict};
 
-/// The first heartbeat arrives at the store when it is told to, and its answer never comes.
+/// Delays the first heartbeat until the test releases it, and drops its answer.
 #[derive(Debug)]
 struct Late {
     store: Arc<MemoryStore>,
@@ -33,7 +33,7 @@ impl Tap for Late {
         if record["state"] != "pending" {
             return Verdict::Pass;
         }
-        // Sent is sent: it arrives whether or not somebody waits for the answer.
+        // A sent request arrives even if no caller waits for the answer.
         let (store, beat) = (self.store.clone(), writes.to_vec());
         let (arrives, arrived) = (self.arrives.clone(), self.arrived.clone());
         tokio::spawn(async move {
@@ -46,17 +46,17 @@ impl Tap for Late {
     }
 }
 
-/// Ends a transaction in the middle of its first heartbeat, which arrives before or after that.
+/// Ends a transaction during its first heartbeat, which arrives before or after the end.
 async fn ends(commit: bool, arrives_first: bool) {
     let store = Arc::new(MemoryStore::new());
     let signal = || watch::channel(false).0;
     let late = Late { store: store.clone(), sent: signal(), arrives: signal(), arrived: signal() };
     let late = Arc::new(late);
     let tapped = Arc::new(Tapped::new(store.clone(), late.clone()));
-    // Long enough that nobody takes it for dead on the way.
+    // Long enough that no process takes the transaction for dead in the meantime.
     let lease = Duration::from_millis(500);
     let config = || Config::default().with_janitor_interval(None).with_lease(lease);
-    let domain = Domain::create(tapped, "bank", config()).await.expect("opens");
+    let domain = Domain::open_or_create(tapped, "bank", config()).await.expect("opens");
     let things = domain.create_collection::<Raw>("things", None).await.expect("opens");
     let context = format!("commit: {commit}, arrives first: {arrives_first}");
 
@@ -81,7 +81,7 @@ async fn ends(commit: bool, arrives_first: bool) {
     assert!(domain.shutdown(Duration::from_secs(60)).await, "{context}");
     let report = domain.inspect().await.expect("looks");
     assert!(report.is_clean(), "left over: {report:?}, {context}");
-    let witness = Domain::create(store, "bank", config()).await.expect("opens");
+    let witness = Domain::open_or_create(store, "bank", config()).await.expect("opens");
     let found = witness
         .run::<_, Error, _>(&Options::default().with_read_only(true), async |tx| {
             tx.get_many(&things, ["a", "b"]).await
@@ -93,32 +93,34 @@ async fn ends(commit: bool, arrives_first: bool) {
 }
 
 #[tokio::test]
-async fn a_rollback_in_the_middle_of_a_heartbeat() {
+async fn rollback_during_a_heartbeat_leaves_no_live_record() {
     ends(false, false).await;
     ends(false, true).await;
 }
 
 #[tokio::test]
-async fn a_commit_in_the_middle_of_a_heartbeat() {
+async fn commit_during_a_heartbeat_leaves_no_live_record() {
     ends(true, false).await;
     ends(true, true).await;
 }
 
-/// A transaction that waited in vain holds nothing, but it has said that it lives. In virtual time: no pause of the machine
-/// makes the older one look dead.
+/// A transaction that waited in vain holds no lock, but has a record.
+///
+/// Its heartbeat wrote the record. In virtual time, so that a pause of the machine does not make
+/// the older transaction seem dead.
 #[tokio::test(start_paused = true)]
-async fn a_handle_that_is_dropped_after_it_waited_in_vain() {
+async fn handle_dropped_after_a_vain_wait_leaves_nothing() {
     let store = Arc::new(MemoryStore::new());
     let lease = Duration::from_millis(200);
     let config = || Config::default().with_janitor_interval(None).with_lease(lease);
-    let first = Domain::create(store.clone(), "bank", config()).await.expect("opens");
+    let first = Domain::open_or_create(store.clone(), "bank", config()).await.expect("opens");
     let things = first.create_collection::<Raw>("things", None).await.expect("opens");
     let pessimistic = Options::default().with_pessimistic(true);
     let older = first.begin(&pessimistic).expect("begins");
     older.get(&things, "a").await.expect("locks");
 
-    let second = Domain::create(store, "bank", config()).await.expect("opens");
-    let brief = pessimistic.clone().with_deadline(Some(4 * lease));
+    let second = Domain::open_or_create(store, "bank", config()).await.expect("opens");
+    let brief = pessimistic.clone().with_timeout(Some(4 * lease));
     let younger = second.begin(&brief).expect("begins");
     let refused = younger.get(&things, "a").await.expect_err("the older one holds it");
     assert_eq!(refused.kind(), txn_core::ErrorKind::Conflict, "{refused}");

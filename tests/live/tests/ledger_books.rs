@@ -1,5 +1,6 @@
-//! The ledger that other suites rely on: its books agree with a sound store under faults, and they notice a unit
-//! that is lost.
+//! The ledger of other suites agrees with a correct store under faults.
+//!
+//! A lost unit makes the ledger disagree.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use txn_fixtures::ledger::{Ledger, Plan};
 fn plan() -> Plan {
     let config = Config::default()
         .with_lease(Duration::from_millis(300))
-        .with_deadline(Duration::from_secs(60));
+        .with_timeout(Duration::from_secs(60));
     Plan::new("bank").with_accounts(5).with_config(config)
 }
 
@@ -24,20 +25,20 @@ async fn runs(store: &Arc<dyn Store>) -> Ledger {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_books_agree() {
+async fn ledger_agrees_with_a_correct_store() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let ledger = runs(&store).await;
     assert_eq!(ledger.verify().await, Vec::<String>::new());
     let counts = ledger.counts();
     assert!(counts.acknowledged >= 300 && counts.ticks > 0 && counts.looks > 0, "{counts:?}");
-    // It can be gone on with.
+    // The load can continue.
     ledger.run(2, ledger.acknowledges(100)).await;
     assert_eq!(ledger.verify().await, Vec::<String>::new());
     ledger.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_books_notice_what_is_changed_behind_them() {
+async fn ledger_detects_foreign_changes() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let ledger = runs(&store).await;
     assert_eq!(ledger.verify().await, Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! The conformance suite against running servers.
+//! The conformance suite on running servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use txn_store::conformance::{self, Options};
 
 async fn conforms(url: &str) {
     let config = EsConfig::from_url(url).expect("an address");
-    // What it asks for has to be answered, also on a machine that is busy with other things.
+    // Every request of the suite needs an answer, even on a busy machine.
     let config = config.with_request_timeout(Duration::from_secs(60));
     let store = EsStore::connect(config).await.expect("a server that answers");
     let options =

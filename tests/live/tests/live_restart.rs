@@ -1,5 +1,6 @@
-//! A server that crashes under load and comes back with its data: transfers wait or fail in words, and
-//! nothing that was committed is lost or happens twice.
+//! A server that crashes under load and restarts with its data.
+//!
+//! Transfers wait or fail with a reason, and no committed transfer is lost or happens twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,16 +16,16 @@ const ACCOUNTS: usize = 6;
 const WORKERS: usize = 8;
 const INITIAL: i64 = 1_000;
 
-/// How many transfers are committed before the crash, and after it.
+/// The minimum number of committed transfers before the crash, and after it.
 const LEAST: usize = 60;
 
-/// One server at a time: two that start at once take each other's time.
+/// One server at a time, because two concurrent starts are slow.
 static ONE: Mutex<()> = Mutex::const_new(());
 
 /// A transfer: from an account, to another one.
 type Transfer = (usize, usize);
 
-/// What one worker knows of its transfers.
+/// The transfers of one worker, by outcome.
 #[derive(Debug, Default)]
 struct Ledger {
     committed: Vec<Transfer>,
@@ -48,10 +49,10 @@ impl Load {
             turn += 1;
             let transfer = (turn % ACCOUNTS, (turn + 1 + worker % (ACCOUNTS - 1)) % ACCOUNTS);
             let names = [transfer.0, transfer.1].map(|n| self.names[n].clone());
-            // Some have the patience to wait for the server, and some have not.
+            // Half of the workers are ready to wait for the server.
             let deadline = worker.is_multiple_of(2).then_some(Duration::from_secs(2));
             let options =
-                Options::default().with_pessimistic(turn.is_multiple_of(5)).with_deadline(deadline);
+                Options::default().with_pessimistic(turn.is_multiple_of(5)).with_timeout(deadline);
             match bank::spread(&self.domain, &self.accounts, &names, &options).await {
                 Ok(_) => {
                     ledger.committed.push(transfer);
@@ -100,7 +101,7 @@ async fn survives_a_crash(kind: ServerKind) {
     load.reach(LEAST).await;
     let blocking = tokio::task::spawn_blocking(move || {
         server.nodes()[0].kill().expect("dies");
-        // It returns when the server is healthy.
+        // The call returns when the server is healthy.
         server.restart_node(0).expect("comes back");
         server
     });
@@ -133,7 +134,7 @@ async fn survives_a_crash(kind: ServerKind) {
     }
     let count = happened.len();
     println!("{kind}: {count} committed, {unknown} were unknown, {failed} failed");
-    assert!(unknown + failed > 0, "nobody noticed the crash");
+    assert!(unknown + failed > 0, "the load did not notice the crash");
     all_is_applied(&witness).await;
     let found = bank::balances(&witness, &accounts, &names).await;
     assert_eq!(found.into_iter().flatten().collect::<Vec<_>>(), expected);

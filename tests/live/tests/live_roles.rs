@@ -1,5 +1,6 @@
-//! Who may do what, on the server with users: the roles of the documents suffice, and one that was granted for something else
-//! opens nothing.
+//! Privileges on the server with users.
+//!
+//! The documented roles suffice, and a role for another purpose gives no access.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,7 +14,7 @@ use txn_fixtures::fixture::{Fixture, PATIENCE};
 use txn_fixtures::plain_client::PlainClient;
 use txn_testkit::env::{self, Secured};
 
-/// The names are in the file of the roles, so one test has them at a time.
+/// Only one test at a time uses the names, which the role file fixes.
 static NAMES: LazyLock<Mutex<()>> = LazyLock::new(Mutex::default);
 
 const ACCOUNTS: &str = "secured-accounts";
@@ -39,13 +40,13 @@ async fn store(user: &str) -> Arc<EsStore> {
     Arc::new(EsStore::connect(config(&secured)).await.expect("a login that is taken"))
 }
 
-/// The superuser, and nothing left of an earlier run.
+/// Returns the superuser's fixture, without leftovers of an earlier run.
 async fn cleared() -> Fixture {
     let secured = env::secured();
     let fixture = Fixture::with(plain(&secured), config(&secured)).await;
     fixture.drop_domain("secured").await;
     fixture.drop_domain("secured-eu").await;
-    // Not one of the names that the domain's begins.
+    // The name does not begin with the name of the domain.
     if let Ok(europe) = fixture.store.identify("europe-accounts").await {
         let claim = format!("/txn-registry/_doc/collection:{}", europe.uid);
         fixture.plain.text("DELETE", &claim, None).await;
@@ -55,13 +56,13 @@ async fn cleared() -> Fixture {
 }
 
 async fn opened(user: &str, domain: &str, index: &str) -> (Domain, Accounts) {
-    let domain = Domain::create(store(user).await, domain, Fixture::config()).await;
+    let domain = Domain::open_or_create(store(user).await, domain, Fixture::config()).await;
     let domain = domain.expect("the documented role makes a domain");
     let accounts = bank::open(&domain, index).await;
     (domain, accounts)
 }
 
-/// Two accounts of the domain `secured`, which the user of its role made.
+/// Creates two accounts of the domain `secured`, as the user of its role.
 async fn funded() -> (Fixture, Domain) {
     let fixture = cleared().await;
     let (domain, accounts) = opened("secured", "secured", ACCOUNTS).await;
@@ -69,7 +70,7 @@ async fn funded() -> (Fixture, Domain) {
     (fixture, domain)
 }
 
-/// The aliases of an index, but for those of its own that anybody may be told.
+/// Returns the aliases of an index, except public ones.
 async fn identity_alias(fixture: &Fixture, index: &str) -> String {
     let answer = fixture.plain.ok("GET", &format!("/{index}/_alias"), None).await;
     let aliases = answer[index]["aliases"].as_object().expect("aliases").keys();
@@ -77,7 +78,7 @@ async fn identity_alias(fixture: &Fixture, index: &str) -> String {
     identities.next().expect("an identity alias").clone()
 }
 
-/// Every way to an index that a plain client has is closed.
+/// Checks that a plain client cannot access an index in any way.
 async fn is_shut_out(user: &str, names: &[&str]) {
     let client = plain(&env::secured().as_user(user));
     for name in names {
@@ -105,7 +106,7 @@ async fn documented_role_carries_transactions() {
     assert_eq!(bank::balances(&domain, &accounts, &names).await, [Some(8), Some(11), Some(11)]);
     let report = domain.janitor_pass().await.expect("the janitor may do its work");
     assert!(report.is_clean(), "{report:?}");
-    // A second process opens what is there, and the way out is open as well.
+    // A second process opens the existing domain, and can remove it, too.
     let (again, _) = opened("secured", "secured", ACCOUNTS).await;
     assert!(again.shutdown(PATIENCE).await);
     domain.remove().await.expect("the documented role removes a domain");
@@ -163,7 +164,7 @@ async fn rights_on_the_tables_open_no_index() {
 }
 
 #[tokio::test]
-async fn who_may_read_an_index_writes_nothing() {
+async fn read_privilege_allows_no_writes() {
     let _names = NAMES.lock().await;
     let (fixture, domain) = funded().await;
     let key = Key::new(ACCOUNTS, "a0");
@@ -176,7 +177,7 @@ async fn who_may_read_an_index_writes_nothing() {
     let outcome = reader.write_many(&[write]).await.remove(0);
     let Outcome::Invalid(refusal) = outcome else { panic!("{outcome:?}") };
     assert_eq!(refusal.kind, RefusalKind::Denied, "{refusal:?}");
-    // Everything goes through the alias, also of an index that the role names.
+    // Every operation goes through the alias, even for an index that the role names.
     let of_reader = reader.read_primary(std::slice::from_ref(&key)).await.remove(0);
     for read in [of_reader, get(&*store("writer").await).await] {
         let Read::Unavailable(error) = read else { panic!("{read:?}") };

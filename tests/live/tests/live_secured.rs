@@ -1,9 +1,11 @@
-//! A server with TLS and users: what is wrong with a login or a certificate is said in words, without secrets.
+//! A server with TLS and users: errors explain wrong logins and certificates.
+//!
+//! No error contains a secret.
 
 mod live_roles;
 
 use txn_core::store::{StoreError, StoreErrorKind};
-use txn_core::{Acknowledge, Error, ErrorKind, Options};
+use txn_core::{Error, ErrorKind, Options, WaitFor};
 use txn_es::{EsConfig, EsStore};
 use txn_fixtures::bank::{self, account};
 use txn_fixtures::fixture::Fixture;
@@ -55,7 +57,7 @@ async fn transactions_over_tls_with_a_login() {
     let accounts = bank::open(&domain, &fixture.name("accounts")).await;
     let names = bank::names(3);
     bank::fund(&domain, &accounts, &names, 10).await;
-    let options = Options::default().with_acknowledge(Acknowledge::Searchable);
+    let options = Options::default().with_wait_for(WaitFor::Refresh);
     let receipt = bank::spread(&domain, &accounts, &names, &options).await.expect("moves");
     assert!(receipt.applied);
     domain
@@ -83,11 +85,11 @@ async fn wrong_logins() {
     let stranger = trusting(&secured).with_basic_auth("stranger", password);
     let stranger = refused(stranger, &[password]).await;
     assert_eq!(stranger.kind, StoreErrorKind::Denied, "{stranger}");
-    // What an API key looks like: base64 of `id:key`.
+    // The format of an API key: base64 of `id:key`.
     let key = "c3RyYW5nZXI6aHVudGVyMi1pcy1ub3QtaXQ=";
     let key_error = refused(trusting(&secured).with_api_key(key), &[key, WRONG]).await;
     assert_eq!(key_error.kind, StoreErrorKind::Denied, "{key_error}");
-    // In the address, where people put it.
+    // In the address, as people often write it.
     let address = secured.url.replace("://", &format!("://{}:{WRONG}@", secured.username));
     let config = EsConfig::from_url(&address).expect("an address");
     let config = config.with_certificate_authority(authority(&secured));
@@ -96,7 +98,7 @@ async fn wrong_logins() {
 }
 
 #[tokio::test]
-async fn certificates_that_nobody_trusts() {
+async fn untrusted_certificates_are_refused() {
     let secured = env::secured();
     let password = secured.password.expose();
     let untrusted = bare(&secured).with_basic_auth(&secured.username, password);
@@ -108,7 +110,7 @@ async fn certificates_that_nobody_trusts() {
         .with_certificate_authority("no certificate at all");
     let error = refused(garbage, &[password]).await;
     assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
-    // Without TLS to a server that wants it.
+    // Without TLS, to a server that requires it.
     let address = secured.url.replace("https://", "http://");
     let config = EsConfig::from_url(&address).expect("an address");
     let config = config.with_basic_auth(&secured.username, password);

@@ -1,4 +1,4 @@
-//! The engine on servers that all its tests share, in one program.
+//! The tests of the engine on shared servers, in one program.
 
 mod live_bad_worlds;
 mod live_conformance;

@@ -1,4 +1,4 @@
-//! What an owner does without asking anybody: it goes on to the next phase when it is through with one.
+//! Transitions of an owner between phases, without a request.
 
 use txn_protocol::machines::attempt::{self, Footprint, locks_absences, operation};
 use txn_protocol::record::Op;
@@ -7,7 +7,7 @@ use crate::scenario::{Kind, Scenario, Use};
 use crate::state::{DOCS, Phase, Told, Txn, World};
 use crate::translate::change;
 
-/// Goes on as far as nothing has to be asked.
+/// Advances until a request is necessary.
 pub(crate) fn advance(scenario: &Scenario, w: &mut World, t: usize) {
     while w.txns[t].help.who == 0 && next(scenario, w, t) {}
 }
@@ -58,12 +58,12 @@ fn next(scenario: &Scenario, w: &mut World, t: usize) -> bool {
     true
 }
 
-/// Whether a document may carry the transaction's lock.
+/// Whether a document may have the transaction's lock.
 fn has_or_had(txn: &Txn, d: usize) -> bool {
     txn.held[d] > 0 || txn.unsure & (1 << d) != 0
 }
 
-/// The attempt is over: the next one, or the caller is told.
+/// Ends the attempt: the next one begins, or the caller receives the answer.
 fn released(txn: &mut Txn, attempts: u8) {
     if txn.told == Told::Nothing && txn.attempt + 1 < attempts {
         let attempt = txn.attempt + 1;
@@ -88,7 +88,7 @@ fn after_reads(scenario: &Scenario, w: &mut World, t: usize) {
     }
 }
 
-/// The phase after one that the owner is through with.
+/// Moves to the phase after a complete one.
 fn go_on(scenario: &Scenario, w: &mut World, t: usize, through: attempt::Phase) {
     let (script, txn) = (&scenario.scripts[t], w.txns[t]);
     let changes = |d: usize| operation(change(script.uses[d]), !txn.seen[d].absent) != Ok(Op::Read);

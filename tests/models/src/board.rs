@@ -1,5 +1,4 @@
-//! The board of wishes: processes that contend for hot documents take turns in the order of their
-//! tickets.
+//! The board: processes take turns at hot documents, in the order of tickets.
 //!
 //! Each process runs the real `Policy`. The model adds the store: the slots of the board, the locks
 //! of the documents, wound-wait, and the lease of a dead holder. Time is discrete: each process
@@ -43,7 +42,7 @@ pub enum LeftOut {
     FreshNode,
     /// A lock is written only over a document without a lock.
     Condition,
-    /// A process locks no document out of turn.
+    /// A process locks no document before its turn.
     Order,
     /// A process releases its documents at the end of its turn.
     Yield,
@@ -74,26 +73,26 @@ pub struct Contest {
     is_engaged: bool,
     ends: Ends,
     budget: Budget,
-    /// Most turns of other processes for which a process waits.
+    /// The maximum number of turns of other processes for which a process waits.
     bound: u8,
     left_out: LeftOut,
 }
 
-/// A content for a slot of the board.
+/// A content of a slot of the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arbitrary {
-    /// A process that does not exist wishes all documents before all others.
+    /// A process that does not exist wishes all documents before all other processes.
     First,
-    /// A process that does not exist wishes all documents after all others.
+    /// A process that does not exist wishes all documents after all other processes.
     Last,
-    /// This process wishes its documents before all others.
+    /// This process wishes its documents before all other processes.
     Forged(usize),
 }
 
 /// A step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A process does what is due.
+    /// A process takes the steps that are due.
     Act(usize, Fate),
     /// A process pauses.
     Sleep(usize),
@@ -234,7 +233,7 @@ impl Contest {
         Slot { wish: Some((Node(node), entry)) }
     }
 
-    /// Whether each document of this value of the board has at most one process whose turn it is.
+    /// Whether each document has at most one process that has its turn.
     fn has_one_head(&self, world: &World) -> bool {
         let heads_for = |process: &Process| -> Vec<usize> {
             let own = world.slots.iter().filter_map(|(slot, _)| slot.wish.as_ref());
@@ -550,7 +549,7 @@ pub fn suite() -> Suite {
     }
 }
 
-/// A case from whose states each live process can commit again.
+/// A case in which each live process can commit again from every state.
 fn case(name: &'static str, bounds: &'static str, contest: Contest, states: usize) -> Case {
     Case { name, bounds, subject: Arc::new(contest), states, ends: true, large: false }
 }

@@ -1,4 +1,4 @@
-//! The canonical form of a state: what differs only in names is the same.
+//! The canonical form of a state. States that differ only in names are equal.
 
 use crate::state::{Body, DOCS, Help, Message, Own, Phase, RECORDS, Txn, Who, World, txn_of, who};
 
@@ -15,7 +15,7 @@ impl World {
         most + 1
     }
 
-    /// Every mention of a version of a document.
+    /// Visits every version of a document.
     fn doc_versions(&mut self, d: usize, mut visit: impl FnMut(&mut u8)) {
         visit(&mut self.docs[d].now.version);
         visit(&mut self.docs[d].durable.version);
@@ -37,7 +37,7 @@ impl World {
         }
     }
 
-    /// Every mention of a version of a record.
+    /// Visits every version of a record.
     fn rec_versions(&mut self, who: Who, mut visit: impl FnMut(&mut u8)) {
         let slot = &mut self.recs[usize::from(who) - 1];
         visit(&mut slot.now.version);
@@ -53,8 +53,10 @@ impl World {
         }
     }
 
-    /// The same state in its canonical form: versions in order without gaps, messages in order, and nothing
-    /// remembered that nobody asks for any more.
+    /// The same state in its canonical form.
+    ///
+    /// Versions are in order without gaps, messages are in order, and facts that no actor needs any
+    /// more are forgotten.
     #[must_use]
     pub fn canonical(mut self) -> Self {
         self.forget();
@@ -86,7 +88,7 @@ impl World {
             }
         }
         for (t, txn) in self.txns.iter_mut().enumerate() {
-            // Its own record it may still have to know.
+            // A transaction may still need the facts about its own record.
             txn.knows &= locked | 1 << (who(t, txn.attempt) - 1);
             match txn.phase {
                 Phase::Done | Phase::Dead => {

@@ -1,5 +1,7 @@
-//! Chains: the next transaction of a process locks what the one before it committed and did not apply yet, in one write: that
-//! commit's content, its tid, and the new lock.
+//! Hand-offs: a transaction locks documents of the previous commit in its process.
+//!
+//! The previous commit is not applied yet. A single write carries that commit's content, its tid,
+//! and the new lock.
 
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::lock::{Locking, LockingOver, locking, locking_over, read_of_commit};
@@ -11,7 +13,7 @@ use crate::translate::{self, tid, view};
 use crate::turn::Turn;
 
 impl Turn<'_> {
-    /// Whether a transaction may lock a document over the commit before it: that one, and how.
+    /// The previous transaction and the kind of hand-off, if a hand-off is possible.
     pub(crate) fn over(&self, script: &Script, d: usize) -> Option<(usize, LockingOver)> {
         let predecessor = script.over?;
         let before = self.world.txns[predecessor];
@@ -19,7 +21,7 @@ impl Turn<'_> {
         let rec = self.world.rec(holder);
         let participant = translate::participant(rec, d)?;
         let acknowledged = before.told == Told::Committed;
-        // What was sent and not acknowledged is all that could be taken for a commit.
+        // Without an acknowledgement only a commit that was sent could count as one.
         if !acknowledged && !matches!(before.phase, Phase::Committing) {
             return None;
         }
@@ -29,7 +31,7 @@ impl Turn<'_> {
         Some((predecessor, over))
     }
 
-    /// One write: the content of the commit before, and the lock.
+    /// Writes the content of the previous commit and the lock in one write.
     pub(crate) fn lock_over(
         &mut self,
         t: usize,
@@ -61,7 +63,7 @@ impl Turn<'_> {
                 w.txns[t].unsure |= 1 << d;
                 return;
             };
-            // The one before is responsible until the lock of the next is acknowledged.
+            // The previous transaction is responsible until the next lock is acknowledged.
             w.txns[predecessor].done |= 1 << d;
             let txn = &mut w.txns[t];
             if txn.seen.iter().all(|seen| !seen.read) {
@@ -81,7 +83,9 @@ fn script(uses: [Use; 3]) -> Script {
     Script { uses, pessimistic: true, lock_reads: true, ..Script::default() }
 }
 
-/// The first writes and deletes; the second, over it, writes and inserts. Somebody recovers at any time.
+/// The first transaction writes and deletes. The second one locks over it, and writes and inserts.
+///
+/// Another process recovers at any time.
 fn updates() -> Scenario {
     Scenario {
         exists: [true, true, false],
@@ -98,7 +102,9 @@ fn updates() -> Scenario {
     }
 }
 
-/// The first inserts and reads; the second, over it, deletes and writes. Creates land twice.
+/// The first transaction inserts and reads. The second one locks over it, and deletes and writes.
+///
+/// Creates land twice.
 fn inserts() -> Scenario {
     Scenario {
         exists: [false, true, false],
@@ -111,7 +117,7 @@ fn inserts() -> Scenario {
     }
 }
 
-/// Writes vanish with their primaries, owners die.
+/// Writes vanish with their primaries, and owners die.
 fn vanishing() -> Scenario {
     Scenario {
         budget: Budget { dirty: 1, deaths: 1, ..Budget::default() },
@@ -120,7 +126,9 @@ fn vanishing() -> Scenario {
     }
 }
 
-/// What the first inserts is deleted by another process before the second comes, and its placeholder lands again.
+/// Another process deletes the first transaction's insert before the second transaction.
+///
+/// The placeholder of the first transaction lands again.
 fn deleted_between() -> Scenario {
     let uses = |what| [what, Use::No, Use::No];
     Scenario {
@@ -134,7 +142,7 @@ fn deleted_between() -> Scenario {
     }
 }
 
-/// A third of another process wants the same.
+/// A third transaction of another process wants the same document.
 fn with_another() -> Scenario {
     let mut scenario = updates();
     scenario.scripts[0].uses = [Use::Put, Use::No, Use::No];
@@ -143,7 +151,9 @@ fn with_another() -> Scenario {
     scenario
 }
 
-/// The second reads before the first is acknowledged, or after it, and locks at its end.
+/// The second transaction reads before or after the first acknowledgement.
+///
+/// The second transaction locks at its end.
 fn read_before() -> Scenario {
     let put = [Use::Put, Use::No, Use::No];
     Scenario {

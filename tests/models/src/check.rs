@@ -1,4 +1,4 @@
-//! Exploring a model to its end: what holds in every state, and from where the end can be reached.
+//! Exhaustive exploration of a model: properties, and paths to the end.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
@@ -6,41 +6,43 @@ use std::time::{Duration, Instant};
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
-/// A state that breaks a rule, and the steps to it.
+/// A state that violates a property, and the steps to it.
 #[derive(Clone, Debug)]
 pub struct CounterExample {
-    /// What does not hold.
+    /// The violated property.
     pub property: String,
     /// The steps, in words.
     pub steps: Vec<String>,
 }
 
-/// What an exploration found.
+/// The result of an exploration.
 #[derive(Clone, Debug)]
 pub struct Explored {
-    /// Different states.
+    /// The number of different states.
     pub states: usize,
     /// The length of the longest shortest path.
     pub depth: usize,
     /// Whether every state was seen.
     pub exhausted: bool,
-    /// What does not hold; the shortest one found.
+    /// The shortest violation found, if there is one.
     pub counter_example: Option<CounterExample>,
-    /// What should happen in some state and does not.
+    /// States that should occur and do not.
     pub never: Vec<&'static str>,
-    /// How long it took.
+    /// The duration of the exploration.
     pub took: Duration,
 }
 
 impl Explored {
-    /// Whether all of it was seen and all of it is as it should be.
+    /// Whether every state was seen, without a violation.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.exhausted && self.counter_example.is_none() && self.never.is_empty()
     }
 }
 
-/// Explores a model with Stateright, breadth first, so that paths are the shortest.
+/// Explores a model with Stateright, breadth first.
+///
+/// Its paths are the shortest.
 #[must_use]
 pub fn explore<M>(model: M) -> Explored
 where
@@ -81,19 +83,23 @@ where
     }
 }
 
-/// From which states the end cannot be reached any more.
+/// The states from which the end cannot be reached.
 #[derive(Clone, Debug)]
 pub struct Reached {
-    /// Different states.
+    /// The number of different states.
     pub states: usize,
-    /// States from which no path leads to the end, and the shortest path to the first of them.
+    /// The number of states without a path to the end, and an example.
+    ///
+    /// The example is the shortest path to the first of these states.
     pub stuck: Option<(usize, CounterExample)>,
-    /// How long it took.
+    /// The duration of the exploration.
     pub took: Duration,
 }
 
-/// Builds the whole graph and walks it backwards from the end: "no state from which the end cannot be reached".
-/// Stateright's `eventually` takes a cycle and a join of two paths for the same, so it cannot say this.
+/// Finds the states from which the end cannot be reached.
+///
+/// The function builds the whole graph and walks backwards from the end. Stateright's `eventually`
+/// does not distinguish a cycle from a join of two paths, so it cannot find these states.
 #[must_use]
 pub fn reach_the_end<M>(model: &M, is_end: impl Fn(&M::State) -> bool) -> Reached
 where
@@ -104,7 +110,7 @@ where
     let began = Instant::now();
     let hasher = BuildHasherDefault::<DefaultHasher>::default();
     let mut index: HashMap<u64, u32, BuildHasherDefault<Identity>> = HashMap::default();
-    // One entry per state: where it was reached from first, by which of its actions.
+    // For each state: the first predecessor, and the number of its action.
     let mut from: Vec<(u32, u16)> = Vec::new();
     let mut edges: Vec<(u32, u32)> = Vec::new();
     let mut ends: Vec<u32> = Vec::new();
@@ -146,7 +152,7 @@ where
     Reached { states: from.len(), stuck, took: began.elapsed() }
 }
 
-/// Which states lead to an end, by edges from a state to those before it.
+/// The states that lead to an end, by edges to predecessors.
 fn backwards(count: usize, edges: &mut [(u32, u32)], ends: Vec<u32>) -> Vec<bool> {
     edges.sort_unstable();
     let mut good = vec![false; count];
@@ -189,7 +195,7 @@ where
     steps
 }
 
-/// The keys are hashes already.
+/// A hasher that keeps the key, because the keys are hashes already.
 #[derive(Clone, Copy, Default)]
 struct Identity(u64);
 

@@ -1,5 +1,7 @@
-//! Explicit commit with inserts. A `create` carries no condition, so a fork of it can land when the document
-//! was deleted again: it must not come back to life.
+//! Explicit commits with inserts.
+//!
+//! A `create` carries no condition, so its duplicate can land after the document was deleted. The
+//! duplicate must not bring the document back.
 
 use txn_protocol::rule::Rule;
 
@@ -7,7 +9,9 @@ use crate::scenario::{Death, Kind, Scenario, Script, Use};
 use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
 
-/// One inserts, one deletes what the first inserted; each also writes a document that exists.
+/// A transaction inserts, and another deletes the inserted document.
+///
+/// The first transaction also writes a document that exists.
 fn insert_and_delete() -> Scenario {
     Scenario {
         exists: [false, true, false],
@@ -23,7 +27,7 @@ fn insert_and_delete() -> Scenario {
     }
 }
 
-/// One document is inserted, deleted, and inserted again by a third.
+/// A document is inserted, deleted, and inserted again by a third transaction.
 fn insert_again() -> Scenario {
     Scenario {
         exists: [false; 3],
@@ -40,15 +44,16 @@ fn insert_again() -> Scenario {
     }
 }
 
-/// The same, where the deletion happens at once.
+/// The same, but the deletion takes one step.
 fn deleted_at_once() -> Scenario {
     let mut scenario = insert_again();
     scenario.scripts[1].kind = Kind::Instant;
     scenario
 }
 
-/// One deletes, and a process whose clock is behind inserts again at once: the new content has the smaller commit
-/// tid.
+/// A document is deleted, and inserted by a process with a slow clock.
+///
+/// The deletion and the insert are close together. The new content has the smaller commit version.
 fn clock_behind() -> Scenario {
     Scenario {
         exists: [true, false, false],

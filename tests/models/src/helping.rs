@@ -1,5 +1,6 @@
-//! Meeting somebody's lock: deciding its holder, applying or voiding. Owners, readers and janitors
-//! alike.
+//! The resolution of foreign locks: decide the holder, apply or void.
+//!
+//! Owners, readers and janitors take the same steps.
 
 use txn_protocol::machines::record::{Decide, Decision, Finish};
 use txn_protocol::machines::roll_forward::{RollForward, roll_forward};
@@ -25,7 +26,7 @@ impl Turn<'_> {
         self.scenario.death == Death::Anytime || over || owner.attempt != attempt_of(holder)
     }
 
-    /// Meets a lock; nothing happens where the rules say to wait.
+    /// Resolves a lock, or waits if the rules say so.
     pub(crate) fn meet(&mut self, requester: Requester, holder: Who) {
         let state = holder_state(self.world.rec(holder).mark);
         let verdict =
@@ -43,7 +44,7 @@ impl Turn<'_> {
         self.carry_out(holder, decide.next(&standing));
     }
 
-    /// Carries out a decision, and knows more if that is acknowledged.
+    /// Carries out a decision, and learns the result once it is acknowledged.
     pub(crate) fn carry_out(&mut self, holder: Who, settle: Settle<Decision>) {
         let (actor, rec) = (self.actor, *self.world.rec(holder));
         let proven = move |w: &mut World, decision: Decision| match decision {
@@ -71,18 +72,18 @@ impl Turn<'_> {
                     acknowledged(w, a, decision);
                 });
             }
-            // Only a partition that is gone has no record to decide, and none is here.
+            // Only a partition that is gone has no record to decide, and this model has none.
             Settle::Stuck => {}
         }
     }
 
-    /// Goes on with what was begun about somebody else's transaction.
+    /// Continues the resolution of a foreign transaction.
     pub(crate) fn go_on(&mut self, requester: Requester) {
         let help = self.help();
         self.apply(help.who, help.done, requester);
     }
 
-    /// Applies what is left of a committed transaction, then marks it finished.
+    /// Applies the remaining participants of a committed transaction, then marks it finished.
     pub(crate) fn apply(&mut self, holder: Who, done: u8, requester: Requester) {
         let (actor, rec) = (self.actor, *self.world.rec(holder));
         if !matches!(rec.mark, Mark::Committed | Mark::Finished) {
@@ -101,7 +102,7 @@ impl Turn<'_> {
                 self.apply_member(&rec, holder, *d, *step, done, requester);
             }
         }
-        // The owner knows of no lock but its own.
+        // The owner knows its own locks only.
         let helps = self.help().who == holder && !self.lacks(Rule::UnnamedLockVoid);
         let strays = if helps { self.strays(holder, &rec) } else { Vec::new() };
         for d in &strays {
@@ -122,7 +123,7 @@ impl Turn<'_> {
         });
     }
 
-    /// The documents that carry a lock of a holder whose record does not name it there.
+    /// The documents with a lock that the holder's record does not name.
     fn strays(&self, holder: Who, rec: &Rec) -> Vec<usize> {
         let is_stray = |d: &usize| {
             let doc = self.world.docs[*d].now;
@@ -140,10 +141,10 @@ impl Turn<'_> {
         translate::participant(rec, d)
     }
 
-    /// The next step about one participant.
+    /// The next step of one participant.
     fn step(&self, holder: Who, rec: &Rec, d: usize, participant: &Participant) -> Applying {
         let doc = self.world.docs[d].now;
-        // A deletion is on record before the document goes.
+        // A deletion is on record before the document is removed.
         let was_deleted = doc.writer != self.world.txns[txn_of(holder)].seen[d].writer;
         let searches = !(self.lacks(Rule::RelockUnapplied) && self.owned(holder).is_some());
         let applied = rec.mark == Mark::Finished || searches && was_deleted;
@@ -161,14 +162,14 @@ impl Turn<'_> {
         applying(&self.scenario.rules, committed, participant, None, &view(&doc))
     }
 
-    /// What the actor knows as the owner of an attempt, if it is.
+    /// The knowledge of an owner, if the actor is the owner of the attempt.
     fn owned(&self, holder: Who) -> Option<Own> {
         let Actor::Owner(t) = self.actor else { return None };
         let txn = &self.world.txns[t];
         (who(t, txn.attempt) == holder && txn.phase == Phase::Applying).then_some(txn.own)
     }
 
-    /// Nobody can tell from what stands there whether the commit was applied.
+    /// Handles a document that does not tell whether the commit was applied.
     fn settle_unclear(&mut self, holder: Who, rec: &Rec, d: usize) {
         let doc = self.world.docs[d].now;
         let Some(own) = self.owned(holder) else {
@@ -221,7 +222,7 @@ impl Turn<'_> {
             && let Applying::Touch(_) = step
             && doc.lock > 0
         {
-            self.aside(d, doc.lock, Requester::Patient, None);
+            self.aside(d, doc.lock, Requester::NonPreempting, None);
             return;
         }
         let all = self.lacks(Rule::ApplyAcknowledged);
@@ -255,12 +256,12 @@ impl Turn<'_> {
                 self.aside(d, translate::who(other), requester, Some(done | 1 << d));
             }
             Applying::Unclear(_) => self.settle_unclear(holder, rec, d),
-            // Once it was so for ten minutes.
+            // After ten minutes in this state.
             Applying::Elsewhere => self.go("reports as lost", Object::Doc(d), |w| {
                 w.reported |= 1 << d;
                 dealt(w, Some(0));
             }),
-            // Nobody but an owner with a locked document at hand is told so.
+            // Only an owner with a locked document at hand receives this answer.
             Applying::PerhapsOvertaken(_) => {}
             Applying::Done => self.go("has nothing to do at", Object::Doc(d), |w| {
                 dealt(w, Some(0));
@@ -271,8 +272,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Somebody else holds a document that has to be dealt with: takes a void lock off, or meets the holder.
-    /// `proven`: what is done once a bare placeholder was deleted.
+    /// Resolves a foreign holder of a document.
+    ///
+    /// A void lock is removed, and any other holder is decided. `proven`: the participants that are
+    /// settled once a bare placeholder was deleted.
     pub(crate) fn aside(
         &mut self,
         d: usize,
@@ -287,7 +290,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Takes the void lock of an aborted attempt off.
+    /// Removes the void lock of an aborted attempt.
     pub(crate) fn unlock(&mut self, d: usize, holder: Who, proven: Option<u8>) {
         let actor = self.actor;
         let doc = self.world.docs[d].now;
@@ -312,14 +315,15 @@ impl Turn<'_> {
 }
 
 impl Doc {
-    /// Stands somewhere, for a write that is not a deletion; the store gives the version.
+    /// The document at some version. A write of it is not a deletion, and the store assigns the
+    /// version.
     #[must_use]
     pub fn at_some(self) -> Self {
         Self { version: 1, ..self }
     }
 }
 
-/// A committed transaction is applied: one's own, or as help.
+/// Begins to apply a committed transaction: the actor's own, or a foreign one.
 fn learned_committed(w: &mut World, actor: Actor, holder: Who) {
     if let Actor::Owner(t) = actor
         && who(t, w.txns[t].attempt) == holder
@@ -331,7 +335,7 @@ fn learned_committed(w: &mut World, actor: Actor, holder: Who) {
     }
 }
 
-/// An owner whose own record is aborted lets go.
+/// Begins the release of an owner with an aborted record.
 fn learned_own(w: &mut World, actor: Actor, holder: Who) {
     if let Actor::Owner(t) = actor
         && who(t, w.txns[t].attempt) == holder
@@ -341,7 +345,7 @@ fn learned_own(w: &mut World, actor: Actor, holder: Who) {
     }
 }
 
-/// Participants that are dealt with; none: the work is over.
+/// Notes the participants that are settled; none: the work is over.
 fn set_done(w: &mut World, actor: Actor, done: Option<u8>) {
     if let Actor::Owner(t) = actor {
         let txn = &mut w.txns[t];

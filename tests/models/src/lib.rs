@@ -1,4 +1,4 @@
-//! Models of the protocol, explored to their end, on the engine's own decisions.
+//! Models of the protocol, explored exhaustively, with the engine's own decisions.
 mod advance;
 pub mod board;
 mod canonical;

@@ -1,5 +1,6 @@
-//! An administrator drops a collection and makes it again before a commit is applied there. The new
-//! collection proves nothing about the commit, and no apply writes the commit there.
+//! A collection that is dropped and made again before a commit is applied.
+//!
+//! The new collection proves nothing about the commit, and no apply writes the commit there.
 
 use txn_protocol::rule::Rule;
 
@@ -7,7 +8,7 @@ use crate::scenario::{Death, Scenario, Script, Use};
 use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
 
-/// One transaction writes two documents. Another inserts the first in the new collection.
+/// A transaction writes two documents. Another inserts the first one in the new collection.
 fn written() -> Scenario {
     Scenario {
         exists: [true, true, false],
@@ -36,7 +37,7 @@ fn inserted() -> Scenario {
     }
 }
 
-/// One transaction deletes a document and writes another.
+/// A transaction deletes a document and writes another.
 fn deleted() -> Scenario {
     Scenario {
         scripts: vec![

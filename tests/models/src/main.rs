@@ -1,5 +1,6 @@
-//! `cargo run --release -p txn-models -- [--model NAME] [--large] [--paths]`: explores the models and prints what was
-//! found.
+//! Explores the models and prints the results.
+//!
+//! `cargo run --release -p txn-models -- [--model NAME] [--large] [--paths]`
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -11,22 +12,22 @@ use txn_models::check::CounterExample;
 use txn_models::suite::{Case, Flaw, Suite};
 use txn_protocol::rule::Rule;
 
-/// Explores the models of the protocol to their end.
+/// Explores the models of the protocol exhaustively.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Only models whose name contains this.
+    /// Only models with this text in their name.
     #[arg(long)]
     model: Option<String>,
-    /// Only cases whose name contains this.
+    /// Only cases with this text in their name.
     #[arg(long)]
     case: Option<String>,
-    /// Also the cases that are too large for every run of the tests.
+    /// Include the cases that are too large for every run of the tests.
     #[arg(long)]
     large: bool,
     /// Only the rules that are left out.
     #[arg(long)]
     flaws: bool,
-    /// Print the steps of every counter-example.
+    /// Print the steps of every counterexample.
     #[arg(long)]
     paths: bool,
 }
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Explores one case; whether it is as it should be.
+/// Explores one case. Returns whether it meets the expectations.
 fn check(suite: &Suite, case: &Case, table: &mut Table) -> bool {
     let began = Instant::now();
     eprintln!("{}: {}", suite.name, case.name);
@@ -92,7 +93,7 @@ fn check(suite: &Suite, case: &Case, table: &mut Table) -> bool {
     verdict.starts_with("clean")
 }
 
-/// Looks for what a missing rule breaks; whether it was found.
+/// Finds the violation without a rule. Returns whether there is one.
 fn find(suite: &Suite, flaw: &Flaw, table: &mut Table, paths: bool) -> bool {
     let began = Instant::now();
     eprintln!("{} without: {}", suite.name, flaw.rule);

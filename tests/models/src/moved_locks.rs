@@ -1,6 +1,8 @@
-//! Plain clients that rewrite or delete placeholders, as maintenance by query does. The owner that
-//! has applied nothing yet writes over what stands there, once it knows that nobody else has
-//! applied it; whoever cannot tell reports it, and the record stays open.
+//! Plain clients that rewrite or delete placeholders, as maintenance by query does.
+//!
+//! An owner that has applied nothing yet writes over the document, once it knows that no other
+//! process has applied the commit. Any other process reports the document, and the record stays
+//! open.
 
 use txn_protocol::rule::Rule;
 
@@ -8,8 +10,9 @@ use crate::scenario::{Death, Scenario, Script, Use};
 use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
 
-/// One inserts, beside a plain client that writes its placeholder again; another deletes what was
-/// inserted. A duplicate of the placeholder may land behind that.
+/// A transaction inserts, a plain client rewrites its placeholder, and another transaction deletes.
+///
+/// A duplicate of the placeholder may land after the deletion.
 fn rewritten() -> Scenario {
     Scenario {
         exists: [false; 3],
@@ -25,7 +28,7 @@ fn rewritten() -> Scenario {
     }
 }
 
-/// One inserts and writes, beside a plain client that deletes its placeholder.
+/// A transaction inserts and writes, and a plain client deletes its placeholder.
 fn removed() -> Scenario {
     Scenario {
         exists: [false, true, false],
@@ -35,7 +38,7 @@ fn removed() -> Scenario {
     }
 }
 
-/// The same, where writes of the owner may be late or unanswered.
+/// The same, but writes of the owner may be late or unanswered.
 fn removed_and_late() -> Scenario {
     Scenario {
         scripts: vec![Script { uses: [Use::Insert, Use::No, Use::No], ..Script::default() }],
@@ -74,7 +77,7 @@ pub fn suite() -> Suite {
                 Shows::Wrong,
             ),
             Flaw::of(
-                "an owner takes its place again only if nobody else has applied it",
+                "an owner locks again only if no other process has applied the commit",
                 &rewritten(),
                 Rule::RelockUnapplied,
                 Shows::Wrong,

@@ -1,5 +1,7 @@
-//! One document without a record: after a conflict or an unknown, the document's own list of commits tells
-//! whether the write happened.
+//! A write of one document without a record.
+//!
+//! After a conflict or an unknown answer, the document's own list of commits tells whether the
+//! write happened.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,26 +23,27 @@ use crate::translate::version;
 
 const WRITERS: usize = 4;
 
-/// The document: where it stands, who wrote it, oldest first, and whom of them its list names.
+/// The document: its version, its writers, oldest first, and the writers in its list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Content {
     version: u8,
     commits: [u8; WRITERS],
-    /// One bit for each writer: what is listed is in the order of the commits. 0 wrote the document at the beginning.
+    /// The list: one bit for each writer, because it has the order of the commits. Writer 0 wrote
+    /// the initial content.
     listed: u8,
 }
 
-/// A writer: reads, writes, settles.
+/// The phase of a writer: reads, writes, settles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum At {
-    /// It has not read.
+    /// The writer has not read.
     #[default]
     Start,
-    /// It read this, and sends its write.
+    /// The writer read this, and sends its write.
     Send(Content),
-    /// It has no answer, and settles.
+    /// The writer has no answer, and settles.
     Settle(Content),
-    /// It is over.
+    /// The writer is done.
     Over,
 }
 
@@ -48,19 +51,19 @@ pub enum At {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Late {
     writer: u8,
-    /// The version that it is conditioned on.
+    /// The version of the condition.
     read: u8,
     written: Content,
 }
 
-/// A state.
+/// A state of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     now: Content,
     durable: Option<Content>,
     writers: [At; WRITERS],
     told: [Told; WRITERS],
-    /// A write whose answer was lost.
+    /// A write with a lost answer.
     late: Option<Late>,
     lates: u8,
     vanishing: u8,
@@ -84,7 +87,7 @@ pub struct Single {
     pub refused: u8,
 }
 
-/// A step: who, what, and where it leads.
+/// A step: the writer, the action, and the next state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step(usize, &'static str, State);
 
@@ -93,7 +96,7 @@ impl Content {
         self.commits.into_iter().filter(|writer| *writer > 0)
     }
 
-    /// One more commit, and the list with it.
+    /// Adds a commit and its list.
     fn by(mut self, writer: usize, list: &[u8]) -> Self {
         let number = number(writer);
         if let Some(free) = self.commits.iter_mut().find(|commit| **commit == 0) {
@@ -109,13 +112,13 @@ impl Content {
     }
 }
 
-/// A writer among those of a document; 0 wrote it at the beginning.
+/// The number of a writer in a document; 0 wrote the initial content.
 fn number(writer: usize) -> u8 {
     u8::try_from(writer + 1).unwrap_or_default()
 }
 
 impl State {
-    /// An acknowledged write; whatever was dirty below is durable with it.
+    /// An acknowledged write, which also makes the content below durable.
     fn put(&mut self, mut content: Content) {
         content.version = self.fresh();
         (self.now, self.durable) = (content, None);
@@ -133,7 +136,7 @@ impl State {
         most + 1
     }
 
-    /// Every version that somebody knows.
+    /// Visits every version that an actor knows.
     fn each(&mut self, mut visit: impl FnMut(&mut u8)) {
         visit(&mut self.now.version);
         self.durable.iter_mut().for_each(|content| visit(&mut content.version));
@@ -154,7 +157,7 @@ impl State {
             let rank = versions.iter().position(|v| v == version).unwrap_or_default();
             *version = u8::try_from(rank).unwrap_or_default();
         });
-        // It has its version when it lands.
+        // The write has a version only once it lands.
         self.late.iter_mut().for_each(|late| late.written.version = 0);
         self
     }
@@ -164,7 +167,7 @@ impl State {
         self
     }
 
-    /// What is left when the primary crashes.
+    /// The content after a crash of the primary.
     fn lasting(&self) -> Content {
         self.durable.unwrap_or(self.now)
     }
@@ -175,7 +178,7 @@ impl Single {
         !self.rules.decides(rule)
     }
 
-    /// The version of a writer.
+    /// The commit version of a writer.
     fn tid(&self, number: u8) -> CommitVersion {
         let process = number.checked_sub(1).map(|writer| self.processes[usize::from(writer)]);
         commit_of(process.unwrap_or(u8::MAX), number)
@@ -189,7 +192,9 @@ impl Single {
         View::Present { version: version(content.version), source: "{}".into(), stored }
     }
 
-    /// What a writer writes on what it read: the document's list as its process shortens it then.
+    /// The content that a writer makes of its read.
+    ///
+    /// The writer's process shortens the list as it would at that time.
     fn written(&self, state: &State, writer: usize, read: Content) -> Content {
         let commit = self.tid(number(writer));
         let is_over = |tid: CommitVersion| {
@@ -207,7 +212,7 @@ impl Single {
         read.by(writer, &list[list.len().saturating_sub(self.keeps)..])
     }
 
-    /// The conditional write, with everything that may become of it.
+    /// The conditional write, with all its outcomes.
     fn send(&self, state: &State, writer: usize, read: Content, steps: &mut Vec<Step>) {
         let written = self.written(state, writer, read);
         let unanswered = |mut to: State| {
@@ -253,7 +258,7 @@ impl Single {
         }
     }
 
-    /// What stands there tells, once a touch is acknowledged.
+    /// Settles a write by the document, once a touch is acknowledged.
     fn settle(&self, state: &State, writer: usize, read: Content, steps: &mut Vec<Step>) {
         let commit = self.tid(number(writer));
         let was = self.view(&read);
@@ -286,7 +291,7 @@ impl Single {
         }
     }
 
-    /// Whether everybody is done.
+    /// Whether all writers are done.
     #[must_use]
     pub fn is_over(&self, state: &State) -> bool {
         state.late.is_none() && state.writers.iter().all(|at| *at == At::Over)
@@ -357,10 +362,10 @@ impl Model for Single {
                 let is_in_doubt = |at: (&At, &Told)| at == (&At::Over, &Told::Nothing);
                 model.keeps <= 1 || !state.writers.iter().zip(&state.told).any(is_in_doubt)
             }),
-            Property::sometimes("everybody commits", |_, state: &State| {
+            Property::sometimes("all writers commit", |_, state: &State| {
                 state.told.iter().all(|told| *told == Told::Committed)
             }),
-            Property::sometimes("somebody fails", |_, state: &State| {
+            Property::sometimes("a writer fails", |_, state: &State| {
                 state.told.contains(&Told::Failed)
             }),
             Property::sometimes("everything ends", |model: &Self, state| model.is_over(state)),

@@ -1,5 +1,6 @@
-//! The owner of a transaction: reads, locks, validates, commits, applies, lets go. The decisions and their order are the
-//! engine's own, from `txn-protocol`.
+//! The owner of a transaction: reads, locks, validates, commits, applies, releases.
+//!
+//! The decisions and their order are the engine's own, from `txn-protocol`.
 
 use txn_protocol::machines::attempt::{operation, validated_first};
 use txn_protocol::machines::record::{Commit, Decide, Decision};
@@ -15,7 +16,7 @@ use crate::translate::{self, change, deed, observed, stamp, standing, tid, view}
 use crate::turn::{Actor, Object, Turn};
 
 impl Turn<'_> {
-    /// Everything that the owner of a transaction may do now.
+    /// All steps that the owner of a transaction may take now.
     pub(crate) fn owner(&mut self, t: usize) {
         let (script, txn) = (self.scenario.scripts[t], self.world.txns[t]);
         if matches!(txn.phase, Phase::Done | Phase::Dead) {
@@ -30,7 +31,7 @@ impl Turn<'_> {
             });
         }
         let holds = txn.held.iter().any(|v| *v > 0) || script.writes();
-        let requester = if holds { Requester::Locking(tid(me)) } else { Requester::Patient };
+        let requester = if holds { Requester::Locking(tid(me)) } else { Requester::NonPreempting };
         if txn.help.who > 0 {
             self.go_on(requester);
             return;
@@ -45,7 +46,7 @@ impl Turn<'_> {
             Phase::Verifying => self.verify_locks(t),
             Phase::Committing if script.kind == Kind::Single => self.write_single(t, &script),
             Phase::Committing => self.commit(t, me, &script),
-            Phase::Applying => self.apply(me, txn.done, Requester::Patient),
+            Phase::Applying => self.apply(me, txn.done, Requester::NonPreempting),
             Phase::Aborting => {
                 let standing = standing(self.world.rec(me));
                 let decide = Decide { rules: &self.scenario.rules, known_aborted: false };
@@ -74,7 +75,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Takes a lock off again before anything is computed from what stands under it, to take it later.
+    /// Releases a lock before any computation on its content, to take it again later.
     fn give_back(&mut self, t: usize) {
         let txn = self.world.txns[t];
         for d in (0..DOCS).filter(|d| txn.held[*d] > 0 && txn.unsure & (1 << *d) == 0) {
@@ -98,7 +99,7 @@ impl Turn<'_> {
         }
     }
 
-    /// One step towards one lock.
+    /// A step towards one lock.
     fn lock(&mut self, t: usize, me: Who, d: usize, script: &Script) {
         let txn = self.world.txns[t];
         let doc = self.world.docs[d].now;
@@ -162,7 +163,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What was read is no longer what it was: the attempt is over.
+    /// Ends the attempt, because a read is no longer current.
     pub(crate) fn give_up(&mut self, t: usize, d: usize, script: &Script) {
         let recorded = script.heartbeat;
         self.go("finds changed", Object::Doc(d), |w| give_up(&mut w.txns[t], recorded));
@@ -192,7 +193,7 @@ impl Turn<'_> {
         let valid = move |w: &mut World| {
             w.txns[t].done |= 1 << d;
             if read.absent {
-                // An absence is proven for this moment, whatever was there in between.
+                // An absence is proven for this moment, even if the document existed in between.
                 w.txns[t].seen[d].writer = doc.writer;
             }
         };
@@ -215,13 +216,15 @@ impl Turn<'_> {
                         self.go("validates under a lock", Object::Doc(d), valid);
                     }
                 }
-                // Only set free it could be locked again before the next look.
-                if self.knows(holder) && requester != Requester::Patient {
+                // If the lock were only removed, another attempt could lock the document before the
+                // next read.
+                if self.knows(holder) && requester != Requester::NonPreempting {
                     self.lock(t, me, d, script);
                     return;
                 }
                 self.aside(d, holder, requester, None);
-                // The lock has to be looked at again, whoever held it at first.
+                // The next validation must compare with this holder, not with the holder of the
+                // read.
                 for step in self.steps.iter_mut().filter(|s| s.label.actor == Actor::Owner(t)) {
                     step.to.txns[t].seen[d].holder = holder;
                 }
@@ -243,7 +246,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The commit point: one write of the record, asked for again until what stands there decides.
+    /// The commit point: the record is written again until its state decides.
     fn commit(&mut self, t: usize, me: Who, script: &Script) {
         let txn = self.world.txns[t];
         let rec = *self.world.rec(me);
@@ -279,7 +282,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The record with its participants; none if what is to be inserted exists.
+    /// The record with its participants; none if a document to be inserted exists.
     fn record(&self, t: usize, script: &Script) -> Option<Rec> {
         let txn = &self.world.txns[t];
         let mut rec = Rec { mark: Mark::Committed, ..Rec::default() };
@@ -295,7 +298,7 @@ impl Turn<'_> {
         Some(rec)
     }
 
-    /// Takes the locks of an attempt off that cannot commit any more, or of one that only read.
+    /// Releases the locks of an attempt that failed or only read.
     fn release(&mut self, t: usize, me: Who) {
         let txn = self.world.txns[t];
         let mine = |d: &usize| self.world.docs[*d].now.lock == me && txn.done & (1 << *d) == 0;
@@ -304,14 +307,14 @@ impl Turn<'_> {
             return;
         };
         self.unlock(d, me, None);
-        // What cannot be taken off now is left to whoever meets it.
+        // A lock that cannot be removed now is left to the process that finds it.
         for step in self.steps.iter_mut().filter(|s| s.label.actor == Actor::Owner(t)) {
             step.to.txns[t].done |= 1 << d;
         }
     }
 }
 
-/// The attempt is over; its record is decided first if a lock may still land.
+/// Ends the attempt. Its record is decided first if a lock may still land.
 pub(crate) fn give_up(txn: &mut Txn, recorded: bool) {
     txn.phase = if txn.unsure > 0 || recorded { Phase::Aborting } else { Phase::Releasing };
     txn.done = 0;

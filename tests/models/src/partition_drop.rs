@@ -1,5 +1,7 @@
-//! The partition of one day: made by processes whose clocks are slow, dropped by two janitors, while a transaction of that
-//! day still commits, somebody meets its lock, and a node lags behind.
+//! The partition of one day, made by slow processes and dropped by two janitors.
+//!
+//! Meanwhile a transaction of that day commits, another process finds its lock, and a node lags
+//! behind.
 
 mod day;
 
@@ -22,8 +24,10 @@ use crate::state::{Mark, Told};
 use crate::suite::{Case, Flaw, Shows, Subject, Suite};
 use crate::translate::holder_state;
 
-/// The processes that make partitions: the owner, one that meets its lock, one with a slow clock. The physical name of a
-/// partition is the process that made it, plus one; one more is what a server makes by itself.
+/// The processes that make partitions: the owner, the finder, and a slow process.
+///
+/// The finder finds the owner's lock. The physical name of a partition is the number of its maker,
+/// plus one. [`UNASKED`] is a partition that the server makes by itself.
 const PROCESSES: usize = 3;
 const OWNER: usize = 0;
 const FINDER: usize = 1;
@@ -41,11 +45,11 @@ pub struct Drops {
     pub lates: u8,
     /// How many moves of the watermark may vanish.
     pub vanishing: u8,
-    /// How many janitors die on the way.
+    /// How many janitors die before they finish.
     pub deaths: u8,
 }
 
-/// A step: what it is, and where it leads.
+/// A step: its name, and the next state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step(pub &'static str, Day);
 
@@ -58,7 +62,9 @@ impl Drops {
         !self.lacks(Rule::RequireAlias)
     }
 
-    /// A process makes the partition: the collection, its name in the domain document, the alias.
+    /// A process makes the partition.
+    ///
+    /// The steps are the collection, its name in the domain document, and the alias.
     fn make(&self, day: &Day, process: usize, steps: &mut Vec<Step>) {
         let name = u8::try_from(process + 1).unwrap_or_default();
         let mut to = *day;
@@ -69,7 +75,7 @@ impl Drops {
                     true => day.domain.document(),
                     false => to.change(|_| {}),
                 };
-                // Whatever is made here is named by the rules, which say that the day is gone.
+                // The naming follows all rules, and they say that the day is gone.
                 to.making[process] = Maker::of(&Making::asked(&document, &Rules::all(), today()));
                 steps.push(Step("asks the domain document", to));
             }
@@ -110,8 +116,8 @@ impl Drops {
         let mut to = *day;
         match (day.owner, day.making[OWNER]) {
             (Doing::Record, Maker::Gone) => {
-                // The commit cannot happen any more: the day is gone, and nothing brings it back. If it was sent
-                // before, it may have happened: that is not known any more.
+                // The commit cannot happen any more, because the day is gone for good. The outcome
+                // is unknown if the commit was sent before.
                 to.owner = Doing::Over;
                 to.told = if day.sent { Told::Nothing } else { Told::Failed };
                 steps.push(Step("the owner gives up", to));
@@ -163,7 +169,7 @@ impl Drops {
         }
     }
 
-    /// Somebody who met the lock, and takes the owner for dead.
+    /// A process that finds the lock, and takes the owner for dead.
     fn finder(&self, day: &Day, steps: &mut Vec<Step>) {
         let mut to = *day;
         match (day.finder, day.making[FINDER]) {
@@ -219,7 +225,7 @@ impl Drops {
         to
     }
 
-    /// What the recovery table makes of the record.
+    /// The step of the recovery table for the record.
     fn found(&self, day: &Day, mark: Mark, steps: &mut Vec<Step>) {
         let mut to = *day;
         let does = recovery(&self.rules, holder_state(mark), false);
@@ -305,7 +311,7 @@ impl Drops {
         }
     }
 
-    /// A janitor finds something to do about the day.
+    /// A janitor finds the work that is due for the day.
     fn begin(&self, day: &Day, janitor: usize, steps: &mut Vec<Step>) {
         let mut to = *day;
         let left = day.domain.dropping;
@@ -334,7 +340,7 @@ impl Drops {
         steps.push(Step("a janitor reads the domain document", to));
     }
 
-    /// Whether everything is over.
+    /// Whether all work is done.
     #[must_use]
     pub fn is_over(&self, day: &Day) -> bool {
         let idle = day.dropping.iter().all(|d| *d == Janitor::Idle);
@@ -349,7 +355,7 @@ impl Model for Drops {
     type Action = Step;
 
     fn init_states(&self) -> Vec<Day> {
-        // The slow process has looked at its clock: it is about to make the partition.
+        // The slow process has read its clock, and is about to make the partition.
         let mut making = [Maker::No; PROCESSES];
         making[SLOW] = Maker::Ask;
         let Self { lags, lates, vanishing, deaths, .. } = *self;

@@ -1,4 +1,4 @@
-//! What must hold in every state of the protocol, and what must happen in some.
+//! The properties of every state, and the states that must occur.
 
 use stateright::Property;
 
@@ -30,7 +30,7 @@ pub(crate) fn of(scenario: &Scenario) -> Vec<Property<Protocol>> {
     all
 }
 
-/// The durable record of the attempt of a transaction that is committed, if one is.
+/// The durable record of a transaction's committed attempt, if there is one.
 fn commit(w: &World, t: usize) -> Option<(Who, &Rec)> {
     (0..ATTEMPTS).find_map(|a| {
         let rec = &w.recs[t * ATTEMPTS + a].durable;
@@ -38,8 +38,10 @@ fn commit(w: &World, t: usize) -> Option<(Who, &Rec)> {
     })
 }
 
-/// A transaction that was told as committed has a record that says so; one that was told as failed
-/// has none.
+/// Whether each answer is true.
+///
+/// A transaction that was reported as committed has a committed record. A transaction that was
+/// reported as failed has none.
 fn told_is_true(scenario: &Scenario, w: &World) -> bool {
     (0..scenario.scripts.len()).all(|t| {
         let mut marks = (0..ATTEMPTS).map(|a| w.recs[t * ATTEMPTS + a].durable.mark);
@@ -52,7 +54,7 @@ fn told_is_true(scenario: &Scenario, w: &World) -> bool {
     })
 }
 
-/// Whether a transaction commits by a record: it deletes or writes something.
+/// Whether a transaction commits by a record: it deletes or writes a document.
 fn has_record(scenario: &Scenario, w: &World, t: usize) -> bool {
     let script = &scenario.scripts[t];
     let writes = |d: usize| match script.uses[d] {
@@ -68,7 +70,7 @@ fn before(w: &World, t: usize, d: usize) -> u8 {
     w.txns[t].seen[d].writer
 }
 
-/// Whether the content of document `d` comes from transaction `t`, or from one that came after it.
+/// Whether the content of document `d` comes from `t` or a later transaction.
 pub(crate) fn comes_after(w: &World, d: usize, t: usize) -> bool {
     let mut at = w.docs[d].durable.writer;
     for _ in 0..=TXNS {
@@ -84,10 +86,11 @@ pub(crate) fn comes_after(w: &World, d: usize, t: usize) -> bool {
     false
 }
 
-/// Every write of a committed transaction stands or was overwritten by one that came after it, or
-/// its lock still stands over what it read; once it is finished, the former. A commit that is lost
-/// with a dropped collection is reported before its record is finished, and never written in the
-/// new one.
+/// Whether every write of a committed transaction is safe.
+///
+/// The write is present, or a later transaction overwrote it. Before the record is finished, the
+/// transaction's lock over the content that it read suffices. A commit that is lost with a dropped
+/// collection is reported before its record is finished, and never written in the new collection.
 fn writes_stay(scenario: &Scenario, w: &World) -> bool {
     (0..scenario.scripts.len()).all(|t| {
         let Some((me, rec)) = commit(w, t) else { return true };
@@ -99,8 +102,8 @@ fn writes_stay(scenario: &Scenario, w: &World) -> bool {
             }
             let placed = rec.deeds[d] != Deed::Insert || doc.version == rec.versions[d];
             let unlocked = doc.lock != me || !placed;
-            // A plain client took the lock: its owner writes it over, or it is reported. It is
-            // never finished in silence.
+            // A plain client removed the lock: the owner writes the document, or the document is
+            // reported. The record is never finished without a report.
             let is_told = scenario.meddles() && unlocked && (doc.absent || doc.version == 0);
             let waits = (doc.lock == me && placed || is_told) && doc.writer == before(w, t, d);
             comes_after(w, d, t) || waits && rec.mark == Mark::Committed
@@ -108,7 +111,7 @@ fn writes_stay(scenario: &Scenario, w: &World) -> bool {
     })
 }
 
-/// Whether a transaction is committed, by whatever says so for its kind.
+/// Whether a transaction is committed, by the evidence of its kind.
 fn counts(scenario: &Scenario, w: &World, t: usize) -> bool {
     let txn = &w.txns[t];
     match scenario.scripts[t].kind {
@@ -118,7 +121,8 @@ fn counts(scenario: &Scenario, w: &World, t: usize) -> bool {
     }
 }
 
-/// The content that stands, and all that committed transactions read, is of committed transactions.
+/// Whether all present content, and all reads of committed transactions, are of committed
+/// transactions.
 fn only_committed(scenario: &Scenario, w: &World) -> bool {
     let fine = |writer: u8| writer == 0 || counts(scenario, w, usize::from(writer) - 1);
     let stands = w.docs.iter().all(|slot| fine(slot.durable.writer));
@@ -129,7 +133,7 @@ fn only_committed(scenario: &Scenario, w: &World) -> bool {
     stands && read
 }
 
-/// The order that reads, writes and the callers' waiting imply has no cycle.
+/// Whether the order by reads, writes and real time has no cycle.
 fn is_serialisable(scenario: &Scenario, w: &World) -> bool {
     let count = scenario.scripts.len();
     let mut nodes = [false; TXNS];
@@ -145,13 +149,13 @@ fn is_serialisable(scenario: &Scenario, w: &World) -> bool {
                 reach[earlier] |= 1 << t;
             }
         }
-        // An administrator's drop has no place in the order.
+        // An administrator's drop is not a part of the order.
         for d in scenario.scripts[t].documents().filter(|d| w.docs[*d].durable.era == 0) {
             let writer = usize::from(before(w, t, d));
             if writer > 0 && writer - 1 != t {
                 reach[writer - 1] |= 1 << t;
             }
-            // Whoever wrote over what this one read comes after it.
+            // A transaction that overwrote this read comes after it.
             for next in (0..count).filter(|next| *next != t && nodes[*next]) {
                 if wrote(scenario, w, next, d) && before(w, next, d) == before(w, t, d) {
                     reach[t] |= 1 << next;

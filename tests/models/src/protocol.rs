@@ -1,4 +1,4 @@
-//! The protocol as something that can be explored, and when it is over.
+//! The protocol as a subject of exploration, and its end.
 
 use crate::scenario::{Kind, Scenario};
 use crate::state::{Mark, Phase, RECORDS, World};
@@ -7,11 +7,13 @@ use crate::state::{Mark, Phase, RECORDS, World};
 #[derive(Clone, Debug)]
 pub struct Protocol(pub Scenario);
 
-/// Whether everything is over: nobody is at work, and where somebody recovers, nothing is left behind.
+/// Whether all work is done.
+///
+/// No process is at work. If the scenario has a recovery, no lock and no open record is left.
 #[must_use]
 pub fn is_over(scenario: &Scenario, world: &World) -> bool {
     let over = |t: usize| {
-        // What happens at once needs no help to end.
+        // An instant transaction needs no step to end.
         let at_once = scenario.scripts.get(t).is_some_and(|script| script.kind == Kind::Instant);
         at_once || matches!(world.txns[t].phase, Phase::Done | Phase::Dead)
     };

@@ -1,4 +1,4 @@
-//! Reading without locks, and transactions that are one write.
+//! Reads without locks, and transactions with a single write.
 
 use txn_protocol::document::View;
 use txn_protocol::rule::Rule;
@@ -28,7 +28,7 @@ impl Turn<'_> {
         let doc = self.world.docs[d].now;
         let sees_locks = script.kind == Kind::Single && !self.lacks(Rule::SingleSeesLocks);
         if doc.lock > 0 && sees_locks {
-            // What carries a lock is no version to send a write on.
+            // A write must not be sent on the version of a locked document.
             self.aside(d, doc.lock, Requester::Locking(tid(me)), None);
             return;
         }
@@ -44,7 +44,7 @@ impl Turn<'_> {
         });
     }
 
-    /// A locked document: the holder's record says which content is committed.
+    /// Finds the committed content of a locked document, by the holder's record.
     fn resolve(&mut self, t: usize, d: usize, holder: Who) {
         let rec = *self.world.rec(holder);
         let read = self.world.txns[t].seen[d];
@@ -56,7 +56,7 @@ impl Turn<'_> {
         });
     }
 
-    /// Whether the lock that was read is a participant's that is written.
+    /// Whether the lock that was read belongs to a participant that is written.
     fn is_written(&self, rec: &Rec, d: usize, read: &Seen) -> bool {
         let (version, stored) =
             (translate::version_in(read.era, read.version), translate::stored(read));
@@ -68,7 +68,8 @@ impl Turn<'_> {
         })
     }
 
-    /// The one write of a one-document transaction. Without an answer it is never told.
+    /// The single write of a transaction of one document. Without an answer the outcome is never
+    /// known.
     pub(crate) fn write_single(&mut self, t: usize, script: &Script) {
         let Some(d) = script.documents().next() else { return };
         let read = self.world.txns[t].seen[d];
@@ -79,13 +80,15 @@ impl Turn<'_> {
             let txn = &mut w.txns[t];
             match answer {
                 Some(_) => (txn.phase, txn.told) = (Phase::Done, Told::Committed),
-                // Whether it happened only the document could tell.
+                // Only the document could tell whether the write happened.
                 None => txn.phase = Phase::Done,
             }
         });
     }
 
-    /// A whole transaction in one step, where nobody holds its documents and it can do what it wants.
+    /// Runs a whole transaction in one step, if that is possible.
+    ///
+    /// Its documents must be unlocked, and must fit its operations.
     pub(crate) fn at_once(&mut self, t: usize, script: &Script) {
         let docs = self.world.docs.map(|slot| slot.now);
         let can = script
@@ -114,7 +117,7 @@ impl Turn<'_> {
     }
 }
 
-/// What a reader answers for a locked document.
+/// A reader's answer for a locked document.
 fn answer_read(w: &mut World, t: usize, d: usize, holder: Who, rec: &Rec, answer: Reading) {
     let txn = &mut w.txns[t];
     txn.unsure &= !(1 << d);
@@ -123,7 +126,7 @@ fn answer_read(w: &mut World, t: usize, d: usize, holder: Who, rec: &Rec, answer
             .is_some_and(|m| m.op == txn_protocol::record::Op::Delete);
         let writer = u8::try_from(txn_of(holder) + 1).unwrap_or_default();
         let stamp = if deleted { 0 } else { rec.stamp };
-        // The content is not that of this version: only the commit identifies it.
+        // The content does not belong to this version: only the commit identifies it.
         let era = txn.seen[d].era;
         let read = Seen { read: true, version: 0, absent: deleted, writer, stamp, holder, era };
         txn.seen[d] = read;

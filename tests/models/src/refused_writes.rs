@@ -1,5 +1,7 @@
-//! Writes that are applied and answered with a refusal: inside the server an item was sent on again, and answers for its
-//! last try. A refusal of one item is as good as no answer.
+//! Writes that are applied and answered with a refusal.
+//!
+//! Inside the server an item was sent again, and the answer is that of its last try. A refusal of
+//! one item tells no more than a missing answer.
 
 use txn_protocol::rule::Rule;
 
@@ -7,8 +9,9 @@ use crate::scenario::{Death, Kind, Scenario, Script, Use};
 use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
 
-/// Two transactions over two documents; one of them also inserts. Any write of anybody may be refused: a lock, a
-/// heartbeat, a commit, an abort, an apply, a finish, a void.
+/// Two transactions over two documents; one of them also inserts.
+///
+/// Any write may be refused: a lock, a heartbeat, a commit, an abort, an apply, a finish, a void.
 fn crossing() -> Scenario {
     let both = Script { uses: [Use::Put, Use::Put, Use::No], ..Script::default() };
     Scenario {
@@ -25,7 +28,7 @@ fn crossing() -> Scenario {
     }
 }
 
-/// One transaction with heartbeats, and more refusals.
+/// A transaction with heartbeats, and more refusals.
 fn alone() -> Scenario {
     Scenario {
         exists: [true, false, false],
@@ -40,8 +43,9 @@ fn alone() -> Scenario {
     }
 }
 
-/// One finds that a document was changed, once its lock of another was refused. Nobody but the owner is there to take
-/// that lock off.
+/// A transaction finds a changed document, after its lock of another was refused.
+///
+/// Only the owner can remove that lock.
 fn changed() -> Scenario {
     Scenario {
         scripts: vec![

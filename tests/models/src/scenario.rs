@@ -1,26 +1,26 @@
-//! What a model consists of: who does what, what may go wrong, and by which rules.
+//! The parts of a model: transactions, faults and rules.
 
 use txn_protocol::rule::{Rule, Rules};
 
 use crate::state::{Budget, DOCS, Slot, TXNS, Txn, Who, World};
 
-/// What a transaction does with a document.
+/// The operation of a transaction on a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Use {
-    /// Nothing.
+    /// None.
     #[default]
     No,
-    /// Reads it.
+    /// Reads the document.
     Read,
-    /// Reads it and writes it.
+    /// Reads the document and writes it.
     Put,
-    /// Reads it and inserts it: it must not exist.
+    /// Reads the document and inserts it: it must not exist.
     Insert,
-    /// Reads it and deletes it.
+    /// Reads the document and deletes it.
     Delete,
 }
 
-/// How a transaction works.
+/// The kind of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// Locks, validates, commits by one write of its record.
@@ -28,39 +28,39 @@ pub enum Kind {
     Explicit,
     /// Reads and validates.
     ReadOnly,
-    /// One lock-free read per document, or several that claim to be a snapshot.
+    /// A lock-free read per document, or several that claim to be a snapshot.
     Reader,
-    /// One document, one conditional write, no record.
+    /// A single document, one conditional write, no record.
     Single,
-    /// Everything in one step: how others look to a transaction that is examined alone.
+    /// Everything in one step. The other transactions are under examination.
     Instant,
 }
 
-/// One transaction.
+/// A transaction of the model.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Script {
-    /// How it works.
+    /// The kind of the transaction.
     pub kind: Kind,
-    /// What it does with each document.
+    /// The operation on each document.
     pub uses: [Use; DOCS],
-    /// Whether it takes the documents in reverse order.
+    /// Whether the transaction takes the documents in reverse order.
     pub reversed: bool,
-    /// Whether it locks each document at its read, from the first attempt on.
+    /// Whether the transaction locks each document at its read, from the first attempt on.
     pub pessimistic: bool,
-    /// Whether it gives locks back that it took at its reads, to take them again later.
+    /// Whether the transaction releases locks of its reads, to take them again later.
     pub gives_back: bool,
-    /// Whether it locks what it only reads.
+    /// Whether the transaction locks documents that it only reads.
     pub lock_reads: bool,
     /// The transaction that its caller waits for before it begins.
     pub after: Option<usize>,
-    /// The transaction of the same process over whose commit it may lock, without waiting for the apply.
+    /// The earlier transaction of the same process for hand-offs before its apply.
     pub over: Option<usize>,
-    /// Whether it may write its record as `pending` first.
+    /// Whether the transaction may write its record as `pending` first.
     pub heartbeat: bool,
 }
 
 impl Script {
-    /// The documents in its order.
+    /// The documents in the order of the transaction.
     pub fn documents(&self) -> impl Iterator<Item = usize> {
         let reversed = self.reversed;
         let uses = self.uses;
@@ -69,12 +69,12 @@ impl Script {
             .filter(move |d| uses[*d] != Use::No)
     }
 
-    /// Whether it locks at its reads.
+    /// Whether the transaction locks at its reads.
     pub(crate) fn is_pessimistic(&self, txn: &Txn) -> bool {
         self.pessimistic || txn.attempt > 0 && self.kind == Kind::Explicit
     }
 
-    /// Whether it writes anything.
+    /// Whether the transaction writes a document.
     #[must_use]
     pub fn writes(&self) -> bool {
         self.uses.iter().any(|u| matches!(u, Use::Put | Use::Insert | Use::Delete))
@@ -84,49 +84,51 @@ impl Script {
 /// When an owner may be taken for dead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Death {
-    /// Only when it is.
+    /// Only if the owner is dead.
     #[default]
     Rightly,
-    /// At any time: clocks and pauses are as bad as can be.
+    /// At any time: clocks and pauses are arbitrary.
     Anytime,
 }
 
 /// A model of the protocol.
 #[derive(Clone, Debug, Default)]
 pub struct Scenario {
-    /// Which documents exist at the beginning.
+    /// The documents that exist at the start.
     pub exists: [bool; DOCS],
-    /// Which documents carry the lock of an attempt that did not take it: a plain client copied one.
+    /// The documents with the copied lock of an attempt, made by a plain client.
     pub strays: [Who; DOCS],
     /// The transactions, oldest first.
     pub scripts: Vec<Script>,
-    /// How many recover what is left behind.
+    /// The number of janitors.
     pub janitors: usize,
-    /// How many attempts a transaction has.
+    /// The number of attempts of a transaction.
     pub attempts: u8,
-    /// What may go wrong.
+    /// The faults that may happen.
     pub budget: Budget,
     /// When an owner may be taken for dead.
     pub death: Death,
-    /// The rules of the protocol: all of them, or all but one, to show that the model would notice.
+    /// The rules of the protocol: all of them, or all but one.
+    ///
+    /// A model must detect the omission.
     pub rules: Rules,
     /// Whether several reads without validation have to be a snapshot (they are not).
     pub snapshots: bool,
-    /// Whether owners leave nothing behind, though nobody recovers it.
+    /// Whether owners leave nothing behind, without any recovery.
     pub tidy: bool,
-    /// Whether the oldest transaction has to get through.
+    /// Whether the oldest transaction has to commit.
     pub oldest_commits: bool,
 }
 
 impl Scenario {
-    /// The same without a rule.
+    /// The same scenario without a rule.
     #[must_use]
     pub fn without(mut self, rule: Rule) -> Self {
         self.rules = Rules::without(rule);
         self
     }
 
-    /// Whether a plain client meddles with placeholders, or an administrator with collections.
+    /// Whether a plain client changes placeholders, or an administrator changes collections.
     #[must_use]
     pub fn meddles(&self) -> bool {
         self.budget.moved + self.budget.removed + self.budget.made_again > 0
@@ -138,7 +140,7 @@ impl Scenario {
         !self.rules.decides(rule)
     }
 
-    /// How it begins.
+    /// The initial state.
     #[must_use]
     pub fn start(&self) -> World {
         assert!(self.scripts.len() <= TXNS, "too many transactions");

@@ -1,25 +1,25 @@
-//! The world of the protocol models: documents, records, messages that are late, and who works with them.
+//! The state of the protocol models: documents, records, late messages, and actors.
 //!
-//! A state is plain data without pointers. Versions are small numbers that are renamed after every step, in their
-//! order, so that touching a document for ever leads back to the same state: every bound is on what
-//! goes wrong, none on how long it takes.
+//! A state is plain data without pointers. Versions are small numbers that are renamed after every
+//! step, in their order. So any number of touches of a document leads back to the same state.
+//! Bounds limit the faults, and not the length of a path.
 
 use std::fmt;
 
-/// Most documents of a model.
+/// The maximum number of documents of a model.
 pub const DOCS: usize = 3;
-/// Most transactions of a model; readers count.
+/// The maximum number of transactions of a model, with readers.
 pub const TXNS: usize = 4;
-/// Most attempts of one transaction.
+/// The maximum number of attempts of one transaction.
 pub const ATTEMPTS: usize = 2;
-/// Records: one per attempt.
+/// The number of records: one per attempt.
 pub const RECORDS: usize = TXNS * ATTEMPTS;
-/// Most janitors.
+/// The maximum number of janitors.
 pub const JANITORS: usize = 2;
-/// Most messages under way.
+/// The maximum number of messages under way.
 const MESSAGES: usize = 2;
 
-/// An attempt of a transaction: 1 + transaction * [`ATTEMPTS`] + attempt; 0 is nobody.
+/// An attempt of a transaction: 1 + transaction * [`ATTEMPTS`] + attempt; 0 is no attempt.
 pub type Who = u8;
 
 /// The attempt of a transaction.
@@ -40,22 +40,24 @@ pub fn attempt_of(who: Who) -> u8 {
     (who - 1) % 2_u8
 }
 
-/// A document as a copy of the store has it. Version 0: there is none.
+/// A document in a copy of the store. Version 0: there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Doc {
-    /// Where it stands; 0 if there is no document.
+    /// The version; 0 if there is no document.
     pub version: u8,
-    /// Who holds it.
+    /// The holder of the lock.
     pub lock: Who,
-    /// A placeholder.
+    /// Whether this is a placeholder.
     pub absent: bool,
-    /// Which transaction wrote the content (or deleted it), plus one; 0 at the beginning.
+    /// The transaction that wrote or deleted the content, plus one; 0 at the start.
     pub writer: u8,
-    /// The commit tid of the content.
+    /// The commit version of the content.
     pub stamp: u8,
-    /// The commits since the document was inserted, one bit per stamp: the longest list that it can carry.
+    /// The commits since the insert of the document, one bit per stamp.
+    ///
+    /// The mask is the longest possible list.
     pub recent: u32,
-    /// How often its collection was made again.
+    /// How often the collection was made again.
     pub era: u8,
 }
 
@@ -66,17 +68,18 @@ impl Doc {
         self.version > 0 && !self.absent
     }
 
-    /// The list of commits of what takes this one's place. It begins anew with each insert.
+    /// The list of commits of the document that replaces this one. The list begins again with each
+    /// insert.
     #[must_use]
     pub fn recent_with(&self, next: &Self) -> u32 {
         if next.exists() { self.recent | 1 << next.stamp } else { 0 }
     }
 }
 
-/// What a transaction record says.
+/// The state of a transaction record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mark {
-    /// There is none.
+    /// There is no record.
     #[default]
     Missing,
     /// A heartbeat.
@@ -89,10 +92,10 @@ pub enum Mark {
     Aborted,
 }
 
-/// What becomes of a participant.
+/// The operation on a participant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Deed {
-    /// It is no participant.
+    /// The document is no participant.
     #[default]
     None,
     /// New content.
@@ -106,7 +109,7 @@ pub enum Deed {
 }
 
 impl Deed {
-    /// Whether it changes the document.
+    /// Whether the operation changes the document.
     #[must_use]
     pub fn writes(self) -> bool {
         matches!(self, Self::Write | Self::Delete | Self::Insert)
@@ -116,38 +119,40 @@ impl Deed {
 /// A transaction record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rec {
-    /// Where it stands; 0 if there is none.
+    /// The version; 0 if there is no record.
     pub version: u8,
-    /// Its state.
+    /// The state.
     pub mark: Mark,
-    /// The commit tid.
+    /// The commit version.
     pub stamp: u8,
-    /// The participants.
+    /// The operations on the participants.
     pub deeds: [Deed; DOCS],
-    /// For each the version at which the placeholder stood; 0 where a document was locked.
+    /// The version of each placeholder; 0 if a document was locked.
     pub versions: [u8; DOCS],
-    /// For each the commit under the lock, where there was a document.
+    /// The commit under each lock, if there was a document.
     pub before: [u8; DOCS],
-    /// For each how often its collection was made again before it was locked.
+    /// How often each collection was made again before the lock.
     pub eras: [u8; DOCS],
 }
 
-/// One document or record of the store. What is dirty is on the primary only and may vanish.
+/// A document or record of the store.
+///
+/// Dirty data is on the primary only and may vanish.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Slot<T> {
-    /// What reads show.
+    /// The data that reads show.
     pub now: T,
-    /// What is left when the primary crashes.
+    /// The data after a crash of the primary.
     pub durable: T,
     /// Whether `now` may vanish.
     pub dirty: bool,
 }
 
-/// Something that stands at a version.
+/// Data with a version.
 pub trait Versioned: Copy {
-    /// The version, 0 if there is nothing.
+    /// The version; 0 if there is nothing.
     fn version(&self) -> u8;
-    /// The same at another version.
+    /// The same data at another version.
     #[must_use]
     fn at(self, version: u8) -> Self;
 }
@@ -171,7 +176,7 @@ impl Versioned for Rec {
 }
 
 impl<T: Versioned> Slot<T> {
-    /// An acknowledged write; whatever was dirty below it is durable with it.
+    /// An acknowledged write, which also makes the dirty data below durable.
     pub fn put(&mut self, value: T) {
         (self.now, self.durable, self.dirty) = (value, value, false);
     }
@@ -187,55 +192,55 @@ impl<T: Versioned> Slot<T> {
     }
 }
 
-/// What a transaction saw of a document.
+/// A transaction's read of a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Seen {
-    /// Whether it looked.
+    /// Whether the transaction read the document.
     pub read: bool,
-    /// The version; 0 if there was no document, or the content came from a record.
+    /// The version; 0 if there was no document, or for content of a record.
     pub version: u8,
     /// Whether there was no content.
     pub absent: bool,
-    /// Whose content.
+    /// The writer of the content.
     pub writer: u8,
-    /// Its commit tid.
+    /// The commit version of the content.
     pub stamp: u8,
     /// The undecided holder.
     pub holder: Who,
-    /// How often its collection had been made again.
+    /// How often the collection had been made again.
     pub era: u8,
 }
 
-/// Where a transaction is.
+/// The phase of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// It reads.
+    /// The transaction reads.
     #[default]
     Reading,
-    /// It locks.
+    /// The transaction locks.
     Locking,
-    /// It validates what it only read.
+    /// The transaction validates the reads that it did not lock.
     Validating,
-    /// It verifies the locks of what it only read.
+    /// The transaction verifies the locks of its reads.
     Verifying,
-    /// It commits by its record.
+    /// The transaction commits by its record.
     Committing,
-    /// It applies.
+    /// The transaction applies.
     Applying,
-    /// It decides its own record, for it gives up.
+    /// The transaction decides its own record, because it gives up.
     Aborting,
-    /// It takes its locks off.
+    /// The transaction releases its locks.
     Releasing,
-    /// It is over.
+    /// The transaction is done.
     Done,
-    /// Its process is dead.
+    /// The process is dead.
     Dead,
 }
 
-/// What the caller was told.
+/// The answer to the caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Told {
-    /// Nothing.
+    /// No answer.
     #[default]
     Nothing,
     /// Committed, or the reads belong together.
@@ -244,65 +249,65 @@ pub enum Told {
     Failed,
 }
 
-/// The apply of somebody else's committed transaction.
+/// The apply of a foreign committed transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Help {
-    /// Whose; 0: nobody's.
+    /// The attempt; 0: none.
     pub who: Who,
-    /// The participants that are dealt with.
+    /// The participants that are settled.
     pub done: u8,
 }
 
 /// A transaction, as its owner's process knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Txn {
-    /// Where it is.
+    /// The phase.
     pub phase: Phase,
-    /// Which attempt, from 0.
+    /// The number of the attempt, from 0.
     pub attempt: u8,
-    /// What the caller was told.
+    /// The answer to the caller.
     pub told: Told,
-    /// What it read.
+    /// The reads.
     pub seen: [Seen; DOCS],
     /// The acknowledged version of each lock.
     pub held: [u8; DOCS],
     /// Locks that were sent and not acknowledged.
     pub unsure: u8,
-    /// Participants that the current phase is done with.
+    /// Participants that the current phase has settled.
     pub done: u8,
-    /// A one-document write landed.
+    /// Whether a write of one document landed.
     pub landed: bool,
-    /// Transactions that ended, to their callers, before this one began.
+    /// Transactions that ended, for their callers, before this one began.
     pub after: u8,
-    /// What it does about others.
+    /// The present work on a foreign transaction.
     pub help: Help,
     /// Attempts whose `aborted` was acknowledged to this process.
     pub knows: u8,
-    /// What an owner knows that applies beside plain clients.
+    /// The knowledge of an owner that applies despite plain clients.
     pub own: Own,
 }
 
-/// What an owner knows of its commit while it applies it.
+/// The knowledge of an owner about its commit during the apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Own {
-    /// The version of its record by its own last acknowledged write; 0 once it is not known.
+    /// The version of the record by the owner's last acknowledged write; 0 if unknown.
     pub record: u8,
-    /// Placeholders that it may take for its locks, by their versions.
+    /// Placeholders that count as the owner's locks, by their versions.
     pub relocked: [u8; DOCS],
-    /// Absences that it saw before its record was found untouched.
+    /// Absences that the owner read before the touch of its record.
     pub missing: u8,
 }
 
-/// Somebody who recovers whatever is left behind.
+/// A process that recovers locks and records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Janitor {
-    /// What it does.
+    /// The present work.
     pub help: Help,
     /// Attempts whose `aborted` was acknowledged to this process.
     pub knows: u8,
 }
 
-/// What is written.
+/// The content of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Body {
     /// A document.
@@ -311,29 +316,29 @@ pub enum Body {
     Rec(Who, Rec),
 }
 
-/// A write under way: it lands if the target is at that version, 0 for a `create`.
+/// A write under way. The write lands if the target has the expected version, 0 for a `create`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Message {
     /// The condition.
     pub expected: u8,
-    /// What is written, where.
+    /// The target and the content.
     pub body: Body,
 }
 
-/// How much may still go wrong.
+/// The faults that may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Budget {
-    /// Writes whose answer is lost and that land later, or never.
+    /// Writes that land later or never, without an answer.
     pub late: u8,
     /// Acknowledged creates that land again.
     pub forks: u8,
-    /// Writes that only the primary has, whose answer is lost.
+    /// Writes that only the primary has, without an answer.
     pub dirty: u8,
     /// Owners that die.
     pub deaths: u8,
     /// Writes that are applied and answered with a refusal.
     pub refused: u8,
-    /// Placeholders that a plain client writes again as they are.
+    /// Placeholders that a plain client rewrites unchanged.
     pub moved: u8,
     /// Placeholders that a plain client deletes.
     pub removed: u8,
@@ -341,7 +346,7 @@ pub struct Budget {
     pub made_again: u8,
 }
 
-/// A state of the world.
+/// A state of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct World {
     /// The documents.
@@ -350,40 +355,44 @@ pub struct World {
     pub recs: [Slot<Rec>; RECORDS],
     /// The transactions.
     pub txns: [Txn; TXNS],
-    /// Those who recover.
+    /// The janitors.
     pub janitors: [Janitor; JANITORS],
     /// Writes under way.
     pub net: [Option<Message>; MESSAGES],
-    /// What may still go wrong.
+    /// The faults that may still happen.
     pub budget: Budget,
-    /// Documents that were reported, because nobody could tell whether a commit was applied there.
+    /// Documents that were reported, because no process could tell whether a commit was applied.
     pub reported: u8,
-    /// For each document the transactions that were applied to it in a collection that was dropped.
+    /// For each document the transactions that were applied to it in a dropped collection.
     pub dropped: [u8; DOCS],
-    /// What must never happen happened.
+    /// The impossible event that happened, if any.
     pub fault: Option<Fault>,
 }
 
-/// What must never happen, found while it happens.
+/// An event that must never happen, found when it happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// `applying` calls a document damaged into which nobody wrote.
+    /// `applying` calls a document damaged that no plain client wrote.
     Damaged,
-    /// `applying` finds that a later commit is not on top of its own, and nobody took its lock off.
+    /// `applying` finds a later commit that does not follow its own.
+    ///
+    /// No plain client removed the lock.
     Overtaken,
-    /// A transaction was acknowledged, and its record says aborted.
+    /// A transaction was acknowledged, and its record is aborted.
     Undone,
 }
 
 impl World {
-    /// What reads show of a record.
+    /// The record as reads show it.
     #[must_use]
     pub fn rec(&self, who: Who) -> &Rec {
         &self.recs[usize::from(who) - 1].now
     }
 
-    /// Drops the collection of a document and makes it again. `applied`: the transactions that
-    /// were applied to the document. Late writes to the dropped collection never land.
+    /// Drops the collection of a document and makes it again.
+    ///
+    /// `applied`: the transactions that were applied to the document. Late writes to the dropped
+    /// collection never land.
     pub(crate) fn make_again(&mut self, d: usize, applied: u8) {
         let again = Doc { era: self.docs[d].now.era + 1, ..Doc::default() };
         self.docs[d].put(again);
@@ -395,11 +404,11 @@ impl World {
         }
     }
 
-    /// Puts a write on its way, if there is room.
+    /// Puts a write on its way, if a slot is free.
     pub fn post(&mut self, mut message: Message) -> bool {
         let Some(free) = self.net.iter_mut().find(|slot| slot.is_none()) else { return false };
         if let Body::Doc(_, doc) = &mut message.body {
-            // Where it will stand and on what it follows is settled when it lands.
+            // The version and the list are known only when the write lands.
             *doc = Doc { version: doc.version.min(1), recent: 0, era: 0, ..*doc };
         }
         *free = Some(message);
@@ -415,22 +424,25 @@ impl World {
         }
     }
 
-    /// Carries a write out; returns the new version. A document without content and lock is deleted.
+    /// Carries a write out, and returns the new version.
+    ///
+    /// A document without content and lock is deleted.
     pub fn carry_out(&mut self, body: Body, dirty: bool) -> u8 {
         match body {
             Body::Doc(d, mut doc) => {
                 if doc.absent && self.docs[d].now.version == 0 {
-                    // A placeholder has no content; whose deletion it covers, only the model knows.
+                    // A placeholder has no content. Only the model knows the deletion that it
+                    // covers.
                     doc.writer = self.docs[d].now.writer;
                 }
                 let gone = doc.version == 0;
                 doc.era = self.docs[d].now.era;
-                // What a write lands on is what its author read.
+                // The write lands on the content that its author read.
                 doc.recent = self.docs[d].now.recent_with(&doc);
                 let version = if gone { 0 } else { self.fresh_version(d) };
                 let slot = &mut self.docs[d];
                 if !dirty {
-                    // Whatever was dirty below is durable with it.
+                    // Dirty data below is durable with this write.
                     for writer in [slot.now.writer, doc.writer].into_iter().filter(|w| *w > 0) {
                         self.txns[usize::from(writer) - 1].landed = true;
                     }
@@ -456,7 +468,7 @@ impl World {
     }
 }
 
-/// What a look at a document shows.
+/// A read of a document.
 pub(crate) fn seen(doc: &Doc) -> Seen {
     Seen {
         read: true,
@@ -469,7 +481,7 @@ pub(crate) fn seen(doc: &Doc) -> Seen {
     }
 }
 
-/// The transactions whose callers know that they are committed.
+/// The transactions whose callers know of the commit.
 pub(crate) fn ended(w: &World) -> u8 {
     (0..TXNS).filter(|t| w.txns[*t].told == Told::Committed).map(|t| 1 << t).sum()
 }
@@ -479,7 +491,7 @@ pub(crate) fn is_committed(mark: Mark) -> bool {
     matches!(mark, Mark::Committed | Mark::Finished)
 }
 
-/// One line per thing that is not as at the beginning, for people who read a path.
+/// The differences to the initial state, as they are printed in a path.
 impl fmt::Display for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (d, slot) in self.docs.iter().enumerate() {

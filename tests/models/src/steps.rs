@@ -1,4 +1,4 @@
-//! The model of the protocol: every actor's steps in every state, and what must hold in each.
+//! The model of the protocol: the steps of every actor in every state.
 
 use stateright::{Model, Property};
 use txn_protocol::rules::conflict::Requester;
@@ -42,11 +42,11 @@ impl Model for Protocol {
 }
 
 impl Turn<'_> {
-    /// Whoever recovers what is left behind: meets whatever lock or open record the rules let it resolve.
+    /// Resolves each lock and open record that the rules allow.
     fn janitor(&mut self, j: usize) {
         let Self { scenario, world, .. } = *self;
         if world.janitors[j].help.who > 0 {
-            self.go_on(Requester::Patient);
+            self.go_on(Requester::NonPreempting);
             return;
         }
         for holder in 1..=u8::try_from(scenario.scripts.len() * ATTEMPTS).unwrap_or_default() {
@@ -64,13 +64,14 @@ impl Turn<'_> {
                     self.unlock(d, holder, None);
                 }
             } else if open || !locked.is_empty() {
-                self.meet(Requester::Patient, holder);
+                self.meet(Requester::NonPreempting, holder);
             }
         }
     }
 
-    /// An administrator drops the collection of the first document, and makes it again. Each
-    /// document has a collection of its own.
+    /// An administrator drops the collection of the first document, and makes it again.
+    ///
+    /// Each document has a collection of its own.
     fn make_again(&mut self) {
         let d = 0;
         if self.world.budget.made_again == 0 {
@@ -84,7 +85,7 @@ impl Turn<'_> {
         });
     }
 
-    /// A plain client writes a placeholder again as it is, or deletes it.
+    /// A plain client rewrites a placeholder unchanged, or deletes it.
     fn meddle(&mut self, d: usize) {
         let (doc, budget) = (self.world.docs[d].now, self.world.budget);
         if !doc.absent {

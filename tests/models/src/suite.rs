@@ -1,4 +1,6 @@
-//! What the models are made of: cases that have to be clean, and flaws that have to be found.
+//! The parts of a suite: cases and omissions of rules.
+//!
+//! All properties of a case must hold. A model must detect each omission.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -9,15 +11,15 @@ use crate::check::{CounterExample, Explored, Reached, explore, reach_the_end};
 use crate::protocol::{Protocol, is_over};
 use crate::scenario::Scenario;
 
-/// Something that can be explored.
+/// A subject of exploration.
 pub trait Subject: Debug + Send + Sync {
-    /// The rules that it goes by.
+    /// The rules in force.
     fn rules(&self) -> &Rules;
 
-    /// Every state, until something fails.
+    /// Explores every state, until a property fails.
     fn explore(&self) -> Explored;
 
-    /// Every state, and from which the end can be reached.
+    /// Explores every state, and finds those from which the end cannot be reached.
     fn reach_the_end(&self) -> Reached;
 }
 
@@ -35,40 +37,40 @@ impl Subject for Scenario {
     }
 }
 
-/// A model within bounds, which has to be clean.
+/// A model within bounds, in which all properties must hold.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Who does what.
+    /// The transactions, in words.
     pub name: &'static str,
-    /// What may go wrong.
+    /// The faults, in words.
     pub bounds: &'static str,
     /// The model.
     pub subject: Arc<dyn Subject>,
-    /// How many states it has: a model that lost some of them proves less than it says.
+    /// The number of states. A model that lost some of them proves less than it claims.
     pub states: usize,
     /// Whether the end has to be reachable from every state.
     pub ends: bool,
-    /// Whether it is too large for every run of the tests.
+    /// Whether the case is too large for every run of the tests.
     pub large: bool,
 }
 
-/// How a missing rule shows.
+/// The effect of a missing rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shows {
-    /// A state that must not be.
+    /// A state that must not occur.
     Wrong,
     /// A state from which the end cannot be reached.
     Stuck,
 }
 
-/// A rule that is left out, which has to be found.
+/// The omission of a rule, which the model must detect.
 #[derive(Clone, Debug)]
 pub struct Flaw {
     /// The rule, in words.
     pub rule: &'static str,
-    /// The model without it.
+    /// The model without the rule.
     pub subject: Arc<dyn Subject>,
-    /// How that shows.
+    /// The effect of the omission.
     pub shows: Shows,
 }
 
@@ -84,13 +86,13 @@ impl Case {
         Self { name, bounds, subject: Arc::new(scenario), states, ends: false, large: false }
     }
 
-    /// Also from every state the end can be reached.
+    /// Requires that the end can be reached from every state.
     #[must_use]
     pub fn ends(self) -> Self {
         Self { ends: true, ..self }
     }
 
-    /// Too large for every run of the tests.
+    /// Marks the case as too large for every run of the tests.
     #[must_use]
     pub fn large(self) -> Self {
         Self { large: true, ..self }
@@ -98,7 +100,7 @@ impl Case {
 }
 
 impl Flaw {
-    /// A scenario in which something breaks though every rule stands: a limit of what is promised.
+    /// A scenario that fails under all rules: a limit of the guarantees.
     #[must_use]
     pub fn new(rule: &'static str, scenario: Scenario, shows: Shows) -> Self {
         Self { rule, subject: Arc::new(scenario), shows }
@@ -110,7 +112,7 @@ impl Flaw {
         Self { rule, subject: Arc::new(scenario.clone().without(left_out)), shows }
     }
 
-    /// The rule that is left out, if it is one of the engine's.
+    /// The rule that is left out, if it is a rule of the engine.
     #[must_use]
     pub fn left_out(&self) -> Option<Rule> {
         self.subject.rules().left_out()
@@ -122,7 +124,7 @@ impl Flaw {
         self.subject.rules().asked()
     }
 
-    /// The shortest way to what goes wrong.
+    /// The shortest path to the failure.
     #[must_use]
     pub fn find(&self) -> Option<CounterExample> {
         match self.shows {
@@ -132,13 +134,13 @@ impl Flaw {
     }
 }
 
-/// One model with its cases and flaws.
+/// A model with its cases and omissions.
 #[derive(Clone, Debug)]
 pub struct Suite {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its cases.
+    /// The cases.
     pub cases: Vec<Case>,
-    /// Its flaws.
+    /// The omissions.
     pub flaws: Vec<Flaw>,
 }

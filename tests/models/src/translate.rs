@@ -1,4 +1,4 @@
-//! From the plain data of the models to the data that the engine's decisions take.
+//! Translates the plain data of the models into the data of the engine's decisions.
 
 use std::fmt::Debug;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ use txn_store::{Source, Version};
 use crate::scenario::Use;
 use crate::state::{ATTEMPTS, Deed, Doc, Mark, RECORDS, Rec, Seen, TXNS, Who};
 
-/// The most commits that one causal chain of a model can have.
+/// The maximum number of commits in one causal chain of a model.
 const COMMITS: usize = 8;
 
 static TIDS: LazyLock<Vec<AttemptId>> = LazyLock::new(|| {
@@ -38,7 +38,7 @@ fn timeuuid<Id: FromStr<Err: Debug>>(ticks: usize, attempt: usize, process: usiz
     text.parse().expect("a version 1 UUID")
 }
 
-/// The tid of an attempt: transactions are the older, the lower their number.
+/// The tid of an attempt. A transaction with a lower number is older.
 pub(crate) fn tid(who: Who) -> AttemptId {
     TIDS[usize::from(who) - 1]
 }
@@ -49,12 +49,12 @@ pub(crate) fn who(tid: AttemptId) -> Who {
     u8::try_from(at + 1).unwrap_or_default()
 }
 
-/// The version of a stamp: each transaction is committed by a process of its own.
+/// The version of a stamp. Each transaction is committed by a process of its own.
 pub(crate) fn commit_version(stamp: u8) -> CommitVersion {
     STAMPS[usize::from(stamp)]
 }
 
-/// The stamp of a commit: the least that is later than all that was read. Every clock is slow.
+/// The stamp of a commit: the least one later than all reads. Every clock is slow.
 pub(crate) fn stamp(after: u8, txn: usize) -> u8 {
     let txns = u8::try_from(TXNS).unwrap_or_default();
     (after / txns + 1) * txns + u8::try_from(txn).unwrap_or_default()
@@ -65,7 +65,7 @@ pub(crate) fn version(number: u8) -> Version {
     Version::new(1, u64::from(number))
 }
 
-/// A version of a document whose collection was made again so often.
+/// A version of a document in a collection that was made again `era` times.
 pub(crate) fn version_in(era: u8, number: u8) -> Version {
     Version { incarnation: 1 + u64::from(era), ..version(number) }
 }
@@ -96,7 +96,7 @@ pub(crate) fn view(doc: &Doc) -> View {
     View::Present { version: version_in(doc.era, doc.version), source: SOURCE.clone(), stored }
 }
 
-/// What a transaction saw.
+/// A read of a transaction.
 pub(crate) fn observed(seen: &Seen) -> Observed {
     Observed {
         version: (seen.version > 0).then(|| version_in(seen.era, seen.version)),
@@ -106,7 +106,7 @@ pub(crate) fn observed(seen: &Seen) -> Observed {
     }
 }
 
-/// The same as it was read, for who asks whose lock stood there.
+/// The document as it was read, for the comparison of its lock.
 pub(crate) fn stored(seen: &Seen) -> Stored {
     let tid = (!seen.absent).then(|| commit_version(seen.stamp));
     Stored { lock: lock(seen.holder), tid, absent: seen.absent, ..Stored::default() }
@@ -122,7 +122,7 @@ pub(crate) fn participant(rec: &Rec, d: usize) -> Option<Participant> {
         Deed::Insert => (Op::Insert, None, Some(placed)),
         Deed::Read => (Op::Read, None, (rec.versions[d] > 0).then_some(placed)),
     };
-    // What was locked is a document, or a placeholder was put there.
+    // The lock is on a document, or on a placeholder.
     let before = placeholder.is_none().then(|| commit_version(rec.before[d]));
     Some(Participant {
         collection: NAME.clone(),
@@ -135,7 +135,7 @@ pub(crate) fn participant(rec: &Rec, d: usize) -> Option<Participant> {
     })
 }
 
-/// What a record shows to who meets its locks.
+/// A record, as a process that finds its locks reads it.
 pub(crate) fn holder_state(mark: Mark) -> HolderState {
     match mark {
         Mark::Missing => HolderState::Missing,
@@ -146,7 +146,7 @@ pub(crate) fn holder_state(mark: Mark) -> HolderState {
     }
 }
 
-/// The same, with where it stands.
+/// The same, with its version.
 pub(crate) fn standing(rec: &Rec) -> Standing {
     Standing {
         state: holder_state(rec.mark),
@@ -154,7 +154,7 @@ pub(crate) fn standing(rec: &Rec) -> Standing {
     }
 }
 
-/// What a transaction wants to do with a document.
+/// The intended change of a document.
 pub(crate) fn change(what: Use) -> Change {
     match what {
         Use::Put => Change::Put,
@@ -164,7 +164,7 @@ pub(crate) fn change(what: Use) -> Change {
     }
 }
 
-/// What becomes of a participant, in the words of the models.
+/// The operation on a participant, in the terms of the models.
 pub(crate) fn deed(op: Op) -> Deed {
     match op {
         Op::Write => Deed::Write,
@@ -182,9 +182,10 @@ mod tests {
     use super::*;
     use crate::state::{Body, World};
 
-    /// No case has plain clients, so none reaches this; but the lists that documents carry would tell.
+    /// No case reaches this verdict, because no case has plain clients. The lists of the documents
+    /// would reveal it.
     #[test]
-    fn a_write_that_does_not_follow_a_commit_would_show() {
+    fn write_that_skips_a_commit_is_detected() {
         let mut world = World::default();
         let mut write = |writer: u8, stamp: u8| {
             let doc = Doc { version: 1, writer, stamp, ..Doc::default() };

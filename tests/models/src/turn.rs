@@ -1,4 +1,4 @@
-//! One actor's turn: the steps that it can take in a state.
+//! The steps that one actor can take in a state.
 
 use std::fmt;
 
@@ -8,21 +8,21 @@ use crate::advance::advance;
 use crate::scenario::Scenario;
 use crate::state::{Body, Doc, Help, Message, Rec, Who, World, attempt_of, txn_of};
 
-/// Who takes a step.
+/// The actor of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Actor {
     /// The owner of a transaction.
     Owner(usize),
-    /// Somebody who recovers.
+    /// A janitor.
     Janitor(usize),
     /// The store and the network.
     Store,
 }
 
-/// What a step is about.
+/// The object of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object {
-    /// Nothing.
+    /// No object.
     Nothing,
     /// A document.
     Doc(usize),
@@ -30,16 +30,16 @@ pub enum Object {
     Rec(Who),
 }
 
-/// What a step does, for people who read a path.
+/// The description of a step, printed in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// Who.
+    /// The actor.
     pub actor: Actor,
-    /// What.
+    /// The action.
     pub verb: &'static str,
-    /// To what.
+    /// The object.
     pub object: Object,
-    /// How it went, if it did not go well.
+    /// The fault of the step, if there is one.
     pub how: &'static str,
 }
 
@@ -60,25 +60,25 @@ impl fmt::Display for Label {
     }
 }
 
-/// A step and where it leads.
+/// A step and the next state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// What it is.
+    /// The description.
     pub label: Label,
     /// The next state.
     pub to: World,
 }
 
-/// How a write went that was applied and answered with a refusal.
+/// The fault of a write that was applied and answered with a refusal.
 const REFUSED: &str = ", refused though it is applied";
 
-/// The turn of one actor.
+/// The steps of one actor.
 pub(crate) struct Turn<'a> {
     /// The rules of the model.
     pub(crate) scenario: &'a Scenario,
     /// The state.
     pub(crate) world: &'a World,
-    /// Whose turn it is.
+    /// The actor.
     pub(crate) actor: Actor,
     /// The steps found.
     pub(crate) steps: &'a mut Vec<Step>,
@@ -91,7 +91,7 @@ impl Turn<'_> {
         self.scenario.lacks(rule)
     }
 
-    /// What the actor does about others.
+    /// The actor's present work on a foreign transaction.
     #[must_use]
     pub(crate) fn help(&self) -> Help {
         match self.actor {
@@ -112,7 +112,7 @@ impl Turn<'_> {
         knows & (1 << (who - 1)) != 0
     }
 
-    /// A step that asks nothing of the store, or reads.
+    /// A step without a request, or a read.
     pub(crate) fn go(
         &mut self,
         verb: &'static str,
@@ -132,8 +132,9 @@ impl Turn<'_> {
         self.steps.push(Step { label, to: to.canonical() });
     }
 
-    /// A conditional write, with everything that may become of it. `answered` takes the acknowledged version,
-    /// or none after a conflict or no answer.
+    /// A conditional write, with all its outcomes.
+    ///
+    /// `answered` takes the acknowledged version, or none after a conflict or without an answer.
     pub(crate) fn send(
         &mut self,
         verb: &'static str,
@@ -186,7 +187,7 @@ impl Turn<'_> {
         }
     }
 
-    /// An owner takes a refusal for a proof that nothing happened.
+    /// Makes an owner take a refusal for a proof that nothing happened.
     pub(crate) fn believes_refusals(&mut self, t: usize, believes: impl Fn(&mut World)) {
         let mine = |step: &&mut Step| step.label.actor == Actor::Owner(t);
         for step in self.steps.iter_mut().filter(mine).filter(|s| s.label.how == REFUSED) {
@@ -194,7 +195,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Replaces (or creates) a document where it stands now.
+    /// Replaces or creates a document, on its present version.
     pub(crate) fn put_doc(
         &mut self,
         verb: &'static str,
@@ -206,7 +207,7 @@ impl Turn<'_> {
         self.send(verb, Message { expected, body: Body::Doc(d, doc) }, answered);
     }
 
-    /// Replaces (or creates) a record where it stands now.
+    /// Replaces or creates a record, on its present version.
     pub(crate) fn put_rec(
         &mut self,
         verb: &'static str,
@@ -219,7 +220,7 @@ impl Turn<'_> {
     }
 }
 
-/// What an actor does about others, in the next state.
+/// The actor's work on a foreign transaction, in the next state.
 pub(crate) fn help_of(world: &mut World, actor: Actor) -> Option<&mut Help> {
     match actor {
         Actor::Owner(t) => Some(&mut world.txns[t].help),
@@ -228,7 +229,7 @@ pub(crate) fn help_of(world: &mut World, actor: Actor) -> Option<&mut Help> {
     }
 }
 
-/// The actor learns that an attempt is aborted, by an acknowledged write.
+/// Notes that an acknowledged write proved the abort of an attempt to the actor.
 pub(crate) fn learn(world: &mut World, actor: Actor, who: Who) {
     let bit = 1 << (who - 1);
     match actor {

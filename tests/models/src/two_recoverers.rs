@@ -1,4 +1,4 @@
-//! Explicit commit, recovered by two parties while its owner lives, pauses and wakes.
+//! Explicit commit with two recovering processes, while the owner pauses and wakes.
 
 use txn_protocol::rule::Rule;
 
@@ -6,7 +6,7 @@ use crate::scenario::{Death, Scenario, Script, Use};
 use crate::state::{Budget, who};
 use crate::suite::{Case, Flaw, Shows, Suite};
 
-/// One transaction, two that recover it, writes that are late.
+/// A transaction, two processes that recover it, and late writes.
 fn alone() -> Scenario {
     Scenario {
         exists: [true, false, false],
@@ -23,7 +23,7 @@ fn alone() -> Scenario {
     }
 }
 
-/// Two transactions over two documents, and two that recover both.
+/// Two transactions over two documents, and two processes that recover both.
 fn crossing() -> Scenario {
     let both = Script { uses: [Use::Put, Use::Put, Use::No], ..Script::default() };
     Scenario {
@@ -35,7 +35,9 @@ fn crossing() -> Scenario {
     }
 }
 
-/// A plain client has copied the lock of the first to a document that a second one wants, or a placeholder of it.
+/// A plain client has copied the first transaction's lock or placeholder.
+///
+/// The copy is at a document that a second transaction wants.
 fn copied(exists: bool) -> Scenario {
     let use_of_copy = if exists { Use::Put } else { Use::Insert };
     Scenario {

@@ -1,4 +1,4 @@
-//! Validated reads: write skew, absent documents, read-only transactions, one-document writers.
+//! Validated reads: write skew, absent documents, read-only transactions, single writes.
 
 use txn_protocol::rule::Rule;
 
@@ -9,7 +9,7 @@ fn script(kind: Kind, uses: [Use; 3]) -> Script {
     Script { kind, uses, ..Script::default() }
 }
 
-/// Each reads what the other writes.
+/// Each transaction reads the document that the other one writes.
 fn skew() -> Scenario {
     Scenario {
         exists: [true, true, false],
@@ -25,7 +25,7 @@ fn skew() -> Scenario {
     }
 }
 
-/// The same with a read-only transaction beside it.
+/// The same, with a read-only transaction.
 fn read_only() -> Scenario {
     Scenario {
         scripts: vec![
@@ -37,7 +37,7 @@ fn read_only() -> Scenario {
     }
 }
 
-/// The documents that are read do not exist yet, or do not exist any more.
+/// The documents that are read do not exist yet, or no longer.
 fn absences() -> Scenario {
     Scenario {
         exists: [false, false, false],
@@ -50,12 +50,14 @@ fn absences() -> Scenario {
     }
 }
 
-/// The same, and nobody is suspected.
+/// The same, but no owner is taken for dead.
 fn quiet_absences() -> Scenario {
     Scenario { janitors: 0, death: Death::Rightly, ..absences() }
 }
 
-/// Two documents of which always one exists change places, while somebody reads that both are absent.
+/// Exactly one of two documents exists, and they change places.
+///
+/// A reader reads that both are absent.
 fn swaps() -> Scenario {
     let there = script(Kind::Instant, [Use::Insert, Use::Delete, Use::No]);
     let back = script(Kind::Instant, [Use::Delete, Use::Insert, Use::No]);
@@ -72,7 +74,9 @@ fn swaps() -> Scenario {
     }
 }
 
-/// A document comes and goes, each time together with a write of another; somebody reads both.
+/// A document is inserted and deleted, each time together with a write of another.
+///
+/// A reader reads both.
 fn come_and_go() -> Scenario {
     Scenario {
         exists: [false, true, false],
@@ -85,7 +89,7 @@ fn come_and_go() -> Scenario {
     }
 }
 
-/// A younger transaction only locks reads, beside older writers that take its locks over.
+/// A younger transaction only locks reads, and older writers take its locks over.
 fn locked_reads() -> Scenario {
     let writer = script(Kind::Explicit, [Use::Put, Use::Put, Use::No]);
     let reader = script(Kind::ReadOnly, [Use::Read, Use::Read, Use::No]);
@@ -113,7 +117,7 @@ fn snapshot() -> Scenario {
     }
 }
 
-/// A lock-free read after somebody was told of a commit.
+/// A lock-free read after a caller received a commit.
 fn read_after() -> Scenario {
     Scenario {
         exists: [true, true, false],
@@ -126,7 +130,7 @@ fn read_after() -> Scenario {
     }
 }
 
-/// A one-document write beside a transaction that locks.
+/// A write of one document, and a transaction that locks it.
 fn one_document() -> Scenario {
     Scenario {
         scripts: vec![
@@ -162,7 +166,7 @@ pub fn suite() -> Suite {
                 Shows::Wrong,
             ),
             Flaw::of(
-                "a read that somebody else holds is not valid",
+                "a read of a document that another attempt holds is not valid",
                 &skew(),
                 Rule::ValidateHolders,
                 Shows::Wrong,
@@ -198,7 +202,7 @@ pub fn suite() -> Suite {
                 Shows::Wrong,
             ),
             Flaw::of(
-                "one document is written only where no lock stands",
+                "one document is written only if it has no lock",
                 &one_document(),
                 Rule::SingleSeesLocks,
                 Shows::Wrong,

@@ -6,7 +6,7 @@ use crate::scenario::{Death, Kind, Scenario, Script, Use};
 use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
 
-/// Two writers over two documents; what is read is locked.
+/// Two writers over two documents, with locked reads.
 fn writers() -> Scenario {
     let both = Script { uses: [Use::Put, Use::Put, Use::No], ..Script::default() };
     Scenario {
@@ -47,7 +47,7 @@ fn absences() -> Scenario {
     }
 }
 
-/// What was only read is validated, not locked: the case that the promise excludes.
+/// A read that is validated, not locked: the case that the guarantee excludes.
 fn validated() -> Scenario {
     Scenario {
         scripts: vec![
@@ -58,7 +58,7 @@ fn validated() -> Scenario {
     }
 }
 
-/// A lock-free read beside a commit that may vanish: the other case that the promise excludes.
+/// A lock-free read of a commit that may vanish: the other excluded case.
 fn lock_free() -> Scenario {
     Scenario {
         scripts: vec![

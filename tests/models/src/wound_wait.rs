@@ -1,5 +1,6 @@
-//! Wound-wait: whatever two or three transactions lock in whatever order, the end can be reached from every
-//! state, and the oldest always gets through.
+//! Wound-wait: two or three transactions that lock in any order.
+//!
+//! The end can be reached from every state, and the oldest transaction always commits.
 
 use txn_protocol::rule::Rule;
 
@@ -11,7 +12,7 @@ fn puts(uses: [Use; 3]) -> Script {
     Script { uses, ..Script::default() }
 }
 
-/// Two that lock the same two documents in opposite orders.
+/// Two transactions lock the same two documents in opposite orders.
 fn two() -> Scenario {
     let both = puts([Use::Put, Use::Put, Use::No]);
     Scenario {
@@ -24,7 +25,9 @@ fn two() -> Scenario {
     }
 }
 
-/// The same, locking at each read: each holds one and wants the next.
+/// The ring with locks at each read.
+///
+/// Each transaction holds a document and wants the next.
 fn ring_at_reads() -> Scenario {
     let mut scenario = ring();
     for script in &mut scenario.scripts {
@@ -34,7 +37,7 @@ fn ring_at_reads() -> Scenario {
     scenario
 }
 
-/// Two that lock at each read, and may give locks back and take them again.
+/// Two transactions lock at each read, and may release locks and take them again.
 fn giving_back() -> Scenario {
     let mut scenario = two();
     for script in &mut scenario.scripts {
@@ -43,12 +46,12 @@ fn giving_back() -> Scenario {
     scenario
 }
 
-/// The same, where either may be taken for dead at any time.
+/// The same, but either owner may be taken for dead at any time.
 fn giving_back_unjustly_dead() -> Scenario {
     Scenario { janitors: 1, death: Death::Anytime, oldest_commits: false, ..giving_back() }
 }
 
-/// Three in a ring, each with two of three documents.
+/// Three transactions in a ring, each with two of three documents.
 fn ring() -> Scenario {
     Scenario {
         exists: [true; 3],
@@ -63,7 +66,7 @@ fn ring() -> Scenario {
     }
 }
 
-/// The oldest reads what the others write, and writes what they read.
+/// The oldest transaction reads what the other two write, and writes what they read.
 fn readers() -> Scenario {
     Scenario {
         scripts: vec![
@@ -118,7 +121,7 @@ pub fn suite() -> Suite {
                 Shows::Wrong,
             ),
             Flaw::of(
-                "whoever applies touches what others locked since, and waits for nobody",
+                "an apply touches documents that were locked since, and waits for no holder",
                 &ring_at_reads(),
                 Rule::TouchKeepsLock,
                 Shows::Stuck,

@@ -1,7 +1,8 @@
-//! Every model is explored to its end, and every rule that is left out is found.
+//! Explores every model exhaustively, and finds each rule that is left out.
 //!
-//! `TXN_MODELS_PATHS=1 cargo test -p txn-models -- --nocapture` prints the shortest path to what each missing rule
-//! breaks. `cargo test --release -p txn-models -- --ignored` explores the large cases.
+//! `TXN_MODELS_PATHS=1 cargo test -p txn-models -- --nocapture` prints the shortest path to the
+//! failure without each rule. `cargo test --release -p txn-models -- --ignored` explores the large
+//! cases.
 
 use txn_models::all;
 use txn_models::suite::{Case, Flaw, Shows, Suite};
@@ -21,7 +22,7 @@ fn check(suite: &Suite, case: &Case) {
     assert!(explored.never.is_empty(), "{model}, {name}: never: {:?}", explored.never);
     assert_eq!(
         explored.states, case.states,
-        "{model}, {name}: another number of states; if that is meant, change it here and in docs/models.md"
+        "{model}, {name}: another number of states; if that is meant, change it here and in docs/testing.md"
     );
     if case.ends {
         let reached = case.subject.reach_the_end();
@@ -45,7 +46,7 @@ fn find_all(name: &str) {
     assert!(!suite.flaws.is_empty(), "{name} shows no rule");
     for flaw in &suite.flaws {
         let found = flaw.find();
-        let example = found.unwrap_or_else(|| panic!("{name}: nobody misses: {}", flaw.rule));
+        let example = found.unwrap_or_else(|| panic!("{name}: not detected: {}", flaw.rule));
         if let Some(rule) = flaw.left_out() {
             assert!(
                 flaw.asked() > 0,
@@ -72,7 +73,7 @@ macro_rules! models {
             }
 
             #[test]
-            fn misses_every_rule_that_is_left_out() {
+            fn detects_every_omitted_rule() {
                 super::find_all(stringify!($name));
             }
         }
@@ -103,7 +104,7 @@ models!(
 );
 
 #[test]
-fn every_rule_that_a_model_shows_is_left_out() {
+fn models_omit_every_rule_they_show() {
     let flaws: Vec<Rule> =
         all().iter().flat_map(|suite| &suite.flaws).filter_map(Flaw::left_out).collect();
     for rule in Rule::ALL {

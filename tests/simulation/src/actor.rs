@@ -1,4 +1,4 @@
-//! An actor: one session of a process, which runs one operation after the other.
+//! A session of a simulated process, which runs one operation after the other.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -20,7 +20,7 @@ use crate::scenario::{ACCOUNTS, ANNEXED, SHEETS, SLOTS, TOKENS};
 use crate::witness::Told;
 use txn_sim::server::Server;
 
-/// A type of documents that panics whenever one is read or written.
+/// A document type that panics at each read and write.
 #[derive(Debug)]
 pub(crate) struct Bomb;
 
@@ -36,7 +36,7 @@ impl Codec for Bomb {
     }
 }
 
-/// Where a closure panics once it has done its work.
+/// The place at which a closure panics after its work.
 #[derive(Clone, Copy, Debug)]
 enum Panic {
     Itself,
@@ -44,42 +44,45 @@ enum Panic {
     WhereItWrites,
 }
 
-/// One actor.
+/// A session of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Actor {
-    /// Its process.
+    /// The process of the session.
     pub(crate) process: Arc<Process>,
     /// The engine under test, in this process.
     pub(crate) domain: Domain,
-    /// The documents.
+    /// The documents of the environment.
     pub(crate) world: World,
-    /// The documents in an index of their own, if there are any.
+    /// The documents in an index of their own, if the run has one.
     pub(crate) annex: Option<World>,
     /// The documents as a type that panics, if callers panic.
     pub(crate) bombs: Option<Collection<Bomb>>,
-    /// What happens is counted there.
+    /// The record of events and counts.
     pub(crate) told: Arc<Told>,
-    /// Some callers hold their transaction open.
+    /// Whether some callers hold their transaction open.
     pub(crate) hangs: bool,
-    /// Transactions are composed: some callers do not ask for their tid, for those who do go by themselves.
+    /// Whether transactions are merged into groups.
+    ///
+    /// Some callers then do not ask for their tid, because a transaction with an exposed tid runs
+    /// alone.
     pub(crate) groups: bool,
-    /// How many stray copies there are.
+    /// The number of stray copies.
     pub(crate) strays: Arc<AtomicU64>,
-    /// What everybody did.
+    /// The operations of all actors.
     pub(crate) history: History,
-    /// When the world began.
+    /// The start of the run.
     pub(crate) origin: Instant,
-    /// Transactions lock what they read.
+    /// Whether transactions lock their reads.
     pub(crate) lock_reads: bool,
-    /// Nothing goes wrong but that a part is slow: some callers take their time.
+    /// Whether slow parts and lost pages are the only faults. Some callers then take their time.
     pub(crate) calm: bool,
-    /// The disks, if somebody waits for barriers.
+    /// The server's documents, if callers wait for barriers.
     pub(crate) barriers: Option<Arc<Server>>,
-    /// Since when the past is kept, if it is.
+    /// The start of the history, if the collection keeps one.
     pub(crate) past: Option<Duration>,
 }
 
-/// What an operation reads and writes, as far as it is decided before it runs.
+/// The reads and writes of an operation that are decided before it runs.
 #[derive(Clone, Debug)]
 enum Plan {
     Transfer { legs: BTreeMap<Doc, i64>, journal: bool },
@@ -153,7 +156,7 @@ impl Actor {
         if self.barriers.is_some() && dice.u8(..10) == 0 {
             return Plan::Barrier;
         }
-        // Once the world is old enough to have a past.
+        // Once the run is old enough for reads of history.
         let past = self.past.map(|since| (since, self.domain.latest_timestamp()));
         if let Some((since, latest)) = past
             && latest > since
@@ -164,7 +167,7 @@ impl Actor {
         if self.calm && dice.bool() {
             return Plan::Look { doc: account(dice), verified: false };
         }
-        // Many read the same, and write each something else.
+        // Many operations read the same account, and each writes a sheet.
         if self.groups && dice.u8(..3) == 0 {
             return Plan::Charge { by: account(dice), to: Doc::Sheet(dice.u8(..SHEETS)) };
         }
@@ -218,7 +221,7 @@ impl Actor {
         };
         let fate = match AssertUnwindSafe(fate).catch_unwind().await {
             Ok(fate) => fate,
-            // Nobody is told.
+            // No caller receives an answer.
             Err(panic) if is_planned(&*panic) => None,
             Err(panic) => resume_unwind(panic),
         };
@@ -242,18 +245,19 @@ impl Actor {
             .with_pessimistic(dice.u8(..5) == 0)
             .with_lock_reads(self.lock_reads || dice.u8(..5) == 0)
             .with_read_only(read_only)
-            .with_deadline(Some(deadline));
+            .with_timeout(Some(deadline));
         let hang = (self.hangs && dice.u8(..12) == 0).then(|| dice.u64(15..120));
-        // Some take their time, within every limit.
+        // Some callers take their time, within every limit.
         let hang = hang.or_else(|| (self.calm && dice.u8(..4) == 0).then(|| dice.u64(2..7)));
         let panic = self.bombs.is_some() && dice.u8(..10) == 0;
         let panic = panic.then_some([Panic::Itself, Panic::WhereItReads, Panic::WhereItWrites]);
         let panic = panic.map(|kinds| kinds[dice.usize(..kinds.len())]);
-        // What hangs holds locks, and hangs once.
+        // A closure that hangs holds locks, and hangs once.
         let options = if hang.is_some() { options.with_pessimistic(true) } else { options };
         let hang = Mutex::new(hang.map(Duration::from_secs));
         let pauses = Mutex::new(dice.fork());
-        // Whoever asks has a record written; some go the short way.
+        // A caller that asks for its tid has a record. Some transactions take the path without a
+        // record.
         let goes_with_others = self.groups && dice.u8(..4) > 0;
         let asks = !plan.kind().may_leave_no_record() && !goes_with_others;
         let dawdles = dice.u64(..4) * dice.u64(..4) * 10;
@@ -280,13 +284,13 @@ impl Actor {
             }
         });
 
-        // Some callers go away.
+        // Some callers drop their future.
         if dice.u8(..25) == 0 {
             let patience = Duration::from_millis(dice.u64(..200));
             return Some(fate(tokio::time::timeout(patience, run).await.ok()?.map(drop)));
         }
         let result = run.await;
-        // Of a composed one the answer tells the attempt.
+        // The answer names the attempt of a transaction in a group.
         let tid = match &result {
             Ok(committed) => committed.receipt.tid,
             Err(error) => error.tid(),
@@ -298,7 +302,7 @@ impl Actor {
         Some(fate(result.map(drop)))
     }
 
-    /// Panics, one way or the other.
+    /// Panics in one of the three ways.
     async fn panic(
         &self,
         tx: &Transaction,
@@ -435,7 +439,7 @@ impl Actor {
             Plan::Both { account, other: stray @ Doc::Stray(_) } => {
                 let content = self.get(tx, number, *account).await?.unwrap_or_default();
                 self.put(tx, number, *account, &content.after(number, 0))?;
-                // Nothing is expected of it but that it can be written.
+                // A stray copy has to be writable; its content is arbitrary.
                 tx.get(&self.world, stray.id()).await?;
                 tx.put(&self.world, stray.id(), &Content::default().after(number, 0))?;
             }
@@ -450,7 +454,7 @@ impl Actor {
                 let content = self.get(tx, number, *to).await?.unwrap_or_default();
                 self.put(tx, number, *to, &content.after(number, 0))?;
             }
-            // Without a transaction.
+            // No transaction.
             Plan::CompareAndSet(_) | Plan::Look { .. } | Plan::Barrier | Plan::LookBack(_) => {}
         }
         Ok(())
@@ -468,7 +472,7 @@ impl Actor {
         Some(fate(read.map(drop)))
     }
 
-    /// Waits for a barrier. Whatever was acknowledged before stands in the documents themselves then.
+    /// Waits for a barrier. The documents then contain each write that was acknowledged before.
     async fn barrier(&self, number: u64, wait: Duration) -> Option<Fate> {
         let report = self.domain.barrier(wait).await;
         let passed = report.and_then(BarrierReport::into_result);

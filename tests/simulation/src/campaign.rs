@@ -1,4 +1,4 @@
-//! Many worlds, side by side.
+//! Many simulated runs on all cores.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -15,30 +15,30 @@ use crate::run::{run, run_with};
 use crate::scenario::Troubles;
 use crate::schedules::{self, Schedule};
 
-/// What many worlds came to.
+/// The result of many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Campaign {
-    /// How many worlds ran.
+    /// The number of runs.
     pub worlds: u64,
-    /// How much happened in all of them.
+    /// The sum of the counts of all runs.
     pub counts: Counts,
-    /// Those in which something did not hold.
+    /// The runs in which an invariant failed.
     pub failed: Vec<Verdict>,
 }
 
-/// How long a campaign goes on.
+/// The extent of a campaign.
 #[derive(Clone, Debug)]
 pub enum Extent {
     /// These seeds.
     Seeds(Range<u64>),
-    /// Seeds from this one on, for so long.
+    /// Seeds from this one on, for this time.
     Time(u64, Duration),
 }
 
-/// After so many failed worlds a campaign gives up: they have told enough.
+/// The number of failed runs after which a campaign stops.
 const ENOUGH: usize = 20;
 
-/// Runs worlds on every core. `progress` is told after each of them.
+/// Runs seeds on every core. Calls `progress` after each run.
 pub fn campaign(
     extent: &Extent,
     troubles: Troubles,
@@ -47,19 +47,20 @@ pub fn campaign(
     on_every_core(extent, ENOUGH, |seed| run(seed, troubles), progress)
 }
 
-/// Who noticed that a rule was left out, and by what.
+/// The run that detected the omission of a rule.
 #[derive(Clone, Debug)]
 pub struct Noticed {
     /// A seed, or the name of a schedule.
     pub by: String,
-    /// What did not hold.
+    /// The violations of that run.
     pub violations: Vec<String>,
-    /// How often the engine asked for the rule in that very run.
+    /// How often the engine asked for the rule in that run.
     pub asked: u64,
 }
 
-/// Runs the schedules, and then worlds, without one rule until something does not hold. `None` if everything held in all of
-/// them: nobody noticed that the rule was left out.
+/// Runs the schedules, and then seeds, without one rule until an invariant fails.
+///
+/// Returns `None` if every invariant held in all runs: the omission was not detected.
 #[must_use]
 pub fn catch(rule: Rule, seeds: Range<u64>, troubles: Troubles) -> Option<Noticed> {
     schedules::OF_RULES
@@ -77,7 +78,7 @@ pub fn catch_in(rule: Rule, (name, schedule): Schedule) -> Option<Noticed> {
     (!noticed.violations.is_empty()).then_some(noticed)
 }
 
-/// Runs worlds without one rule, until something does not hold in one of them.
+/// Runs seeds without one rule, until an invariant fails.
 #[must_use]
 pub fn catch_by_seed(rule: Rule, seeds: Range<u64>, troubles: Troubles) -> Option<Noticed> {
     let asked = Mutex::new(BTreeMap::new());

@@ -1,42 +1,42 @@
-//! How much happened, and what did not hold.
+//! Verdicts and counts of simulated runs.
 
 use std::collections::BTreeMap;
 
-/// What became of one world.
+/// The result of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// Its seed.
+    /// The seed of the run.
     pub seed: u64,
-    /// What did not hold.
+    /// The violations of invariants.
     pub violations: Vec<String>,
-    /// How much happened.
+    /// The counts of the run.
     pub counts: Counts,
-    /// The same for the same seed and the same engine.
+    /// A hash of the run. Equal seeds and equal engines give equal hashes.
     pub fingerprint: u64,
 }
 
-/// How much happened in a world, or in many.
+/// The counts of a run, or of many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Operations that were acknowledged.
     pub acknowledged: u64,
     /// Operations that failed for certain.
     pub aborted: u64,
-    /// Operations whose caller was not told, and which are committed.
+    /// Committed operations with an unknown outcome for their caller.
     pub settled_committed: u64,
-    /// Operations whose caller was not told, and which are not committed.
+    /// Operations with an unknown outcome for their caller that are not committed.
     pub settled_aborted: u64,
-    /// Transactions of the dead that were applied or voided by others.
+    /// Transactions of dead processes that other processes applied or aborted.
     pub recoveries: u64,
-    /// Transactions that were wounded by older ones.
+    /// Transactions that older transactions wounded.
     pub wounds: u64,
     /// Partitions of the transaction table that were dropped.
     pub drops: u64,
-    /// Transactions that were composed with others.
+    /// Transactions that were merged into groups.
     pub composed: u64,
     /// Documents that were locked over the commit before.
     pub handed_off: u64,
-    /// Whatever went wrong, by kind.
+    /// Injected faults, by kind.
     pub faults: BTreeMap<&'static str, u64>,
 }
 
@@ -46,7 +46,7 @@ impl Counts {
         *self.faults.entry(kind).or_default() += times;
     }
 
-    /// Counts of one more world.
+    /// Adds the counts of one more run.
     pub(crate) fn add(&mut self, other: &Self) {
         self.acknowledged += other.acknowledged;
         self.aborted += other.aborted;

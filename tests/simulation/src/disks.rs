@@ -1,4 +1,4 @@
-//! What stands on the disks in the end, whatever the engine says.
+//! The final documents of the server, read without the engine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,9 @@ use std::sync::Arc;
 use txn_core::fields;
 use txn_core::store::Source;
 
-/// Locks, placeholders and open records that are left. A committed record may be open if an index was `lost`.
+/// Returns the locks, placeholders and open records that are left.
+///
+/// A committed record may be open if an index was `lost`.
 pub(crate) fn left_over(
     documents: &BTreeMap<Arc<str>, BTreeMap<String, Source>>,
     lost: bool,

@@ -1,4 +1,4 @@
-//! What the actors did and saw: all that the invariants know.
+//! The operations of all actors, the only input of the invariants.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,26 +8,26 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use txn_core::{AttemptId, Collection, CommitVersion, Typed};
 
-/// A collection of the world.
+/// A collection of the simulated environment.
 pub(crate) type World = Collection<Typed<Content>>;
 
-/// The content of every document of the simulated world.
+/// The content of every document of the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
-    /// The operation that wrote it.
+    /// The operation that wrote the content.
     pub by: u64,
-    /// Money.
+    /// The amount of money.
     pub balance: i64,
     /// How often the document was written.
     pub writes: u64,
-    /// Who wrote it, from the first on.
+    /// The operations that wrote the document, the first one first.
     pub entries: Vec<u64>,
-    /// Whether it is on call.
+    /// Whether the person is on call.
     pub on: bool,
 }
 
 impl Content {
-    /// What the operation makes of it.
+    /// The content after the operation.
     #[must_use]
     pub fn after(mut self, operation: u64, leg: i64) -> Self {
         self.by = operation;
@@ -38,31 +38,31 @@ impl Content {
     }
 }
 
-/// The documents, by what happens to them.
+/// The documents, by the operations on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Doc {
     /// Has money; never deleted.
     Account(u8),
-    /// One of two people of whom one must be on call; never deleted.
+    /// A person; of two people at least one must be on call; never deleted.
     OnCall(u8),
-    /// One of two that never exist both.
+    /// A claim; of two claims at most one exists.
     Claim(u8),
-    /// One of three of which exactly one exists at any time.
+    /// A token; of three tokens exactly one exists at any time.
     Token(u8),
-    /// Is inserted and deleted again and again.
+    /// Inserted and deleted again and again.
     Slot(u8),
-    /// Written from what stands in an account, which is only read; never deleted.
+    /// Written from the content of an account, which is only read; never deleted.
     Sheet(u8),
     /// In an index of its own, which may be lost; never deleted.
     Annex(u8),
-    /// A copy of a document that an application made while that was locked. Nothing is expected of its content.
+    /// A copy of a document that an application made while it was locked. Its content is arbitrary.
     Stray(u64),
     /// Inserted by one transfer, perhaps deleted later, and never made again.
     Journal(u64),
 }
 
 impl Doc {
-    /// Its id in its collection.
+    /// The id of the document in its collection.
     #[must_use]
     pub fn id(self) -> String {
         match self {
@@ -78,23 +78,23 @@ impl Doc {
         }
     }
 
-    /// Whether it is never deleted, so that it tells its whole history.
+    /// Whether the document is never deleted, so that its entries are its whole history.
     #[must_use]
     pub fn lasts(self) -> bool {
         matches!(self, Self::Account(_) | Self::OnCall(_) | Self::Sheet(_) | Self::Annex(_))
     }
 }
 
-/// What an operation was.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Moves money, perhaps with a journal entry.
     Transfer,
     /// Reads everything in one transaction.
     Audit,
-    /// Takes one of two off call, or puts both on.
+    /// Takes one of two people off call, or puts both on call.
     OnCall,
-    /// Inserts one of two documents if both are absent, else deletes what is there.
+    /// Inserts one of two documents if both are absent, else deletes those that exist.
     Claim,
     /// Deletes one of three documents and inserts another.
     Token,
@@ -116,82 +116,82 @@ pub enum Kind {
     Look,
     /// Reads one document without locks, from the primary.
     VerifiedLook,
-    /// Waits until everything is applied, and reads what stands there by itself.
+    /// Waits for a barrier, and reads the documents without the engine.
     Barrier,
-    /// Reads everything as it stood at a moment of the past.
+    /// Reads everything as of an earlier time.
     LookBack,
 }
 
 impl Kind {
-    /// Whether it reads without a transaction.
+    /// Whether the operation reads without a transaction.
     #[must_use]
     pub fn is_look(self) -> bool {
         matches!(self, Self::Look | Self::VerifiedLook | Self::Barrier | Self::LookBack)
     }
 
-    /// Whether it leaves no record that could be asked for its outcome.
+    /// Whether the operation may leave no record to ask for an outcome.
     #[must_use]
     pub fn may_leave_no_record(self) -> bool {
         matches!(self, Self::Note | Self::CompareAndSet)
     }
 }
 
-/// How an operation ended, as far as its caller knows.
+/// The end of an operation, as far as its caller knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Acknowledged.
     Committed,
-    /// Certainly not.
+    /// Failed for certain.
     Aborted(String),
-    /// The engine said that it does not know.
+    /// The engine answered that the outcome is unknown.
     Unknown,
-    /// Nobody was there any more to be told: the process died, or the caller went away.
+    /// No answer: the process died, or the caller dropped its future.
     Unheard,
 }
 
-/// One operation of an actor.
+/// An operation of an actor.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// Its number, unique in the history, from 1.
+    /// The number of the operation, unique in the history, from 1.
     pub number: u64,
-    /// Who ran it.
+    /// The process that ran the operation.
     pub process: String,
-    /// What it was.
+    /// The kind of the operation.
     pub kind: Kind,
-    /// When it began, in true time.
+    /// The start, in true time.
     pub began: Duration,
-    /// When it ended.
+    /// The end, in true time.
     pub ended: Option<Duration>,
-    /// How it ended.
+    /// The answer.
     pub fate: Fate,
-    /// Its last attempt.
+    /// The last attempt.
     pub tid: Option<AttemptId>,
-    /// The version of what it wrote, if it was told.
+    /// The commit version, if the caller received it.
     pub commit: Option<CommitVersion>,
-    /// The moment that it looked back to.
+    /// The time that the operation read at, if it read history.
     pub moment: Option<Duration>,
-    /// What its last attempt read.
+    /// The reads of the last attempt.
     pub reads: BTreeMap<Doc, Option<Content>>,
-    /// What its last attempt wanted to write; nothing for a deletion.
+    /// The intended writes of the last attempt; none for a deletion.
     pub writes: BTreeMap<Doc, Option<Content>>,
-    /// The money that it moves.
+    /// The money that the operation moves.
     pub legs: BTreeMap<Doc, i64>,
 }
 
 impl Operation {
-    /// Whether it was acknowledged.
+    /// Whether the operation was acknowledged.
     #[must_use]
     pub fn is_committed(&self) -> bool {
         self.fate == Fate::Committed
     }
 }
 
-/// Operations in the order in which they began; shared by all actors.
+/// The operations of all actors, in the order of their starts.
 #[derive(Clone, Debug, Default)]
 pub struct History(Arc<Mutex<Vec<Operation>>>);
 
 impl History {
-    /// Notes that an operation begins. Returns its number.
+    /// Notes the start of an operation. Returns the number of the operation.
     pub fn begin(&self, process: &str, kind: Kind, now: Duration) -> u64 {
         let mut operations = self.0.lock();
         let number = operations.len() as u64 + 1;
@@ -212,7 +212,7 @@ impl History {
         number
     }
 
-    /// Changes what is known of an operation.
+    /// Changes the entry of an operation.
     pub fn note(&self, number: u64, change: impl FnOnce(&mut Operation)) {
         let at = usize::try_from(number - 1).unwrap_or(usize::MAX);
         if let Some(operation) = self.0.lock().get_mut(at) {
@@ -234,7 +234,7 @@ impl History {
         written.get(pick.checked_rem(written.len())?).copied()
     }
 
-    /// All of them.
+    /// All operations.
     #[must_use]
     pub fn operations(&self) -> Vec<Operation> {
         self.0.lock().clone()

@@ -1,4 +1,4 @@
-//! What is known at the end of a world: who committed, and what stands there.
+//! The facts at the end of a run: outcomes and final documents.
 
 use std::collections::BTreeMap;
 
@@ -8,44 +8,44 @@ use crate::watch::LongLock;
 use txn_core::AttemptId;
 use txn_sim::server::{HeldUp, Mirage};
 
-/// The history, settled.
+/// The settled history of a run.
 #[derive(Debug)]
 pub struct Ledger {
-    /// The world.
+    /// The scenario of the run.
     pub scenario: Scenario,
-    /// What everybody did.
+    /// The operations of all actors.
     pub operations: Vec<Operation>,
-    /// What the engine says at the end of operations whose caller was not told.
+    /// The final outcomes of operations without an answer, by the engine.
     pub settled: BTreeMap<u64, bool>,
-    /// What stands there in the end; absent documents are not in it.
+    /// The final documents, without absent ones.
     pub finals: BTreeMap<Doc, Content>,
     /// The writes that were seen and vanished.
     pub mirages: Vec<Mirage>,
-    /// What stayed locked for too long once everybody had a server to talk to.
+    /// Documents that stayed locked too long after the faults.
     pub long_locks: Vec<LongLock>,
-    /// What it took to clean up.
+    /// The cost of the final cleanup.
     pub clean_up: CleanUp,
-    /// Attempts that were taken for dead while their closures were under way, and by whom.
+    /// Attempts that a process took for dead while their closures ran, with that process.
     pub buried: Vec<(AttemptId, String)>,
-    /// Documents that were asked for together with slow ones.
+    /// Documents in requests that also asked for slow documents.
     pub held_up: Vec<HeldUp>,
 }
 
-/// What a janitor did that came when the faults had ended.
+/// The work of a janitor that started after the faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CleanUp {
-    /// Locks and open records that there were since.
+    /// Locks and open records that existed since.
     pub found: u64,
-    /// How often it looked.
+    /// The number of passes.
     pub passes: u64,
     /// Days of the transaction table that were dropped.
     pub dropped: u64,
-    /// Documents and records that it wrote.
+    /// Documents and records that the janitor wrote.
     pub written: u64,
 }
 
 impl Ledger {
-    /// Whether an operation was committed; `None` if nobody can tell any more.
+    /// Whether an operation was committed; `None` if that is unknown.
     #[must_use]
     pub fn committed(&self, operation: &Operation) -> Option<bool> {
         let lasting = operation.writes.keys().find(|doc| doc.lasts());
@@ -53,7 +53,7 @@ impl Ledger {
             Fate::Committed => Some(true),
             Fate::Aborted(_) => Some(false),
             Fate::Unknown | Fate::Unheard => match lasting {
-                // Its documents themselves tell.
+                // The documents of the operation tell.
                 Some(doc) => Some(self.history_of(*doc).contains(&operation.number)),
                 None => self.settled.get(&operation.number).copied(),
             },
@@ -65,32 +65,35 @@ impl Ledger {
         self.operations.iter().filter(|operation| self.committed(operation) == Some(true))
     }
 
-    /// Who wrote a lasting document, in order.
+    /// The operations that wrote a lasting document, in order.
     #[must_use]
     pub fn history_of(&self, doc: Doc) -> &[u64] {
         self.finals.get(&doc).map_or(&[], |content| &content.entries)
     }
 
-    /// The lasting documents.
+    /// The documents that are never deleted.
     pub fn lasting(&self) -> impl Iterator<Item = (Doc, &Content)> {
         self.finals.iter().filter(|(doc, _)| doc.lasts()).map(|(doc, content)| (*doc, content))
     }
 
-    /// Whether what the operation read was there for certain: only a transaction validates it, and a write that
-    /// others see may vanish with its primary.
+    /// Whether the reads of the operation are certain.
+    ///
+    /// Only a transaction validates its reads. Any other read may show a write that vanishes with
+    /// its primary.
     #[must_use]
     pub fn reads_are_certain(&self, operation: &Operation) -> bool {
         let validated = operation.is_committed() && !operation.kind.is_look();
         validated || !(self.may_have_seen_a_mirage(operation) || self.may_be_composed(operation))
     }
 
-    /// Whether its closure may have run on what others of its process had done and not committed. Such a run is thrown away, if
-    /// they are not.
+    /// Whether the closure may have run on uncommitted writes of its process.
+    ///
+    /// The engine discards such a run if these writes are not committed.
     fn may_be_composed(&self, operation: &Operation) -> bool {
         self.scenario.groups && !operation.kind.is_look() && !operation.writes.is_empty()
     }
 
-    /// Whether what the operation read may have been a write that vanished.
+    /// Whether the operation may have read a write that vanished.
     #[must_use]
     pub fn may_have_seen_a_mirage(&self, operation: &Operation) -> bool {
         self.mirages.iter().any(|mirage| {

@@ -1,8 +1,8 @@
-//! The unchanged engine on a simulated store, in virtual time, by one seed.
+//! Simulation of the unchanged engine on a simulated store, in virtual time.
 //!
-//! A seed chooses a world: how many processes with how many actors, which faults, how often, how the
-//! clocks run. [`run`] lets the actors work while everything goes wrong, ends the faults, waits until
-//! everything has come to its end, and looks whether the [invariants] hold. The same seed gives the same run.
+//! A seed chooses the processes and their actors, the faults and their rates, and the clocks of a
+//! run. [`run`] lets the actors work under faults, ends the faults, waits until all work has ended,
+//! and checks the [invariants]. The same seed gives the same run.
 
 mod actor;
 mod campaign;

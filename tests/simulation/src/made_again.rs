@@ -1,4 +1,4 @@
-//! An administrator drops the annex and makes it again: the checks after that.
+//! An administrator drops the annex and makes it again: the checks afterwards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ type Documents = BTreeMap<Arc<str>, BTreeMap<String, Source>>;
 /// The annex that was dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct MadeAgain {
-    /// Its incarnation.
+    /// The incarnation of the annex.
     before: u64,
-    /// The locks in it: the attempt, and the id of the document.
+    /// The locks in the annex: the attempt, and the id of the document.
     locks: Vec<(String, String)>,
 }
 
 impl MadeAgain {
-    /// Drops the annex and makes it again. A plain client writes some documents there.
+    /// Drops the annex and makes it again. A plain client writes some documents to the new annex.
     pub(crate) async fn carry_out(server: &Server, dice: &mut fastrand::Rng) -> Self {
         let documents = server.documents();
         let annex = documents.get("annex").into_iter().flatten();
         let locks = annex.filter_map(|(id, source)| Some((lock_of(source)?, id.clone())));
         let locks = locks.collect();
         let before = server.identify("annex").await.map_or(0, |identity| identity.incarnation);
-        // The simulated server does what it is told.
+        // The simulated server drops each collection on request.
         let _ = server.drop_collection("annex").await;
         let (name, role) = ("annex".to_owned(), Role::Data { owner: None });
         let spec = CollectionSpec { name, role, create: true, mappings: None };
@@ -63,7 +63,7 @@ impl MadeAgain {
                 };
                 let is_locked = || self.locks.iter().any(|(lock, at)| lock == tid && at == id);
                 if record[fields::STATE] == "finished" && is_locked() && !is_told() {
-                    violations.push(format!("made again: {tid} lost {id} in silence"));
+                    violations.push(format!("made again: {tid} lost {id} without a report"));
                 }
                 let stands = annex.and_then(|annex| annex.get(id)).and_then(|s| version_of(s));
                 if stands.is_some() && stands.as_deref() == record["commit_version"].as_str() {
@@ -74,7 +74,7 @@ impl MadeAgain {
         violations
     }
 
-    /// The id of a participant that was to be written in the annex that was dropped.
+    /// The id of a participant with a write to the annex that was dropped.
     fn lost<'m>(&self, member: &'m Value) -> Option<&'m str> {
         let of = |field: &str| member[field]["incarnation"].as_u64();
         let incarnation = of("placeholder").or_else(|| of("expected"));
@@ -93,5 +93,5 @@ fn lock_of(source: &str) -> Option<String> {
 /// The commit that wrote the content.
 fn version_of(source: &str) -> Option<String> {
     let document: Value = serde_json::from_str(source).ok()?;
-    document.get(fields::TID)?.as_str().map(str::to_owned)
+    document.get(fields::TRANSACTION_VERSION)?.as_str().map(str::to_owned)
 }

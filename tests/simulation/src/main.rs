@@ -1,4 +1,4 @@
-//! Runs simulated worlds: a range of seeds, for a while, or one of them line by line.
+//! Runs simulations by a range of seeds, for a time, or from one seed.
 
 use std::ops::Range;
 use std::process::ExitCode;
@@ -12,22 +12,22 @@ use txn_simulation::{Campaign, Extent, Noticed, Troubles, campaign, catch, run_l
 /// The engine on a simulated store, in virtual time, by seeds.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Tell the world of this seed line by line.
+    /// Print the run of this seed line by line.
     #[arg(long, conflicts_with_all = ["seconds", "seeds"])]
     replay: Option<u64>,
-    /// Run as many worlds as this long allows.
+    /// Run seeds for this many seconds.
     #[arg(long, conflicts_with = "seeds")]
     seconds: Option<u64>,
-    /// Run so many worlds.
+    /// Run this many seeds.
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
-    /// Leave out each rule of the protocol in turn, and look which seed notices.
+    /// Leave out each rule in turn, and find the seed that detects the omission.
     #[arg(long, conflicts_with_all = ["seconds", "replay"])]
     mutations: bool,
-    /// Leave out this rule only: with `--mutations`, or in the world that is replayed.
+    /// Leave out this rule only: with `--mutations`, or in the run that is replayed.
     #[arg(long, value_parser = rule)]
     without: Option<Rule>,
-    /// Only these of the troubles that are switched, separated by commas; `all` or `none` of them.
+    /// Only these faults and modes, separated by commas; `all` or `none`.
     #[arg(long, value_parser = troubles)]
     troubles: Option<Troubles>,
     /// The first seed.
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         bar.set_position(at);
         let (worlds, failed) = (so_far.worlds, so_far.failed.len());
         let acknowledged = so_far.counts.acknowledged;
-        bar.set_message(format!("{worlds} worlds, {acknowledged} acknowledged, {failed} failed"));
+        bar.set_message(format!("{worlds} runs, {acknowledged} acknowledged, {failed} failed"));
     });
     bar.finish_and_clear();
     print!("{}", told(&result, began.elapsed()));
@@ -89,7 +89,8 @@ fn troubles(names: &str) -> Result<Troubles, String> {
     Troubles::named(names).ok_or_else(|| format!("all, none, or some of {switches}"))
 }
 
-/// Prints a line for each rule, and fails if one was not missed, or not even asked for.
+/// Prints a line for each rule. Fails if an omission was not detected, or if the engine never asked
+/// for the rule.
 fn mutations(rules: &[Rule], seeds: &Range<u64>, troubles: Troubles) -> ExitCode {
     let mut fine = true;
     for rule in rules {
@@ -105,7 +106,7 @@ fn mutations(rules: &[Rule], seeds: &Range<u64>, troubles: Troubles) -> ExitCode
             }
             None => {
                 fine = false;
-                "NOBODY NOTICED".to_owned()
+                "NOT DETECTED".to_owned()
             }
         };
         println!("{rule:<24} {line}");
@@ -117,24 +118,24 @@ fn code(fine: bool) -> ExitCode {
     if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What happened, as a table of lines.
+/// The counts of a campaign, as a table of lines.
 fn told(result: &Campaign, took: Duration) -> String {
     let counts = &result.counts;
     let mut lines = vec![
-        ("worlds".to_owned(), result.worlds),
+        ("runs".to_owned(), result.worlds),
         ("seconds".to_owned(), took.as_secs()),
         ("acknowledged".to_owned(), counts.acknowledged),
         ("aborted".to_owned(), counts.aborted),
-        ("not told, and committed".to_owned(), counts.settled_committed),
-        ("not told, and not committed".to_owned(), counts.settled_aborted),
-        ("recovered by others".to_owned(), counts.recoveries),
-        ("wounded by older ones".to_owned(), counts.wounds),
+        ("unknown, and committed".to_owned(), counts.settled_committed),
+        ("unknown, and not committed".to_owned(), counts.settled_aborted),
+        ("recovered by other processes".to_owned(), counts.recoveries),
+        ("wounded by older transactions".to_owned(), counts.wounds),
         ("partitions dropped".to_owned(), counts.drops),
-        ("transactions composed with others".to_owned(), counts.composed),
-        ("documents locked over the commit before".to_owned(), counts.handed_off),
+        ("transactions merged into groups".to_owned(), counts.composed),
+        ("documents handed off".to_owned(), counts.handed_off),
     ];
     lines.extend(counts.faults.iter().map(|(kind, times)| (format!("fault: {kind}"), *times)));
-    lines.push(("worlds with violations".to_owned(), result.failed.len() as u64));
+    lines.push(("runs with violations".to_owned(), result.failed.len() as u64));
     let mut text: String =
         lines.iter().map(|(what, count)| format!("{what:<36}{count:>12}\n")).collect();
     for verdict in &result.failed {

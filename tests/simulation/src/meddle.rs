@@ -1,5 +1,7 @@
-//! What happens beside the engine: applications copy locked documents, operators take an index away, and a part of the store
-//! becomes slow.
+//! Faults outside of the engine.
+//!
+//! Applications copy locked documents, operators remove an index, and a part of the store becomes
+//! slow.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,34 +16,34 @@ use crate::made_again::MadeAgain;
 use crate::scenario::{Annex, Scenario, Slow};
 use txn_sim::server::{Reach, SHARDS, Server, SlowPart};
 
-/// Locked documents that an application remembers.
+/// The number of locked documents that an application remembers.
 const REMEMBERED: usize = 6;
-/// Copies that it makes at most.
+/// The maximum number of copies.
 const COPIES: u64 = 12;
-/// How long a request to a slow part takes at least, and at most.
+/// The shortest and the longest request to a slow part, in seconds.
 const SLOWEST: [f64; 2] = [0.1, 30.0];
-/// How long clients wait for it.
+/// The request timeout of the clients.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What the names of all partitions of the transaction table begin with.
+/// The prefix of all partitions of the transaction table.
 const RECORDS: &str = "txn-world-";
 
-/// Somebody beside the engine.
+/// Applications and operators outside of the engine.
 #[derive(Debug)]
 pub(crate) struct Meddler {
     server: Arc<Server>,
     annex: Annex,
     copies: bool,
     slow: Slow,
-    /// Whether it is slow now.
+    /// Whether a part is slow now.
     is_slow: bool,
     dice: fastrand::Rng,
     /// Locked documents, as they were once.
     locked: VecDeque<Source>,
-    /// How many copies there are.
+    /// The number of copies.
     pub(crate) strays: Arc<AtomicU64>,
-    /// Whether the annex is lost, or another one by now.
+    /// Whether the annex is lost, or was made again.
     pub(crate) lost: bool,
-    /// The annex that was dropped, where another one is made.
+    /// The annex that was dropped, if it is made again.
     pub(crate) made_again: Option<MadeAgain>,
 }
 
@@ -65,7 +67,7 @@ impl Meddler {
         }
     }
 
-    /// Does something, now and then.
+    /// Causes a fault now and then.
     pub(crate) async fn meddle(&mut self) {
         if self.copies {
             self.copy().await;
@@ -89,7 +91,7 @@ impl Meddler {
         }
     }
 
-    /// No more of it: what can come back is back.
+    /// Ends the faults, and restores each part that can come back.
     pub(crate) async fn ends(&mut self) {
         self.server.set_reach("annex", Reach::Open);
         if matches!(self.annex, Annex::Lost | Annex::MadeAgain) && !self.lost {
@@ -97,15 +99,15 @@ impl Meddler {
         }
         self.server.slow_down(None);
         if self.slow != Slow::Nothing {
-            // What was sent is carried out.
+            // Each request that was sent is carried out in this time.
             tokio::time::sleep(Duration::from_secs_f64(SLOWEST[1])).await;
         }
     }
 
-    /// What becomes slow.
+    /// Draws the part that becomes slow.
     fn slow_part(&mut self) -> SlowPart {
         let [least, most] = SLOWEST;
-        // Short ones are as frequent as long ones, by their order of magnitude.
+        // Drawn by order of magnitude: short times are as frequent as long ones.
         let span = |drawn| Duration::from_secs_f64(least * (most / least).powf(drawn));
         let dice = &mut self.dice;
         let (drawn, other) = (dice.f64(), dice.f64());
@@ -121,7 +123,7 @@ impl Meddler {
             _ => [span(drawn), span(other)],
         };
         match self.slow {
-            // Longer than a lease, and answered in time.
+            // Longer than a lease, and answered before the timeout.
             Slow::Nothing | Slow::ReadsOfRecords => {
                 let reads = PATIENCE.mul_f64(0.1 + 0.85 * drawn);
                 part(RECORDS, None, [reads, Duration::ZERO])
@@ -143,11 +145,11 @@ impl Meddler {
             self.made_again = Some(MadeAgain::carry_out(&self.server, &mut self.dice).await);
             return;
         }
-        // The simulated server drops what it is told to.
+        // The simulated server drops each collection on request.
         let _ = self.server.drop_collection("annex").await;
     }
 
-    /// Copies a document that is locked, or was, to an id of its own. Nothing is written over.
+    /// Copies a document that is or was locked to an id of its own. Nothing is overwritten.
     async fn copy(&mut self) {
         let documents = self.server.documents();
         let world = documents.get("world").into_iter().flatten();
@@ -170,7 +172,7 @@ impl Meddler {
         let source = self.locked[self.dice.usize(..self.locked.len())].clone();
         let key = Key::new("world", Doc::Stray(next).id());
         let outcomes = self.server.write_many(&[Write::new(key, WriteOp::Create(source))]).await;
-        // Whatever was answered, it may be there.
+        // The copy may exist, except after an answer that rules it out.
         if !outcomes.first().is_some_and(Outcome::is_certainly_not_applied) {
             self.strays.store(next + 1, Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! Looks at moments of the past, while the world goes on and when it has ended.
+//! Reads of history, during a run and after its end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use txn_core::{Domain, Error};
 use crate::history::{Content, Doc, Fate, History, Kind, World};
 use crate::scenario::{ACCOUNTS, SHEETS, TOKENS};
 
-/// Moments that are looked at when everything has ended.
+/// The number of times to read at after the end.
 const MOMENTS: usize = 6;
 
-/// What was there.
+/// The documents as of one time.
 pub(crate) type Moment = BTreeMap<Doc, Option<Content>>;
 
-/// Everything of which several documents together have a meaning.
+/// The documents with invariants across several documents.
 pub(crate) fn audited() -> Vec<Doc> {
     let accounts = (0..ACCOUNTS).map(Doc::Account);
     let pairs = (0..2).flat_map(|n| [Doc::OnCall(n), Doc::Claim(n)]);
     accounts.chain(pairs).chain((0..TOKENS).map(Doc::Token)).collect()
 }
 
-/// What stood there at a moment, without a transaction.
+/// Reads the documents as of a time, without a transaction.
 pub(crate) async fn look_back(
     domain: &Domain,
     world: &World,
@@ -29,12 +29,14 @@ pub(crate) async fn look_back(
     docs: &[Doc],
 ) -> Result<Moment, Error> {
     let ids = docs.iter().map(|doc| doc.id());
-    let found = domain.at(moment)?.get_many(world, ids).await?;
+    let found = domain.snapshot_at(moment)?.get_many(world, ids).await?;
     Ok(docs.iter().copied().zip(found).collect())
 }
 
-/// Looks again at the moments that were looked at, at some at which transactions began or committed, and at the last one. Returns
-/// what that shows, and what has changed.
+/// Reads history after the end of a run.
+///
+/// The times are those of earlier reads, some at which transactions began or committed, and the
+/// latest one. Returns the read at the latest time, and violations.
 pub(crate) async fn look_through(
     domain: &Domain,
     world: &World,
@@ -64,7 +66,7 @@ pub(crate) async fn look_through(
         let again = look_back(domain, world, moment, &seen).await?;
         if again != look.reads && !primaries_crash {
             violations
-                .push(format!("past: what {} found then is something else by now", look.number));
+                .push(format!("past: a repeated read of operation {} has changed", look.number));
         }
     }
     let mut last = Moment::new();

@@ -1,9 +1,9 @@
-//! One simulated process: its clocks, its randomness, and its way to the store, on which it can be
-//! paused and killed at every step.
+//! A simulated process: clocks, randomness, and access to the store.
 //!
-//! Whatever the engine awaits is in the end an answer of the store or a span of time. Both pass
-//! through here: a killed process never gets an answer again, a paused one gets it when it wakes. So
-//! a request may have been sent and carried out by somebody who never learns of it.
+//! The engine awaits only answers of the store and times, and both pass through this module. So a
+//! process can be paused and killed at every step. A killed process receives no further answer. A
+//! paused process receives the answer when it wakes. So a request may be carried out although its
+//! sender never learns of that.
 
 use std::any::Any;
 use std::future::pending;
@@ -17,54 +17,57 @@ use tokio::time::Instant;
 use txn_core::clock::{Clock, Entropy};
 use txn_core::store::{Key, Layer, Outcome, Read, Store, StoreError, Write};
 
-/// Noon of a day in the simulated world.
+/// Noon of a day in the simulated environment.
 pub(crate) const EPOCH: Duration = Duration::from_secs(1_795_262_400);
 
 #[derive(Debug)]
 struct State {
     dice: fastrand::Rng,
-    /// Words that no other process has. They decide nothing else.
+    /// Words that no other process has. No other decision depends on them.
     words: fastrand::Rng,
-    /// Steps until the process is killed, if it is to be.
+    /// Steps until the process is killed, if it will be.
     dies_in: Option<u64>,
-    /// Steps until it is paused, and for how long.
+    /// Steps until the process is paused, and the duration of the pause.
     pauses_in: Option<(u64, Duration)>,
     paused_until: Option<Instant>,
     killed: bool,
-    /// How often its way to the store panics.
+    /// The probability that an access to the store panics.
     panics: f64,
-    /// How often it did.
+    /// How often an access to the store panicked.
     panicked: u64,
-    /// Steps of the span under way.
+    /// The steps of the present span.
     steps: u64,
-    /// When that span began.
+    /// The start of the present span.
     counted_since: Instant,
 }
 
-/// More steps than a process takes in a [`SPAN`] that does not go round in a circle. Whoever waits for a holder looks again and
-/// again, and there are worlds in which it has to for long.
+/// The maximum number of steps in a [`SPAN`], beyond which the process loops.
+///
+/// A process that waits for a holder polls again and again, and in some runs the wait is long.
 const STEPS: u64 = 100_000;
 
 const SPAN: Duration = Duration::from_secs(300);
 
-/// A panic that belongs to the world, and is not reported by the panic hook.
+/// A panic that the simulation plans. The panic hook does not report it.
 #[derive(Debug)]
 pub struct Planned;
 
-/// Panics as a part of the world.
+/// Panics as a part of the simulation.
 pub fn panic_as_planned() -> ! {
     std::panic::resume_unwind(Box::new(Planned))
 }
 
-/// Whether a panic is one of the world. Where the store panicked in a request that was shared, one caller gets its own
-/// words.
+/// Whether the simulation planned a panic.
+///
+/// If the store panics in a shared request, one caller receives this panic, and each other caller a
+/// message of the engine.
 #[must_use]
 pub fn is_planned(panic: &(dyn Any + Send)) -> bool {
     let shared = "the store panicked in a shared request";
     panic.is::<Planned>() || panic.downcast_ref::<&str>().is_some_and(|words| *words == shared)
 }
 
-/// What happened in a world, line by line, if somebody wants to read it.
+/// The log of a run, line by line, if it is kept.
 #[derive(Debug)]
 pub struct Log {
     origin: Instant,
@@ -93,24 +96,25 @@ impl Log {
     }
 }
 
-/// A process.
+/// A simulated process.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     log: Arc<Log>,
     store: Arc<dyn Store>,
-    /// When the world began.
+    /// The start of the run.
     origin: Instant,
-    /// How much faster than time its clocks run.
+    /// The speed of the process's clocks, relative to true time.
     speed: f64,
-    /// What its wall clock is off, in milliseconds.
+    /// The offset of the wall clock in milliseconds.
     off: AtomicI64,
     state: Mutex<State>,
 }
 
 impl Process {
-    /// A process that reaches `store`, with clocks that run at `speed` and are off by `off`
-    /// milliseconds.
+    /// A process that accesses `store`, with clocks of this speed and offset.
+    ///
+    /// `off` is in milliseconds.
     #[must_use]
     pub fn new(
         name: String,
@@ -136,33 +140,33 @@ impl Process {
         Arc::new(Self { name, log, store, origin, speed, off, state })
     }
 
-    /// Its name.
+    /// The name of the process.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Adds a line to the log of the world.
+    /// Adds a line to the log of the run.
     pub fn log(&self, line: impl FnOnce() -> String) {
         self.log.line(|| format!("{} {}", self.name, line()));
     }
 
-    /// Kills it after so many steps.
+    /// Kills the process after this number of steps.
     pub fn kill_after(&self, steps: u64) {
         self.state.lock().dies_in = Some(steps);
     }
 
-    /// Pauses it after so many steps for so long.
+    /// Pauses the process after this number of steps, for this time.
     pub fn pause_after(&self, steps: u64, span: Duration) {
         self.state.lock().pauses_in = Some((steps, span));
     }
 
-    /// From now on its way to the store panics so often.
+    /// Sets the probability that an access to the store panics.
     pub fn panic_at(&self, odds: f64) {
         self.state.lock().panics = odds;
     }
 
-    /// How often its way to the store panicked.
+    /// How often an access to the store panicked.
     #[must_use]
     pub fn panicked(&self) -> u64 {
         self.state.lock().panicked
@@ -181,37 +185,37 @@ impl Process {
         }
     }
 
-    /// Moves its wall clock.
+    /// Moves the wall clock.
     pub fn jump(&self, millis: i64) {
         self.off.fetch_add(millis, Ordering::Relaxed);
     }
 
-    /// What its wall clock is off, in milliseconds.
+    /// The offset of the wall clock in milliseconds.
     #[must_use]
     pub fn off(&self) -> i64 {
         self.off.load(Ordering::Relaxed)
     }
 
-    /// Whether it was killed.
+    /// Whether the process was killed.
     #[must_use]
     pub fn is_killed(&self) -> bool {
         self.state.lock().killed
     }
 
-    /// Whether it asked and asked without an end. It was stopped then.
+    /// Whether the process sent requests without an end, and was stopped.
     #[must_use]
     pub fn is_circling(&self) -> bool {
         self.state.lock().steps >= STEPS
     }
 
-    /// Nothing happens to it any more, unless it is dead. One that is paused wakes.
+    /// Ends all faults of the process. A paused process wakes; a dead one stays dead.
     pub fn leave_alone(&self) {
         let mut state = self.state.lock();
         (state.dies_in, state.pauses_in, state.paused_until) = (None, None, None);
         state.panics = 0.0;
     }
 
-    /// A step: from here it goes on later, or never. Cancel safe.
+    /// A step, at which the process may pause or die. Cancel safe.
     pub async fn step(&self) {
         self.count();
         loop {
@@ -223,7 +227,7 @@ impl Process {
                 return pending().await;
             }
             match until.filter(|until| *until > Instant::now()) {
-                // Woken up now and then: `leave_alone` ends a pause early.
+                // Checked now and then, because `leave_alone` ends a pause early.
                 Some(until) => {
                     let soon = Instant::now() + Duration::from_millis(500);
                     tokio::time::sleep_until(until.min(soon)).await;

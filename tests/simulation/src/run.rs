@@ -1,4 +1,4 @@
-//! One world from its beginning to its end.
+//! A simulated run from its start to its end.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -34,26 +34,28 @@ use crate::watch::{LongLock, Watch};
 use crate::witness::{Told, Witness};
 use txn_sim::server::{FIRST_TRY, Manners, REPLICATION, Server};
 
-/// Most virtual time with faults.
+/// The maximum virtual time with faults.
 const TROUBLE: Duration = Duration::from_secs(60);
-/// In how much virtual time everything must have ended once the faults have.
+/// The virtual time in which all work must end after the faults.
 const PEACE: Duration = Duration::from_secs(300);
-/// The deadline of operations that have to get through: everybody else gives up before.
+/// The deadline of operations that must succeed, longer than all other deadlines.
 const PATIENT: Duration = Duration::from_secs(3_600);
 
-/// Runs the world of a seed, in virtual time. The same seed gives the same run.
+/// Runs a seed in virtual time. The same seed gives the same run.
 #[must_use]
 pub fn run(seed: u64, troubles: Troubles) -> Verdict {
     run_with(seed, troubles, &Rules::all())
 }
 
-/// As [`run`], by these rules.
+/// Runs a seed as [`run`] does, under these rules.
 #[must_use]
 pub fn run_with(seed: u64, troubles: Troubles, rules: &Rules) -> Verdict {
     run_logged(seed, troubles, rules, false).0
 }
 
-/// As [`run_with`], with what the engine told and what the actors did, line by line.
+/// Runs a seed as [`run_with`] does, and returns a log.
+///
+/// The log has the events of the engine and the operations of the actors, line by line.
 ///
 /// # Panics
 /// If no runtime can be made.
@@ -68,21 +70,21 @@ pub fn run_logged(
     in_virtual_time(async { Simulation::new(scenario, rules.clone(), log).run().await })
 }
 
-/// A process that runs, and its actors.
+/// A process and its actors.
 struct Running {
     process: Arc<Process>,
     domain: Domain,
     actors: Vec<JoinHandle<()>>,
 }
 
-/// Shuts a domain down, also one of a process that was stopped for going round in a circle.
+/// Shuts a domain down, even if its process was stopped because it looped.
 async fn shut_down(domain: &Domain) {
     let _ = tokio::time::timeout(PEACE + JANITOR_INTERVAL, domain.shutdown(PEACE)).await;
 }
 
 struct Simulation {
     scenario: Scenario,
-    /// By which every process works.
+    /// The rules of every process.
     rules: Rules,
     origin: Instant,
     server: Arc<Server>,
@@ -92,19 +94,19 @@ struct Simulation {
     log: Arc<Log>,
     violations: Vec<String>,
     started: u64,
-    /// Days that every new process's clock is ahead.
+    /// Days by which the clock of a new process is ahead.
     days: i64,
-    /// Every process that there was.
+    /// Every process of the run.
     processes: Mutex<Vec<Arc<Process>>>,
     meddler: Meddler,
-    /// Since when the past is kept, if it is.
+    /// The start of the history, if the collection keeps one.
     past: Option<Duration>,
     long_locks: Vec<LongLock>,
     clean_up: CleanUp,
 }
 
 const DAY_MILLIS: i64 = 24 * 3_600 * 1_000;
-/// Longer than any world lasts.
+/// Longer than any run.
 const FOR_EVER: Duration = Duration::from_secs(400 * 24 * 3_600);
 
 impl Simulation {
@@ -161,15 +163,15 @@ impl Simulation {
         let config = Config::default()
             .with_clock(Arc::new(ClockOf(process.clone())))
             .with_entropy(Arc::new(EntropyOf(process.clone())))
-            .with_coordinator(process.name().to_owned())
+            .with_process_name(process.name().to_owned())
             .with_observer(Some(Arc::new(Witness { name, told, log })))
             .with_max_drift(self.scenario.max_drift())
             .with_retention_days(1)
-            .with_shared_requests(Some(self.scenario.shared_requests))
-            .with_groups(Some(self.scenario.groups))
+            .with_request_batching(Some(self.scenario.request_batching))
+            .with_group_commit(Some(self.scenario.groups))
             .with_janitor_interval(janitor.then_some(JANITOR_INTERVAL))
             .with_rules(self.rules.clone());
-        Domain::create(Arc::new(StoreOf(process.clone())), "world", config).await
+        Domain::open_or_create(Arc::new(StoreOf(process.clone())), "world", config).await
     }
 
     async fn run(mut self) -> (Verdict, Vec<String>) {
@@ -177,30 +179,30 @@ impl Simulation {
         let mut settled = BTreeMap::new();
         let mut finals = BTreeMap::new();
         match prelude {
-            Err(error) => self.violations.push(format!("the world cannot be made: {error}")),
+            Err(error) => self.violations.push(format!("the environment cannot be made: {error}")),
             Ok(()) => {
                 let running = self.trouble().await;
                 self.peace(running).await;
-                // What the dead had sent is still carried out.
+                // Requests of dead processes are still carried out.
                 tokio::time::sleep(2 * REPLICATION).await;
                 self.told.rash.lock().take();
                 match tokio::time::timeout(2 * PEACE, self.last_look()).await {
                     Ok(Ok(found)) => (settled, finals) = found,
-                    Ok(Err(error)) => self.violations.push(format!("no last look: {error}")),
-                    Err(_) => self.violations.push("no last look: it does not end".to_owned()),
+                    Ok(Err(error)) => self.violations.push(format!("no final read: {error}")),
+                    Err(_) => self.violations.push("no final read: timed out".to_owned()),
                 }
             }
         }
         self.verdict(settled, finals)
     }
 
-    /// The documents that exist from the beginning.
+    /// Writes the documents that exist from the start.
     async fn prelude(&mut self) -> Result<(), Error> {
         let process = self.process("founder", 1.0, 0);
         let domain = self.domain(&process, false).await?;
         let world: World = domain.create_collection("world", None).await?;
         if self.scenario.past {
-            domain.keep_history(&world, FOR_EVER).await?;
+            domain.enable_history(&world, FOR_EVER).await?;
             self.past = Some(domain.config().clock.wall());
         }
         domain
@@ -230,7 +232,7 @@ impl Simulation {
         }
         domain.shutdown(PEACE).await;
         if self.scenario.panics {
-            // While the world is made nothing goes wrong.
+            // No fault happens during the preparation.
             *self.told.rash.lock() = Some(self.scenario.trouble.fork());
         }
         self.server.set_manners(self.scenario.manners);
@@ -238,7 +240,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Starts a process with its actors. `None` if it did not come up.
+    /// Starts a process with its actors. `None` if the process did not start.
     async fn start(&mut self, operations: usize) -> Option<Running> {
         let mut dice = self.scenario.dice.fork();
         let (speed, off) = match self.scenario.clocks {
@@ -261,7 +263,7 @@ impl Simulation {
                 true => Some(domain.collection::<Bomb>("world").await?),
                 false => None,
             };
-            // Lost, or out of reach for the moment: the process does without it.
+            // The index is lost or out of reach for now: the process works without it.
             let annex: Option<World> = match scenario.annex {
                 Annex::None => None,
                 _ => domain.collection("annex").await.ok(),
@@ -312,7 +314,7 @@ impl Simulation {
         Some(Running { process, domain, actors })
     }
 
-    /// Lets everybody run while everything goes wrong.
+    /// Runs all processes under faults.
     async fn trouble(&mut self) -> Vec<Running> {
         let end = Instant::now() + TROUBLE;
         let mut running = Vec::new();
@@ -344,7 +346,7 @@ impl Simulation {
         running
     }
 
-    /// Something happens to a process or to the server.
+    /// Causes a fault of a process or of the server.
     fn disturb(&mut self, process: &Process, dice: &mut fastrand::Rng) {
         let scenario = &self.scenario;
         let mut counts = self.told.counts.lock();
@@ -363,7 +365,8 @@ impl Simulation {
                 let off = scenario.offset();
                 dice.i64(-off..=off) - process.off()
             }
-            // However often it jumps it stays within the drift that is allowed: beyond that nothing is promised of the past.
+            // The clock jumps stay within the allowed drift, because history has no guarantees
+            // beyond that.
             Clocks::Wild if dice.u8(..3) == 0 => {
                 let off = process.off() + dice.i64(-9_000_000..=9_000_000);
                 off.clamp(-DAY_MILLIS * 9 / 10, DAY_MILLIS * 9 / 10) - process.off()
@@ -380,7 +383,7 @@ impl Simulation {
         }
     }
 
-    /// No more faults: everything must come to its end.
+    /// Ends all faults, and waits until all work has ended.
     async fn peace(&mut self, running: Vec<Running>) {
         self.faults.set_enabled(false);
         self.server.set_manners(Manners::default());
@@ -394,7 +397,7 @@ impl Simulation {
         if self.scenario.manners.sent_again + self.scenario.manners.sent_and_missed > 0.0 {
             tokio::time::sleep(FIRST_TRY).await;
         }
-        // From here on everybody who may act has a server to talk to.
+        // From now on each live process reaches a server.
         let watch = Watch::begin(&self.server);
         let dropped = self.told.counts.lock().drops;
         let counting = Arc::new(CountingStore::new(self.faults.clone()));
@@ -405,7 +408,7 @@ impl Simulation {
             && let Ok(Ok(caretaker)) = &caretaker
             && let Err(error) = caretaker.raw_collection("annex").await
         {
-            self.violations.push(format!("nobody opens the annex that is made again: {error}"));
+            self.violations.push(format!("the caretaker cannot open the new annex: {error}"));
         }
         for mut one in running {
             if one.process.is_killed() {
@@ -436,8 +439,8 @@ impl Simulation {
         }
         match caretaker {
             Ok(Ok(caretaker)) => shut_down(&caretaker).await,
-            Ok(Err(error)) => self.violations.push(format!("nobody takes care: {error}")),
-            Err(_) => self.violations.push("nobody takes care: no domain is opened".to_owned()),
+            Ok(Err(error)) => self.violations.push(format!("no caretaker: {error}")),
+            Err(_) => self.violations.push("no caretaker: no domain is opened".to_owned()),
         }
         self.long_locks = watch.longer_than(longest);
         self.clean_up = CleanUp {
@@ -448,20 +451,23 @@ impl Simulation {
         };
     }
 
-    /// Whether it cannot be otherwise than that this is stuck: it is about the index that was lost.
+    /// Whether the document is in the lost index.
+    ///
+    /// Its lock cannot be removed.
     fn is_stuck(&self, key: &Key) -> bool {
         self.meddler.lost && &*key.collection == "annex"
     }
 
-    /// Whether the caller met a lock in an index that was made again since, and was told of the
-    /// loss.
+    /// Whether the operation failed because of an index that was made again.
+    ///
+    /// The caller found a lock in the old index, and received a report of the loss.
     fn is_told_of_loss(&self, operation: &Operation) -> bool {
         let fate = &operation.fate;
         self.meddler.made_again.is_some()
             && matches!(fate, Fate::Aborted(why) if why.starts_with("Damaged: annex/"))
     }
 
-    /// A process that knows nothing of the others cleans up and looks.
+    /// Cleans up and reads all documents with a new process.
     async fn last_look(&mut self) -> Result<(BTreeMap<u64, bool>, BTreeMap<Doc, Content>), Error> {
         let off = (self.days + 1) * DAY_MILLIS / if self.days == 0 { DAY_MILLIS } else { 1 };
         let process = self.process("witness", 1.0, off);
@@ -477,7 +483,7 @@ impl Simulation {
         let lost = self.meddler.lost;
         report.damaged.retain(|(key, _)| !self.is_stuck(key));
         report.locked.retain(|(key, _)| !self.is_stuck(key));
-        // A committed write into what is lost stays to be told of.
+        // A committed write into the lost index stays open.
         report.open.retain(|(_, state)| !lost || *state != State::Committed);
         if !report.is_clean() {
             self.violations.push(format!("left over: {report:?}"));
@@ -524,8 +530,9 @@ impl Simulation {
         Ok((settled, finals))
     }
 
-    /// Moments of the past, once all of it is past: by a process whose clock is ahead, or later by
-    /// the server's time.
+    /// Reads history at times that are final.
+    ///
+    /// The reading process has a clock that is ahead, or reads later if the server tells its time.
     async fn look_through_the_past(
         &mut self,
         finals: &BTreeMap<Doc, Content>,
@@ -550,7 +557,7 @@ impl Simulation {
         for (doc, content) in last {
             if content.as_ref() != finals.get(&doc) {
                 self.violations
-                    .push(format!("past: the last moment does not show {doc:?} as it is"));
+                    .push(format!("past: the latest time does not show the final {doc:?}"));
             }
         }
         domain.shutdown(PEACE).await;
@@ -571,7 +578,7 @@ impl Simulation {
             self.violations.extend(made_again.violations(&self.server.documents(), &damaged));
         }
         for (key, what) in damaged {
-            // What a server said of a collection that came back, or was lost, may be told.
+            // A report is fair if it is about a collection that came back or was lost.
             let missed = self.scenario.may_miss_collections() && what.contains("does not exist");
             if !missed && !self.is_stuck(&key) {
                 self.violations.push(format!("damage: {what}"));
@@ -579,7 +586,7 @@ impl Simulation {
         }
         for process in self.processes.lock().iter().filter(|process| process.is_circling()) {
             let name = process.name();
-            self.violations.push(format!("liveness: {name} asks the store without an end"));
+            self.violations.push(format!("liveness: {name} sends requests without an end"));
         }
         let is_fair = |operation: &&Operation| {
             self.scenario.is_fair(operation) || self.is_told_of_loss(operation)
@@ -603,7 +610,7 @@ impl Simulation {
         }
         let mirages = self.server.mirages();
         if matches!(self.scenario.annex, Annex::Lost | Annex::MadeAgain) {
-            // Nobody can tell any more what stood there.
+            // The documents of the lost annex are unknown.
             for operation in &mut operations {
                 operation.reads.retain(|doc, _| !matches!(doc, Doc::Annex(_)));
                 operation.writes.retain(|doc, _| !matches!(doc, Doc::Annex(_)));
@@ -630,7 +637,7 @@ impl Simulation {
                 _ => counts.settled_aborted += 1,
             }
         }
-        if self.violations.iter().all(|violation| !violation.starts_with("no last look")) {
+        if self.violations.iter().all(|violation| !violation.starts_with("no final read")) {
             self.violations.extend(invariants::violations(&ledger));
         }
         let mut log = self.log.take();

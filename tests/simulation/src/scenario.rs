@@ -1,4 +1,4 @@
-//! What a seed chooses: how many there are, and how bad the world is.
+//! The choices of a seed: sizes, faults and clocks.
 
 use std::time::Duration;
 
@@ -8,58 +8,60 @@ use crate::history::{Fate, Operation};
 
 use txn_sim::server::{Manners, SHARDS};
 
-/// How long an attempt may take, and the longest lease.
+/// The transaction limit, which is also the longest lease.
 pub(crate) const TRANSACTION_LIMIT: Duration = Duration::from_secs(10);
-/// How often a process looks for what is left behind.
+/// The interval of the janitors.
 pub(crate) const JANITOR_INTERVAL: Duration = Duration::from_secs(2);
 
-/// In a calm world actors come in rushes: so far apart, and everybody within so much.
+/// The interval and the duration of the rushes of actors in a calm run.
 const RUSHES: [Duration; 2] = [Duration::from_millis(700), Duration::from_millis(60)];
 
-/// How long until an actor comes with the next rush.
+/// The time until an actor arrives with the next rush.
 pub(crate) fn until_a_rush(now: Duration, place: f64) -> Duration {
     let [apart, lasts] = RUSHES;
     let since = Duration::from_secs_f64(now.as_secs_f64() % apart.as_secs_f64());
     apart.saturating_sub(since) + lasts.mul_f64(place)
 }
 
-/// Accounts of the world. Few, so that everybody meets everybody.
+/// The number of accounts. Few accounts make conflicts frequent.
 pub(crate) const ACCOUNTS: u8 = 4;
-/// Tokens of the world, of which one exists.
+/// The number of tokens, of which one exists.
 pub(crate) const TOKENS: u8 = 3;
-/// Slots of the world.
+/// The number of slots.
 pub(crate) const SLOTS: u8 = 2;
-/// Documents of the annex.
+/// The number of documents in the annex.
 pub(crate) const ANNEXED: u8 = 2;
-/// Documents that are written from what stands in accounts, which are only read.
+/// The number of sheets, which are written from accounts that are only read.
 pub(crate) const SHEETS: u8 = 6;
-/// What each account has at the beginning.
+/// The initial balance of each account.
 pub(crate) const OPENING: i64 = 1_000;
 
-/// How the clocks behave.
+/// The behaviour of the clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clocks {
-    /// They agree within seconds, and run alike but for one in a hundred.
+    /// The clocks agree within seconds, and their speeds within 1 %.
     Tame,
-    /// They jump by hours, both ways.
+    /// The clocks jump by hours, both ways.
     Wild,
-    /// They go on by days, one process after the other, so that partitions are dropped.
+    /// The clocks advance by days, process by process, so that partitions are dropped.
     Days,
 }
 
-/// Kinds of trouble that can be switched, all on by default. What they are is decided by dice of their own: without them a seed
-/// is the world that it would be if they did not exist.
+/// Faults and modes that can be switched, all on by default.
+///
+/// The switched faults have random numbers of their own. Without them a seed gives the run that it
+/// would give if they did not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Troubles {
     /// Writes are applied, at once or later, and answered with a refusal.
     pub refusals: bool,
-    /// Writes are applied, at once or later, and answered as if their collection did not exist.
+    /// Writes are applied, at once or later, and answered with a missing collection.
     pub missing: bool,
-    /// Behind what was applied and answered otherwise everything is out of reach for a while.
+    /// After a wrong answer to an applied write, everything is unreachable for a while.
     pub outages: bool,
     /// Callers hold their transaction open past every limit, while their process lives.
     pub hangs: bool,
-    /// The index of some documents is closed, or not known, for a while, or lost for good.
+    /// The index of some documents is closed, unknown, or lost for good.
     pub annex: bool,
     /// An administrator drops the index of some documents and makes it again.
     pub made_again: bool,
@@ -70,24 +72,24 @@ pub struct Troubles {
     /// The store panics.
     pub store_panics: bool,
     /// The transactions of a process share their requests.
-    pub shared_requests: bool,
-    /// One part of the store is slow, or hangs, while the rest is quick.
+    pub request_batching: bool,
+    /// A part of the store is slow, or hangs, while the rest is quick.
     pub slow_parts: bool,
-    /// Scans have several pages, and lose some of them; somebody waits for barriers.
+    /// Scans have several pages and lose some of them; callers wait for barriers.
     pub lost_pages: bool,
-    /// The transactions of a process are composed into groups.
+    /// The transactions of a process are merged into groups.
     pub groups: bool,
-    /// What is overwritten is kept, and moments of the past are read.
+    /// Overwritten content is kept, and callers read history.
     pub past: bool,
-    /// The store tells its time, and the clocks of the processes are far from it.
+    /// The store tells its time, and clocks of processes differ a lot.
     pub server_time: bool,
 }
 
-/// Switches a trouble on.
+/// Switches a fault or a mode on.
 pub type Switch = fn(&mut Troubles);
 
 impl Troubles {
-    /// None of them.
+    /// No fault.
     pub const NONE: Self = Self {
         refusals: false,
         missing: false,
@@ -98,7 +100,7 @@ impl Troubles {
         copies: false,
         panics: false,
         store_panics: false,
-        shared_requests: false,
+        request_batching: false,
         slow_parts: false,
         lost_pages: false,
         groups: false,
@@ -106,7 +108,7 @@ impl Troubles {
         server_time: false,
     };
 
-    /// The name of each, and how it is switched.
+    /// The name of each switch, and its function.
     pub const SWITCHES: [(&'static str, Switch); 15] = [
         ("refusals", |troubles| troubles.refusals = true),
         ("missing", |troubles| troubles.missing = true),
@@ -117,7 +119,7 @@ impl Troubles {
         ("copies", |troubles| troubles.copies = true),
         ("panics", |troubles| troubles.panics = true),
         ("store-panics", |troubles| troubles.store_panics = true),
-        ("shared-requests", |troubles| troubles.shared_requests = true),
+        ("shared-requests", |troubles| troubles.request_batching = true),
         ("slow-parts", |troubles| troubles.slow_parts = true),
         ("lost-pages", |troubles| troubles.lost_pages = true),
         ("groups", |troubles| troubles.groups = true),
@@ -125,7 +127,7 @@ impl Troubles {
         ("server-time", |troubles| troubles.server_time = true),
     ];
 
-    /// All of them.
+    /// All faults and modes.
     #[must_use]
     pub fn all() -> Self {
         let mut troubles = Self::NONE;
@@ -133,7 +135,7 @@ impl Troubles {
         troubles
     }
 
-    /// Those that are named, separated by commas; `all` and `none` are names.
+    /// The named faults and modes, separated by commas; `all` and `none` are names.
     #[must_use]
     pub fn named(names: &str) -> Option<Self> {
         let mut troubles = Self::NONE;
@@ -154,94 +156,99 @@ impl Default for Troubles {
     }
 }
 
-/// What becomes of the annex: the index of documents that others are written together with.
+/// The fate of the annex, the index of some documents.
+///
+/// Transactions write a document of the annex together with an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Annex {
-    /// There is none.
+    /// The run has no annex.
     None,
-    /// It goes out of reach and comes back.
+    /// The annex goes out of reach and comes back.
     ComesAndGoes,
-    /// It is lost for good.
+    /// The annex is lost for good.
     Lost,
-    /// It is dropped and made again.
+    /// The annex is dropped and made again.
     MadeAgain,
 }
 
-/// Which part of the store is slow now and then, for a while.
+/// The part of the store that is slow now and then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slow {
-    /// None.
+    /// No part.
     Nothing,
     /// Reads of records, for longer than a lease. Their owners write them in time.
     ReadsOfRecords,
     /// A shard of the documents.
     Shard(u8),
-    /// Another one each time, records and what is written to them included.
+    /// Another part each time, including records and writes to them.
     Anything,
 }
 
-/// One simulated world.
+/// The choices for one simulated run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// The seed that it came from.
+    /// The seed of the run.
     pub seed: u64,
     /// Processes at a time.
     pub processes: usize,
-    /// Actors in each of them.
+    /// Actors of each process.
     pub actors: usize,
     /// Operations of each actor.
     pub operations: usize,
-    /// Faults of the way to the server.
+    /// Faults of requests to the server.
     pub faults: FaultPlan,
     /// Faults of the server.
     pub manners: Manners,
-    /// Primaries crash, and unacknowledged writes vanish. Only transactions that lock what they
-    /// read are strictly serialisable then.
+    /// Whether primaries crash, so that unacknowledged writes vanish.
+    ///
+    /// Only transactions that lock their reads are then strictly serialisable.
     pub crashes: bool,
-    /// Processes are killed, and others started in their place.
+    /// Whether processes are killed and replaced.
     pub kills: bool,
-    /// Processes are paused.
+    /// Whether processes are paused.
     pub pauses: bool,
-    /// The clocks.
+    /// The behaviour of the clocks.
     pub clocks: Clocks,
-    /// Some callers hang.
+    /// Whether some callers hang.
     pub hangs: bool,
-    /// What becomes of the annex.
+    /// The fate of the annex.
     pub annex: Annex,
-    /// Locked documents are copied.
+    /// Whether locked documents are copied.
     pub copies: bool,
-    /// Closures, codecs and observers panic.
+    /// Whether closures, codecs and observers panic.
     pub panics: bool,
-    /// How often a process's way to the store panics.
+    /// The probability that a process's access to the store panics.
     pub store_panics: f64,
-    /// The transactions of a process share their requests.
-    pub shared_requests: bool,
-    /// The transactions of a process are composed into groups.
+    /// Whether the transactions of a process share their requests.
+    pub request_batching: bool,
+    /// Whether the transactions of a process are merged into groups.
     pub groups: bool,
-    /// What is overwritten is kept.
+    /// Whether overwritten content is kept.
     pub past: bool,
-    /// The store tells its time.
+    /// Whether the store tells its time.
     pub server_time: bool,
-    /// What is slow.
+    /// The slow part.
     pub slow: Slow,
-    /// Nothing goes wrong but that a part is slow, and that pages are lost: whatever else takes long has no excuse.
+    /// Whether slow parts and lost pages are the only faults.
+    ///
+    /// No other delay then has an excuse.
     pub calm: bool,
-    /// Somebody waits for barriers.
+    /// Whether callers wait for barriers.
     pub barriers: bool,
-    /// Seeds of the rest.
+    /// Random numbers for all other choices.
     pub dice: fastrand::Rng,
-    /// Seeds of the troubles that are not in every campaign.
+    /// Random numbers for the switched faults.
     pub trouble: fastrand::Rng,
 }
 
 impl Scenario {
-    /// The world of a seed, with some of these troubles.
+    /// The scenario of a seed, with these switches.
     #[must_use]
     pub fn of(seed: u64, troubles: Troubles) -> Self {
         Self::usual(seed).with(troubles)
     }
 
-    /// Each kind of trouble is absent in some worlds, so that the others are seen alone.
+    /// Adds the switched faults. Each is absent in some runs, which shows the other faults alone.
     fn with(mut self, troubles: Troubles) -> Self {
         let mut dice = self.trouble.fork();
         let mut often = |switch: bool, odds: f64, most: f64| {
@@ -268,7 +275,7 @@ impl Scenario {
             share if share < 0.5 => Annex::ComesAndGoes,
             _ => Annex::Lost,
         };
-        self.shared_requests = often(troubles.shared_requests, 0.5, 1.0) > 0.0;
+        self.request_batching = often(troubles.request_batching, 0.5, 1.0) > 0.0;
         let seed = self.seed;
         let loses_pages = often(troubles.lost_pages, 0.5, 1.0) > 0.0;
         let slow = often(troubles.slow_parts, 0.4, 1.0);
@@ -276,7 +283,7 @@ impl Scenario {
             self.manners.page = Some(dice.usize(1..=4));
             self.manners.lost_page = 0.4 * dice.f64();
             self.manners.lost_scroll = 0.1 * dice.f64();
-            // What is lost with an index is applied never.
+            // A write to a lost index is never applied, so a barrier would never pass.
             self.barriers = self.annex == Annex::None;
         }
         self.slow = match slow {
@@ -289,7 +296,7 @@ impl Scenario {
             Slow::Nothing | Slow::Anything => self,
             Slow::ReadsOfRecords => self.calmed(&mut dice),
             Slow::Shard(_) => {
-                self.shared_requests = troubles.shared_requests;
+                self.request_batching = troubles.request_batching;
                 self.calmed(&mut dice)
             }
         };
@@ -307,7 +314,9 @@ impl Scenario {
         world
     }
 
-    /// In half of the worlds transactions are composed. Where few are, there is nobody to be composed with.
+    /// Merges transactions into groups in half of the runs, with more actors.
+    ///
+    /// With few actors there are no transactions to merge.
     fn grouped(mut self, switch: bool) -> Self {
         let mut dice = fastrand::Rng::with_seed(self.seed ^ 0x6772_6f75_7073);
         self.groups = switch && dice.bool();
@@ -317,7 +326,9 @@ impl Scenario {
         self
     }
 
-    /// The same world with many actors, where nothing goes wrong but what this takes over.
+    /// The same run with many actors, and with few kinds of faults.
+    ///
+    /// Only slow parts and lost pages remain.
     fn calmed(self, dice: &mut fastrand::Rng) -> Self {
         let Manners { page, lost_page, lost_scroll, .. } = self.manners;
         Self {
@@ -342,7 +353,7 @@ impl Scenario {
 
     fn usual(seed: u64) -> Self {
         let mut dice = fastrand::Rng::with_seed(seed);
-        // Each kind of trouble is absent in some worlds, so that the others are seen alone.
+        // Each kind of fault is absent in some runs, which shows the other faults alone.
         let mut often = |odds: f64, most: f64| {
             if dice.f64() < odds { most * dice.f64() } else { 0.0 }
         };
@@ -391,7 +402,7 @@ impl Scenario {
             copies: false,
             panics: false,
             store_panics: 0.0,
-            shared_requests: false,
+            request_batching: false,
             groups: false,
             past: false,
             server_time: false,
@@ -403,14 +414,14 @@ impl Scenario {
         }
     }
 
-    /// Whether a caller may be told that a collection is missing.
+    /// Whether a caller may receive an error about a missing collection.
     #[must_use]
     pub fn may_miss_collections(&self) -> bool {
         let refuses = self.faults.applied_missing > 0.0 || self.manners.sent_and_missed > 0.0;
         refuses || self.annex != Annex::None
     }
 
-    /// Whether its caller may be told so why nothing was changed.
+    /// Whether the caller may receive this reason for a failure.
     #[must_use]
     pub fn is_fair(&self, operation: &Operation) -> bool {
         let Fate::Aborted(why) = &operation.fate else { return true };
@@ -422,21 +433,24 @@ impl Scenario {
         clocks || missing || expected.iter().any(|kind| why.starts_with(kind))
     }
 
-    /// How long a document may stay locked by one transaction once everybody has a server to talk to: the
-    /// transaction limit by the slowest clock, the longest lease, and a few passes of a janitor.
+    /// The longest time for which one transaction may lock a document after the faults.
+    ///
+    /// The sum of the transaction limit by the slowest clock, the longest lease, and a few passes
+    /// of a janitor.
     #[must_use]
     pub fn longest_lock(&self) -> Duration {
         let limits = TRANSACTION_LIMIT * self.slowest() + TRANSACTION_LIMIT;
         limits + 5 * JANITOR_INTERVAL
     }
 
-    /// By how much the slowest clock may be slower.
+    /// The factor by which the slowest clock may be slower.
     fn slowest(&self) -> u32 {
         if self.clocks == Clocks::Wild { 2 } else { 1 }
     }
 
-    /// How far a clock may be off when its process starts, in milliseconds. By the server's time
-    /// most of what may be apart is allowed.
+    /// The maximum offset of a clock at the start of its process, in milliseconds.
+    ///
+    /// If the server tells its time, the offset is most of the allowed drift.
     #[must_use]
     pub fn offset(&self) -> i64 {
         match self.server_time {
@@ -445,11 +459,11 @@ impl Scenario {
         }
     }
 
-    /// How far the clocks may be apart before commits are refused.
+    /// The difference of clocks beyond which commits are refused.
     #[must_use]
     pub fn max_drift(&self) -> Duration {
         match self.clocks {
-            // Short enough that moments of the past can be read while the world goes on.
+            // Short enough to read history during the run.
             Clocks::Tame if self.past => Duration::from_secs(20),
             Clocks::Tame => Duration::from_secs(60),
             Clocks::Wild => Duration::from_secs(24 * 3600),

@@ -1,6 +1,8 @@
-//! A runtime of one thread whose clock stands still, but for what everybody waits for.
+//! A runtime of one thread in virtual time.
+//!
+//! The clock advances only when all tasks wait.
 
-/// Runs `work` to its end. Everything it does has to begin inside: outside, time passes.
+/// Runs `work` to its end. All work has to begin inside, because real time passes outside.
 ///
 /// # Panics
 /// If no runtime can be made.

@@ -1,4 +1,6 @@
-//! Looks at the disks all the time: how long documents stay locked, and how much there is to recover.
+//! Polls the server's documents during a run.
+//!
+//! The watch measures how long documents stay locked, and how much has to be recovered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,31 +13,31 @@ use txn_core::fields;
 
 use txn_sim::server::Server;
 
-/// How often it looks.
+/// The interval of the polls.
 const EVERY: Duration = Duration::from_millis(500);
 
-/// How long one transaction held one document, as far as was seen.
+/// The time for which one transaction locked one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LongLock {
     /// The document, with its collection.
     pub document: String,
-    /// Who held it.
+    /// The holder of the lock.
     pub holder: String,
-    /// How long.
+    /// The duration of the lock, as far as it was seen.
     pub lasted: Duration,
 }
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// By document: its holder, and since when.
+    /// The holder of each locked document, and the first poll that showed it.
     held: BTreeMap<String, (String, Instant)>,
-    /// Every lock that was seen, and how long it lasted.
+    /// Every lock that was seen, and its duration.
     locks: BTreeMap<(String, String), Duration>,
     /// Records that were open.
     open: BTreeSet<String>,
 }
 
-/// A look at the disks every [`EVERY`].
+/// A poll of the server's documents every [`EVERY`].
 #[derive(Debug)]
 pub(crate) struct Watch {
     server: Arc<Server>,
@@ -50,7 +52,7 @@ impl Drop for Watch {
 }
 
 impl Watch {
-    /// Begins now: what was before does not count.
+    /// Starts now: earlier locks do not count.
     pub(crate) fn begin(server: &Arc<Server>) -> Self {
         let (server, seen) = (server.clone(), Arc::new(Mutex::new(Seen::default())));
         let (of_task, by_task) = (server.clone(), seen.clone());
@@ -63,7 +65,7 @@ impl Watch {
         Self { server, seen, task }
     }
 
-    /// Whether nothing is locked now.
+    /// Whether no document is locked now.
     pub(crate) fn is_free(&self) -> bool {
         let mut seen = self.seen.lock();
         look(&self.server, &mut seen);
@@ -81,7 +83,7 @@ impl Watch {
         .collect()
     }
 
-    /// How many locks and open records were seen.
+    /// The number of locks and open records that were seen.
     pub(crate) fn work(&self) -> u64 {
         let seen = self.seen.lock();
         (seen.locks.len() + seen.open.len()) as u64

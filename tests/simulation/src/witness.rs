@@ -16,31 +16,33 @@ use crate::counts::Counts;
 use crate::process::{Log, panic_as_planned};
 use crate::scenario::TRANSACTION_LIMIT;
 
-/// How often an observer panics that does.
+/// The probability that an observer panics, if observers panic.
 const RASH: f64 = 0.02;
 
-/// For so long an attempt has not reached its limit by any clock of a calm world.
+/// The age up to which an attempt is within its limit.
+///
+/// The age holds for any clock of a calm run.
 const IN_TIME: Duration = TRANSACTION_LIMIT.saturating_sub(Duration::from_secs(1));
 
-/// What observers of the engine told.
+/// The events that observers of the engine received.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    /// What was called damaged, and how.
+    /// The documents that were reported as damaged, and the events.
     pub(crate) damaged: Mutex<Vec<(Key, String)>>,
-    /// How much happened.
+    /// The counts of the run.
     pub(crate) counts: Mutex<Counts>,
-    /// Observers panic by these dice.
+    /// Random numbers for panics of observers.
     pub(crate) rash: Mutex<Option<fastrand::Rng>>,
-    /// The faults are over: no further caller hangs.
+    /// Whether the faults are over: no further caller hangs.
     pub(crate) calm: AtomicBool,
-    /// The attempts whose closures are under way, and since when.
+    /// The attempts with a running closure, and its start.
     at_work: Mutex<BTreeMap<AttemptId, Instant>>,
-    /// Those that were taken for dead meanwhile, and by whom.
+    /// The attempts that a process took for dead meanwhile, and that process.
     pub(crate) buried: Mutex<Vec<(AttemptId, String)>>,
 }
 
 impl Told {
-    /// The closure of an attempt is under way, until what this returns is dropped.
+    /// Notes that the closure of an attempt runs, until the result is dropped.
     pub(crate) fn at_work(&self, tid: AttemptId) -> AtWork<'_> {
         self.at_work.lock().insert(tid, Instant::now());
         AtWork { told: self, tid }
@@ -52,7 +54,7 @@ impl Told {
     }
 }
 
-/// A closure that is under way.
+/// A closure that runs.
 pub(crate) struct AtWork<'a> {
     told: &'a Told,
     tid: AttemptId,
@@ -64,7 +66,7 @@ impl Drop for AtWork<'_> {
     }
 }
 
-/// One process's observer.
+/// The observer of one process.
 pub(crate) struct Witness {
     pub(crate) name: String,
     pub(crate) told: Arc<Told>,

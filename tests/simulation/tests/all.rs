@@ -1,4 +1,6 @@
-//! Worlds, schedules and mutations, in one program: each program of its own would be linked with everything below.
+//! Seeds, schedules and mutations, in one program.
+//!
+//! Separate programs would each be linked with all dependencies.
 
 mod mutations;
 mod schedules;

@@ -1,10 +1,10 @@
-//! Each rule of the protocol is left out in turn, and something must notice.
+//! Leaves each rule of the protocol out, which some run must detect.
 
 use txn_protocol::rule::Rule;
 use txn_simulation::schedules::{OF_BAD_WORLDS, OF_RULES};
 use txn_simulation::{Noticed, Troubles, catch, catch_by_seed, catch_in};
 
-/// What notices: the world of a seed, or a schedule.
+/// The run that detects an omission.
 #[derive(Clone, Copy)]
 enum By {
     Seed(u64),
@@ -13,8 +13,9 @@ enum By {
 
 use By::{Schedule, Seed};
 
-/// What notices without each rule that the engine can be run without. Where the engine or the worlds changed, others are
-/// tried.
+/// The run that detects the omission of each rule.
+///
+/// If the engine or the simulation has changed, the test tries other runs.
 const NOTICED_BY: &[(Rule, By)] = &[
     (Rule::LockOverWhatWasRead, Seed(1)),
     (Rule::LockAcknowledged, Seed(4)),
@@ -57,10 +58,10 @@ const NOTICED_BY: &[(Rule, By)] = &[
     (Rule::UnnamedLockVoid, Schedule("a lock that was copied")),
 ];
 
-/// How many seeds are tried where the known one does not notice.
+/// The number of seeds to try if the known one detects nothing.
 const TRIES: u64 = 6_000;
 
-/// The seeds of the table are those of worlds without what is switched, but for what a rule is about.
+/// The switches for a rule: none, except those that it is about.
 fn troubles(rule: Rule) -> Troubles {
     let by_time = rule == Rule::VersionByServer;
     Troubles { past: by_time, server_time: by_time, ..Troubles::NONE }
@@ -79,7 +80,7 @@ fn noticed(rule: Rule) -> Option<Noticed> {
 }
 
 #[test]
-fn every_rule_is_missed() {
+fn every_omitted_rule_is_detected() {
     let mut gaps = Vec::new();
     for rule in Rule::ALL.iter().filter(|rule| rule.shown_by().has_mutation()) {
         match noticed(*rule) {
@@ -89,14 +90,14 @@ fn every_rule_is_missed() {
             Some(Noticed { by, violations, asked }) => {
                 println!("{rule}: {by}, asked {asked} times: {}", violations[0]);
             }
-            None => gaps.push(format!("nobody notices without {rule}")),
+            None => gaps.push(format!("no run detects the omission of {rule}")),
         }
     }
     assert!(gaps.is_empty(), "{}", gaps.join("\n"));
 }
 
 #[test]
-fn the_table_has_each_mutation_once() {
+fn table_lists_each_mutation_once() {
     let mut table: Vec<Rule> = NOTICED_BY.iter().map(|(rule, _)| *rule).collect();
     table.sort_unstable();
     let mutated = Rule::ALL.iter().copied().filter(|rule| rule.shown_by().has_mutation());

@@ -1,4 +1,4 @@
-//! Schedules that chance makes too rarely.
+//! Schedules for courses that random seeds rarely produce.
 
 use txn_protocol::rule::Rules;
 use txn_simulation::schedules;

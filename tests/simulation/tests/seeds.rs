@@ -1,6 +1,6 @@
-//! Worlds by their seeds: everything holds in each of them, and a seed is replayed exactly.
+//! Runs of seeds: the invariants hold, and a seed can be replayed exactly.
 //!
-//! `TXN_SIMULATION_SEED=7` replays one world; `TXN_SIMULATION_SEEDS=5000` runs more of them.
+//! `TXN_SIMULATION_SEED=7` replays one run; `TXN_SIMULATION_SEEDS=5000` runs more seeds.
 
 use txn_protocol::rule::Rules;
 use txn_simulation::{Extent, Troubles, campaign, run, run_logged};
@@ -10,7 +10,7 @@ fn from_environment(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn everything_holds_in_every_world() {
+fn invariants_hold_for_every_seed() {
     if let Some(seed) = from_environment("TXN_SIMULATION_SEED") {
         let (verdict, log) = run_logged(seed, Troubles::default(), &Rules::all(), true);
         assert!(verdict.violations.is_empty(), "{}\n{verdict:#?}", log.join("\n"));
@@ -21,23 +21,23 @@ fn everything_holds_in_every_world() {
     for verdict in &result.failed {
         eprintln!("TXN_SIMULATION_SEED={}: {:#?}", verdict.seed, verdict.violations);
     }
-    assert!(result.failed.is_empty(), "{} worlds failed", result.failed.len());
+    assert!(result.failed.is_empty(), "{} runs failed", result.failed.len());
     assert_eq!(result.worlds, seeds);
-    // A world in which nothing happens proves nothing.
+    // A run without events proves nothing.
     let counts = &result.counts;
     assert!(counts.acknowledged > 10 * seeds, "{counts:?}");
     assert!(counts.recoveries > 0 && counts.wounds > 0 && counts.drops > 0, "{counts:?}");
     assert!(counts.settled_committed > 0 && counts.settled_aborted > 0, "{counts:?}");
-    // The server of the simulation hides from scans itself.
+    // The simulated server itself hides documents from scans.
     let by_others = |kind: &str| kind == "hidden";
     let never = counts.faults.iter().filter(|(kind, times)| **times == 0 && !by_others(kind));
     let never: Vec<_> = never.collect();
     assert!(never.is_empty(), "never injected: {never:?}");
 }
 
-/// Worlds in which something did not hold once, with the troubles that they had.
+/// Seeds that failed once, with the switches that they had.
 #[test]
-fn kept_seeds() {
+fn formerly_failing_seeds_hold() {
     for seed in [
         86, 639, 1195, 3220, 103_674, 132_436, 143_034, 157_053, 182_050, 193_472, 346_222,
         367_154, 413_857,
@@ -56,7 +56,7 @@ fn kept_seeds() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_world() {
+fn equal_seeds_give_equal_runs() {
     let troubles = Troubles::all();
     for seed in 0..40 {
         let (once, again) = (run(seed, troubles), run(seed, troubles));

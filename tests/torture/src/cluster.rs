@@ -14,14 +14,14 @@ use crate::fault::Fault;
 use crate::load::{Load, Shape};
 use crate::report::{Report, progress};
 
-/// How long a load runs before a fault, while it lasts, and after it.
+/// The duration of the load before, during and after a fault.
 const CALM: Duration = Duration::from_secs(3);
 const FAULT: Duration = Duration::from_secs(8);
 
-/// Runs it for so long, and reports.
+/// Runs the load for `span`, and reports.
 ///
 /// # Errors
-/// If it cannot be run.
+/// If the load cannot run.
 pub async fn run(faults: &[Fault], span: Duration, shape: Shape) -> Result<Report, String> {
     let faults = wanted(faults)?;
     let cluster = Cluster::start().await;
@@ -31,7 +31,7 @@ pub async fn run(faults: &[Fault], span: Duration, shape: Shape) -> Result<Repor
     let config = Config::default()
         .with_lease(Duration::from_secs(2))
         .with_janitor_interval(Some(Duration::from_secs(5)))
-        .with_deadline(Duration::from_secs(10));
+        .with_timeout(Duration::from_secs(10));
     let mut coordinators = Vec::new();
     for _ in 0..shape.coordinators {
         coordinators.push(store(&cluster).await?);
@@ -84,7 +84,7 @@ fn wanted(faults: &[Fault]) -> Result<Vec<ClusterFault>, String> {
 
 async fn store(cluster: &Cluster) -> Result<Arc<dyn Store>, String> {
     let config = EsConfig::new(cluster.urls()).map_err(|error| error.to_string())?;
-    // Less than a paused node takes to be noticed.
+    // Shorter than the time until the cluster notices a paused node.
     let config = config.with_request_timeout(Duration::from_secs(4));
     let store = EsStore::connect(config).await.map_err(|error| error.to_string())?;
     Ok(Arc::new(store))

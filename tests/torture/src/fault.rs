@@ -1,19 +1,19 @@
-//! What goes wrong.
+//! The faults.
 
 use clap::ValueEnum;
 
-/// What goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Fault {
     /// Requests and answers are lost, doubled, delayed, refused and cut. For one server.
     Network,
-    /// The node with the primary is killed and started again.
+    /// The node with the primary is killed and restarted.
     KillPrimary,
     /// The nodes are restarted one after the other.
     RollingRestart,
-    /// The node with the primary is paused and goes on.
+    /// The node with the primary is paused and continued.
     StopAndContinue,
-    /// Writes are blocked by hand.
+    /// An administrator blocks writes.
     WriteBlock,
     /// Writes are blocked as on a full disk.
     FloodStage,

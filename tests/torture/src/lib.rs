@@ -1,4 +1,6 @@
-//! Loads with exact books, and kill soaks, on real servers: see `cargo xtask torture`.
+//! Loads with exact ledgers, and kill soaks, on real servers.
+//!
+//! See `cargo xtask torture`.
 
 pub mod cluster;
 pub mod fault;

@@ -1,4 +1,4 @@
-//! The two loads of a round, and what they are compared with.
+//! The two loads of a round, and their checks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,24 +12,24 @@ use txn_fixtures::ledger::{Ledger, Plan};
 use txn_histories::history::Model;
 use txn_histories::{Fleet, Stop, Workload, WorkloadConfig, check};
 
-/// How long anything may take that is not meant to fail.
+/// The maximum time for an operation that must not fail.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How large a load is.
+/// The size of a load.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Shape {
-    /// Coordinators: each is a process to the others.
+    /// Coordinators, each like a separate process.
     #[arg(long, default_value_t = 2)]
     pub coordinators: usize,
     /// Workers of each coordinator.
     #[arg(long, default_value_t = 2)]
     pub workers: usize,
-    /// Accounts of the bank; where they are few, the coordinators take turns.
+    /// Accounts of the bank. With few accounts the coordinators contend.
     #[arg(long, default_value_t = 30)]
     pub accounts: usize,
 }
 
-/// Counts what the engine did for the dead.
+/// Counts recoveries of dead transactions.
 #[derive(Debug, Default)]
 struct Recoveries(AtomicU64);
 
@@ -41,7 +41,7 @@ impl Observer for Recoveries {
     }
 }
 
-/// A bank with exact books, and lists whose history is checked.
+/// A bank with an exact ledger, and lists with a checked history.
 #[derive(Debug)]
 pub(crate) struct Load {
     ledger: Ledger,
@@ -51,7 +51,7 @@ pub(crate) struct Load {
     recoveries: Arc<Recoveries>,
     rounds: u64,
     lists: Lists,
-    /// What did not hold.
+    /// Violations.
     pub(crate) violations: Vec<String>,
 }
 
@@ -64,8 +64,9 @@ struct Lists {
 }
 
 impl Load {
-    /// Opens both on several coordinators, and on a witness whose store meets no faults. The collections are
-    /// `<name>-ledger` and `<name>-lists`.
+    /// Opens both loads on several coordinators, and on a witness without faults.
+    ///
+    /// The collections are `<name>-ledger` and `<name>-lists`.
     pub(crate) async fn open(
         name: &str,
         shape: Shape,
@@ -81,10 +82,11 @@ impl Load {
         let lists = format!("{name}-lists");
         let mut domains = Vec::new();
         for store in coordinators {
-            domains.push(Domain::create(store, &lists, config.clone()).await.map_err(failed)?);
+            domains
+                .push(Domain::open_or_create(store, &lists, config.clone()).await.map_err(failed)?);
         }
-        let patient = Config::default().with_lease(config.lease).with_deadline(PATIENCE);
-        let witness = Domain::create(witness, &lists, patient).await.map_err(failed)?;
+        let patient = Config::default().with_lease(config.lease).with_timeout(PATIENCE);
+        let witness = Domain::open_or_create(witness, &lists, patient).await.map_err(failed)?;
         Ok(Self {
             ledger,
             fleet: Fleet::new(domains),
@@ -97,12 +99,12 @@ impl Load {
         })
     }
 
-    /// The name of the ledger's collection.
+    /// Returns the name of the ledger's collection.
     pub(crate) fn ledger_collection(&self) -> String {
         self.ledger.collection().to_owned()
     }
 
-    /// Runs both until `faults` is over, and compares.
+    /// Runs both loads until `faults` completes, and checks them.
     pub(crate) async fn round(&mut self, workers: usize, faults: impl Future<Output = ()>) {
         self.rounds += 1;
         let config = WorkloadConfig::new(Model::ListAppend)
@@ -112,9 +114,9 @@ impl Load {
             .with_workers(workers)
             .with_keys(20)
             .with_skew(0.5)
-            .with_deadline(Duration::from_secs(10));
+            .with_timeout(Duration::from_secs(10));
         let workload = Workload::new(config);
-        // Before the first fault: what is to be made is made.
+        // Before the first fault, create all collections.
         if let Err(error) = workload.open(&self.witness).await {
             self.violations.push(format!("the lists cannot be opened: {error}"));
             return;
@@ -146,14 +148,14 @@ impl Load {
         }
     }
 
-    /// One line of what was done so far.
+    /// Returns the counts so far in one line.
     pub(crate) fn line(&self) -> String {
         let (counts, violations) = (self.ledger.counts(), self.violations.len());
         let (acknowledged, unknown) = (counts.acknowledged, counts.unknown);
         format!("{acknowledged} transfers, {unknown} unknown, {violations} violations")
     }
 
-    /// What was done, line by line.
+    /// Returns the counts, line by line.
     pub(crate) fn counted(&self) -> Vec<(String, u64)> {
         let counts = self.ledger.counts();
         let lines = [
@@ -164,17 +166,17 @@ impl Load {
             ("  of these settled as aborted", counts.settled_aborted),
             ("one-document transactions acknowledged", counts.ticks),
             ("one-document transactions unknown", counts.ticks_unknown),
-            ("looks at all accounts", counts.looks),
-            ("looks and one-document transactions failed", counts.failed),
+            ("reads of all accounts", counts.looks),
+            ("reads and one-document transactions failed", counts.failed),
             ("list transactions acknowledged", self.lists.acknowledged),
             ("list transactions aborted", self.lists.aborted),
             ("list transactions unknown, then settled", self.lists.unknown),
-            ("recoveries by others", self.recoveries.0.load(Ordering::Relaxed)),
+            ("recoveries by other processes", self.recoveries.0.load(Ordering::Relaxed)),
         ];
         lines.into_iter().map(|(what, count)| (what.to_owned(), count)).collect()
     }
 
-    /// Shuts everything down.
+    /// Shuts all processes down.
     pub(crate) async fn close(self) {
         for number in 0..self.fleet.size() {
             self.fleet.domain(number).shutdown(PATIENCE).await;

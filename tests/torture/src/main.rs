@@ -1,11 +1,12 @@
-//! Loads with exact books on real servers, through faults, for as long as it is told: `cargo xtask torture`.
+//! Loads with exact ledgers on real servers, through faults: `cargo xtask torture`.
 //!
-//! Two loads run in rounds, on several coordinators: a bank with an exact ledger, and list-append transactions whose
-//! history is checked for strict serialisability. In each round faults happen; then they end, and everything is
-//! compared. It ends in a table, and fails if there was a violation.
+//! Two loads run in rounds, on several coordinators: a bank with an exact ledger, and list-append
+//! transactions. The history of the lists is checked for strict serialisability. In each round
+//! faults happen and end, and then all results are checked. The run prints a table, and fails after
+//! a violation.
 //!
-//! With `--system` it is a kill soak of what stands on the engine instead. Its workers are this program, as processes of
-//! their own.
+//! With `--system` the run is a kill soak of a system on the engine. Its workers are processes of
+//! this program.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,19 +19,19 @@ use txn_torture::report::Report;
 use txn_torture::systems::{self, Plan, System};
 use txn_torture::{cluster, single};
 
-/// Loads with exact books on real servers, through faults.
+/// Loads with exact ledgers on real servers, through faults.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How long new rounds begin.
+    /// The time in which new rounds begin, in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// What is tortured.
+    /// The target.
     #[arg(long)]
     target: Target,
-    /// Which faults, in turn; all that the target knows if none is named.
+    /// The faults, in turn; all faults of the target by default.
     #[arg(long, value_delimiter = ',')]
     faults: Vec<Fault>,
-    /// How large the load is.
+    /// The size of the load.
     #[command(flatten)]
     shape: Shape,
     /// A kill soak of this system instead, on one server.
@@ -50,7 +51,7 @@ enum Target {
     Opensearch,
     /// The OpenSearch 2 of `TXN_OPENSEARCH2_URL`.
     Opensearch2,
-    /// Three nodes of its own.
+    /// Three own nodes.
     Cluster,
 }
 
@@ -85,7 +86,7 @@ fn failed(why: &str) -> ExitCode {
 }
 
 impl Target {
-    /// The address of the server; none for nodes of its own.
+    /// Returns the address of the server; `None` for own nodes.
     fn url(self) -> Option<String> {
         match self {
             Self::Elasticsearch => Some(env::elasticsearch_url()),

@@ -1,4 +1,4 @@
-//! What happened, as a live line and as a table in the end.
+//! The results, as a live line and as a final table.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use txn_fixtures::fixture::Fixture;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// What was counted, in order.
+    /// The counts, in order.
     pub lines: Vec<(String, u64)>,
-    /// What did not hold.
+    /// Violations.
     pub violations: Vec<String>,
 }
 
 impl Report {
-    /// The table of a load, the faults that it met, and what did not hold.
+    /// Creates the report of a load, with its faults and violations.
     pub(crate) fn new(
         began: Instant,
         rounds: u64,
@@ -33,7 +33,9 @@ impl Report {
         Self { lines, violations }
     }
 
-    /// The table of a soak. What it wrote is dropped, unless something did not hold.
+    /// Creates the report of a soak.
+    ///
+    /// Drops the data of the soak unless there is a violation.
     pub(crate) async fn of(
         mut lines: Vec<(String, u64)>,
         violations: Vec<String>,
@@ -59,7 +61,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// The live line.
+/// Returns the live line.
 pub(crate) fn progress(span: Duration) -> ProgressBar {
     let bar = ProgressBar::new(span.as_secs());
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} s  {msg}");

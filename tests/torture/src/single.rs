@@ -1,4 +1,4 @@
-//! One server behind a proxy that does to requests what networks do.
+//! One server behind a proxy with network faults.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::fault::Fault;
 use crate::load::{Load, Shape};
 use crate::report::{Report, progress};
 
-/// How long faults happen in each round.
+/// The duration of the faults in each round.
 const ROUND: Duration = Duration::from_secs(15);
 
-/// Runs it for so long, and reports.
+/// Runs the load for `span`, and reports.
 ///
 /// # Errors
-/// If it cannot be run.
+/// If the load cannot run.
 pub async fn run(
     url: &str,
     faults: &[Fault],
@@ -28,14 +28,14 @@ pub async fn run(
 ) -> Result<Report, String> {
     if faults.iter().any(|fault| *fault != Fault::Network) {
         return Err(
-            "one server knows the fault `network` only; the others need `cluster`".to_owned()
+            "one server knows the fault `network` only; the other faults need `cluster`".to_owned()
         );
     }
     let proxy = Proxy::start(url).await.map_err(|error| format!("no proxy: {error}"))?;
     let config = Config::default()
         .with_lease(Duration::from_millis(500))
         .with_janitor_interval(Some(Duration::from_secs(2)))
-        .with_deadline(Duration::from_secs(5));
+        .with_timeout(Duration::from_secs(5));
     let mut coordinators = Vec::new();
     for _ in 0..shape.coordinators {
         coordinators.push(store(&proxy.url()).await?);

@@ -1,5 +1,6 @@
-//! A short kill soak of each system on top of the engine, on every version of every server. `cargo xtask torture` runs
-//! them for as long as it is told.
+//! A short kill soak of each system, on every version of every server.
+//!
+//! `cargo xtask torture` runs longer soaks.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use txn_testkit::env;
 use txn_torture::systems::{Plan, System};
 
-/// Long enough for each worker to be killed and paused a few times.
+/// Long enough that each worker is killed and paused a few times.
 const SPAN: Duration = Duration::from_secs(30);
 
 async fn soak(system: System, url: &str) {
@@ -45,7 +46,7 @@ on_servers! {
     opensearch3, opensearch_url;
 }
 
-/// `cargo xtask test` leaves these out, and `cargo xtask live` runs them.
+/// `cargo xtask test` leaves these tests out, and `cargo xtask live` runs them.
 mod matrix {
     use super::*;
 

@@ -1,12 +1,13 @@
-//! The audit: is every unit of money where the ledger says?
+//! The audit: compares the balances with the ledger.
 //!
-//! Money comes in by opening deposits only, each recorded in the transaction that opens the account, and
-//! transfers sum to zero. So the expected total of a currency is the sum of its deposits, known exactly, and
-//! each balance is the sum of the account's entries in deposits and transfers.
+//! Only opening deposits bring money in. Each is recorded in the transaction that opens its
+//! account. Transfers sum to zero. The expected total of a currency is therefore the exact sum of
+//! its deposits. Each balance is the sum of the account's entries in deposits and transfers.
 //!
-//! The audit scans both collections after a refresh. A scan shows locked documents as they were before
-//! their transaction; those are read again through the engine, which knows what is committed. Several scans
-//! are no snapshot: an audit is meaningful when nothing else runs, and says so when something does.
+//! The audit scans both collections after a refresh. A scan shows locked documents as they were
+//! before their transaction. The audit reads these documents again through the engine, which
+//! returns the committed content. Several scans are no snapshot: an audit is meaningful only while
+//! no transaction runs, and reports running ones.
 
 mod statements;
 pub(crate) mod voided;
@@ -26,39 +27,42 @@ use crate::rules::Sums;
 
 pub use voided::Voided;
 
-/// Documents that a scan asks for at once.
+/// The number of documents per page of a scan.
 const PAGE: usize = 1_000;
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Audit {
-    /// How many accounts there are.
+    /// The number of accounts.
     pub accounts: usize,
-    /// How many opening deposits the ledger keeps.
+    /// The number of opening deposits in the ledger.
     pub deposits: usize,
-    /// How many transfers the ledger keeps.
+    /// The number of transfers in the ledger.
     pub transfers: usize,
-    /// What there should be and what there is, by currency.
+    /// The expected and the found totals, by currency.
     pub totals: Vec<Total>,
-    /// How many transactions were recovered before the look; `None` if it only looked.
+    /// The number of recovered transactions. `None` for an audit without recovery.
     pub recovered: Option<usize>,
-    /// The locks without a record that this process voided since it opened the bank; at most 1,000
-    /// transactions. The books cannot show whether one of these transactions was committed.
+    /// The voided locks without a record, of at most 1,000 transactions.
+    ///
+    /// The list starts at the open of the bank by this process. The ledger cannot show whether one
+    /// of these transactions was committed.
     pub voided: Vec<Voided>,
-    /// Everything that is not as it should be.
+    /// All problems.
     pub findings: Vec<Finding>,
 }
 
 impl Audit {
-    /// Whether everything is as it should be.
+    /// Whether the audit found no problem.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }
 
-    /// Whether locks or open transactions were left: then something may be under way, and sums taken meanwhile may
-    /// not belong together.
+    /// Whether the audit found locks or open transactions.
+    ///
+    /// A transaction may then be running, and sums may mix different moments.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         let live = |f: &Finding| matches!(f, Finding::Locked { .. } | Finding::Open { .. });
@@ -78,12 +82,12 @@ pub struct Total {
     pub found: i128,
 }
 
-/// One thing that is not as it should be.
+/// A problem that the audit found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "finding", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Finding {
-    /// The balances of a currency are not what was paid in.
+    /// The balances of a currency differ from the deposits.
     Total {
         /// The currency.
         currency: Currency,
@@ -92,84 +96,84 @@ pub enum Finding {
         /// The sum of all balances.
         found: i128,
     },
-    /// A balance is not the sum of the account's entries.
+    /// A balance differs from the sum of the account's entries.
     Balance {
-        /// The account.
+        /// The name of the account.
         account: String,
-        /// What the ledger says.
+        /// The balance by the ledger.
         expected: i128,
-        /// What the account holds.
+        /// The balance of the account.
         found: i64,
-        /// Its currency.
+        /// The currency of the account.
         currency: Currency,
     },
-    /// A balance below zero where no overdraft is allowed.
+    /// A balance is negative without an overdraft.
     Overdrawn {
-        /// The account.
+        /// The name of the account.
         account: String,
-        /// What it holds.
+        /// The balance.
         balance: i64,
     },
-    /// An account that is closed and not empty.
+    /// A closed account is not empty.
     Closed {
-        /// The account.
+        /// The name of the account.
         account: String,
-        /// What it holds.
+        /// The balance.
         balance: i64,
     },
-    /// A statement that is not what the ledger says, or not whole.
+    /// A statement is incomplete, or differs from the ledger.
     Statement {
-        /// The account.
+        /// The name of the account.
         account: String,
-        /// The number of the first line that is wrong.
+        /// The number of the first wrong line.
         line: u64,
-        /// What is wrong with it.
+        /// The kind of the difference.
         what: String,
     },
-    /// A transfer whose legs do not sum to zero.
+    /// The legs of a transfer do not sum to zero.
     Unbalanced {
-        /// Its key.
+        /// The key of the transfer.
         key: String,
         /// The currency.
         currency: Currency,
-        /// What its legs sum to.
+        /// The sum of the legs.
         sum: i128,
     },
-    /// The ledger moves money of an account, or in a currency of it, that does not exist.
+    /// The ledger has entries of a missing account, or in another currency.
     NoAccount {
-        /// The account.
+        /// The name of the account.
         account: String,
         /// The currency of the entries.
         currency: Currency,
-        /// What the ledger says it holds.
+        /// The balance by the ledger.
         expected: i128,
     },
     /// A document is locked.
     Locked {
         /// The document.
         document: String,
-        /// The transaction that holds it.
+        /// The tid of the holder.
         holder: String,
     },
     /// A transaction is neither finished nor aborted.
     Open {
-        /// The transaction.
+        /// The tid of the transaction.
         tid: String,
-        /// The state of its record.
+        /// The state of the record.
         state: String,
     },
     /// A document or a record is damaged.
     Damaged {
         /// The document.
         document: String,
-        /// What is wrong with it.
+        /// The kind of damage.
         what: String,
     },
-    /// A collection or a partition could not be looked at: nothing is known of what is in it.
+    /// A collection or a partition could not be read.
     Unreachable {
-        /// Its name.
+        /// The name of the collection.
         collection: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
 }
@@ -210,13 +214,13 @@ impl fmt::Display for Finding {
             Self::Open { tid, state } => write!(f, "the transaction {tid} is open: {state}"),
             Self::Damaged { document, what } => write!(f, "{document} is damaged: {what}"),
             Self::Unreachable { collection, why } => {
-                write!(f, "{collection} could not be looked at: {why}")
+                write!(f, "{collection} could not be read: {why}")
             }
         }
     }
 }
 
-/// Who holds a document and whether it is a mere placeholder.
+/// The holder of a document, and whether it is a placeholder.
 #[derive(Deserialize)]
 struct Marks {
     #[serde(default)]
@@ -226,11 +230,13 @@ struct Marks {
 }
 
 impl Bank {
-    /// Checks that no money was made or lost. With `recover`, the janitor first finishes what crashed
-    /// processes left behind; otherwise nothing is changed, and what they left is among the findings.
+    /// Checks that no money was created or lost.
+    ///
+    /// With `recover`, the janitor first finishes transactions of crashed processes. Otherwise the
+    /// audit changes nothing, and reports these transactions.
     ///
     /// # Errors
-    /// As the store says. What is wrong with the books is no error, but a [`Finding`].
+    /// Any error of the store. A wrong balance is a [`Finding`], not an error.
     pub async fn audit(&self, recover: bool) -> Result<Audit> {
         let (report, recovered) = match recover {
             true => {
@@ -255,7 +261,8 @@ impl Bank {
             findings.push(Finding::Unreachable { collection, why });
         }
         let (accounts, transfers) = self.collections();
-        // The ledger first: what commits in between shows up as a difference, not as a match by chance.
+        // The ledger first: a commit in between then causes a visible difference, never a false
+        // match.
         let transfers: BTreeMap<String, Transfer> =
             self.all(transfers, recover, &mut findings).await?;
         let accounts: BTreeMap<String, Account> =
@@ -269,7 +276,7 @@ impl Bank {
         Ok(audit)
     }
 
-    /// Every document of a collection, as committed.
+    /// All documents of a collection, as committed.
     async fn all<T>(
         &self,
         collection: &Collection<Typed<T>>,
@@ -300,7 +307,8 @@ impl Bank {
                 }
             }
         }
-        // A verified read would decide a dead holder: a look that changes nothing takes what readers see.
+        // A verified read would decide a dead holder, so an audit without recovery uses plain
+        // reads.
         let reader = self.domain().reader();
         let reader = if recover { reader.verified() } else { reader };
         for id in locked {
@@ -323,7 +331,9 @@ impl Bank {
     }
 }
 
-/// The words of serde may quote values: only the place is told.
+/// Reports the position of an error only.
+///
+/// The text of a serde error may quote values.
 fn damaged(findings: &mut Vec<Finding>, document: String, error: &serde_json::Error) {
     let (line, column) = (error.line(), error.column());
     let what = format!("it is not what the bank stores (line {line}, column {column})");

@@ -1,4 +1,4 @@
-//! Whether statements are whole, and say what the ledger says.
+//! The audit of statements: completeness, and equality with the ledger.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use crate::error::{BankError, Result};
 use crate::model::{Account, Transfer};
 use crate::statements::{Line, LineKind};
 
-/// Lines that are asked for at once.
+/// The number of lines per request.
 const PAGE: u64 = 500;
 
 impl Bank {
-    /// What is wrong with the statements of these accounts, at most one finding for each.
+    /// The problems of these accounts' statements, at most one per account.
     pub(super) async fn audit_statements(
         &self,
         accounts: &BTreeMap<String, Account>,

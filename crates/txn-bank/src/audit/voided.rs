@@ -1,4 +1,4 @@
-//! Locks that were voided although their transaction has no record.
+//! Voided locks of transactions without a record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,19 +9,19 @@ use serde::Serialize;
 use txn_core::event::{Event, Observer};
 use txn_core::{AttemptId, Config};
 
-/// Maximum number of transactions that are kept.
+/// The maximum number of remembered transactions.
 const MOST: usize = 1_000;
 
-/// A transaction without a record, whose locks this process voided.
+/// A transaction without a record, with locks that this process voided.
 ///
-/// Its process died before the commit, or its record was deleted. A deleted record may have been
-/// committed: then the caller has a commit that is lost.
+/// The process of the transaction died before the commit, or the record was deleted. A deleted
+/// record may have been committed: then the commit is lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Voided {
-    /// The transaction.
+    /// The tid of the transaction.
     pub tid: String,
-    /// The documents on which its locks were seen.
+    /// The documents with a lock of the transaction.
     pub documents: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Voided {
     }
 }
 
-/// Keeps the voided locks, and passes each event on.
+/// Remembers voided locks, and passes each event on.
 pub(crate) struct VoidedLocks {
     next: Option<Arc<dyn Observer>>,
     seen: Mutex<BTreeMap<AttemptId, BTreeSet<String>>>,
@@ -56,7 +56,9 @@ impl VoidedLocks {
         (config.with_observer(Some(this.clone())), this)
     }
 
-    /// The voided locks since the domain was opened: of the first 1,000 transactions.
+    /// The voided locks of the first 1,000 transactions.
+    ///
+    /// The list starts at the open of the domain.
     pub(crate) fn seen(&self) -> Vec<Voided> {
         let voided = |(tid, documents): (&AttemptId, &BTreeSet<String>)| Voided {
             tid: tid.to_string(),

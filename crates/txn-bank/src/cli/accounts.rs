@@ -1,4 +1,4 @@
-//! Commands on one account: its statement, what waits for it, its end; and accounts by their owner.
+//! Commands on accounts: statement, pending transfers, closing, and search by owner.
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -11,7 +11,7 @@ use crate::console::args::Command;
 use crate::console::failure::{Exit, Failure};
 use crate::console::{output, said};
 
-/// A command whose input is sound as far as it can be known without the store.
+/// A command with validated input, before the store is opened.
 pub(crate) enum Asked {
     Close { name: String, to: Option<String> },
     Statement { name: String, period: Period },
@@ -35,7 +35,7 @@ impl Asked {
     }
 }
 
-/// A day, or a moment, as milliseconds since the epoch.
+/// Parses a day or a moment to milliseconds since the epoch.
 fn millis_of(text: &str) -> Result<u64, Failure> {
     let whole = if text.contains('T') { text.to_owned() } else { format!("{text}T00:00:00Z") };
     let at = whole.parse::<Timestamp>().ok();
@@ -46,7 +46,7 @@ fn millis_of(text: &str) -> Result<u64, Failure> {
     })
 }
 
-/// An account that a transfer opens, from `NAME=OWNER`.
+/// Parses `NAME=OWNER`, the account that a transfer opens.
 pub(crate) fn opened(text: &str, currency: &str) -> Result<NewAccount, Failure> {
     let (name, owner) = text.split_once('=').ok_or_else(|| {
         Failure::refused("write the account that is to be opened as NAME=OWNER, such as dan=Daniel")
@@ -83,7 +83,7 @@ fn closed(name: &str, closed: &Closed, json: bool) -> std::io::Result<()> {
     }
 }
 
-/// Prints a statement page by page: it may have any number of lines.
+/// Prints a statement page by page, however many lines it has.
 async fn statement(mut statement: Statement<'_>, json: bool) -> Result<Exit, Failure> {
     let currency = statement.currency();
     let (opening, closing) = (statement.opening, statement.closing);
@@ -128,7 +128,7 @@ async fn pending(bank: &Bank, name: &str, json: bool) -> Result<Exit, Failure> {
     let requests = bank.requests(RequestsConfig::default()).await?;
     let found = bank.pending(&requests, name).await;
     if !requests.shutdown(DRAIN).await {
-        tracing::warn!("not everything is done yet: whoever comes next does the rest");
+        tracing::warn!("not everything is done yet: another process does the rest");
     }
     let found = found?;
     if json {

@@ -1,4 +1,4 @@
-//! Commands on the owners that are derived from the accounts, and on the events that keep them up to date.
+//! Commands on derived owners and on their events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::console::args::{self, Command, Global, Which};
 use crate::console::failure::{Exit, Failure};
 use crate::console::{output, said};
 
-/// How long nothing may move until a worker that is to handle everything gives up.
+/// The time without progress after which a worker gives up.
 const STANDSTILL: Duration = Duration::from_secs(60);
 
-/// A command whose input is sound as far as it can be known without the store.
+/// A command with validated input, before the store is opened.
 pub(crate) enum Asked {
     Owner(String),
     Derive { at_most: Option<Duration> },
@@ -110,7 +110,9 @@ fn told_of(rebuilt: &Rebuilt) -> std::io::Result<()> {
     failed.iter().try_for_each(|(what, why)| output::print(&format!("failed: {what}: {why}")))
 }
 
-/// Handles the events of a topic: for so long, or until none waits.
+/// Handles the events of a topic.
+///
+/// Ends after `at_most`, or when no event waits.
 async fn handle(
     bank: &Bank,
     (events, topic): (&dyn EventSource, &str),
@@ -137,7 +139,7 @@ async fn handle(
                 "events wait that cannot be handled: another process has their shards, or see TXN_BANK_LOG=warn"
             }
             _ => {
-                "events wait for something that is down, and are tried again by the next run: see TXN_BANK_LOG=txn_outbox=debug"
+                "events wait for an outage to end, and the next run retries them: see TXN_BANK_LOG=txn_outbox=debug"
             }
         }));
     }
@@ -156,7 +158,7 @@ async fn handle(
     said(written, Exit::Done)
 }
 
-/// Waits until a worker has done what it was to do. Returns whether it has.
+/// Waits for the end of a worker. Returns whether all its work is done.
 async fn until_done(
     bank: &Bank,
     (events, topic): (&dyn EventSource, &str),
@@ -185,7 +187,7 @@ async fn until_done(
     }
 }
 
-/// What was set aside, of one topic if one is named.
+/// The dead letters, optionally of one topic.
 async fn dead_letters(
     events: &dyn EventSource,
     topic: Option<&str>,
@@ -200,7 +202,9 @@ fn is_of(topic: Option<&str>, id: &str) -> bool {
     topic.is_none_or(|topic| id.strip_prefix(topic).is_some_and(|rest| rest.starts_with('/')))
 }
 
-/// Tries dead letters again, or drops them: one, or all that there are. Of all, what is in the way of one is in the way of no other.
+/// Retries or discards dead letters: one of them, or all.
+///
+/// A failure of one dead letter does not stop the rest.
 async fn change(
     bank: &Bank,
     which: Which,
@@ -237,9 +241,9 @@ async fn change(
         };
         match done {
             Ok(()) => drop(said(tell(letter, Some(what), json), Exit::Done)?),
-            // Somebody else did it meanwhile.
+            // Another process did it in the meantime.
             Err(OutboxError::NotFound(_)) if all => {}
-            Err(error) if all && !error.passes() => {
+            Err(error) if all && !error.is_transient_or_unknown() => {
                 exit = Exit::Found;
                 said(tell_left(id, &error, json), Exit::Done)?;
             }
@@ -249,7 +253,7 @@ async fn change(
     said(tell_newer(&newer, json), exit)
 }
 
-/// Tells of one that stays, and why.
+/// Prints a dead letter that stays, and the reason.
 fn tell_left(id: &str, why: &OutboxError, json: bool) -> std::io::Result<()> {
     match json {
         true => output::print_json(&json!({ "id": id, "action": "left", "why": why.to_string() })),
@@ -257,7 +261,7 @@ fn tell_left(id: &str, why: &OutboxError, json: bool) -> std::io::Result<()> {
     }
 }
 
-/// Tells of those that stay, because only a newer program can read them.
+/// Prints the dead letters that only a newer program can read.
 fn tell_newer(newer: &BTreeMap<String, u32>, json: bool) -> std::io::Result<()> {
     newer.iter().try_for_each(|(id, format)| match json {
         true => output::print_json(&json!({ "id": id, "newer_format": format })),

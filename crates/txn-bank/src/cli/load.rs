@@ -12,19 +12,19 @@ use crate::console::failure::{Exit, Failure};
 use crate::console::store::OpenStore;
 use crate::console::{address_of, config, output, said};
 
-/// What came of a load.
+/// The report of a load.
 enum Ran {
     Made(LoadReport),
     Submitted(SubmittedReport),
 }
 
-/// Runs a load; by requests, if it is said how many processors are to make them here.
+/// Runs a load. With `processors`, the load submits its transfers.
 pub(crate) async fn run(
     global: &Global,
     load: &Load,
     processors: Option<usize>,
 ) -> Result<Exit, Failure> {
-    // From the start: a store may take its time to open.
+    // Handles signals from the start, because the open of a store may take time.
     let stopping = tokio::spawn(asked_to_stop());
     let stop = async {
         let _ = stopping.await;

@@ -33,7 +33,7 @@ pub(crate) async fn take_away(
     let written = match (json, &broken) {
         (true, holder) => output::print_json(&json!({ "broken": holder })),
         (false, Some(holder)) => output::print(&format!("Taken from {}.", of(holder))),
-        (false, None) => output::print("Nobody held it."),
+        (false, None) => output::print("No process held it."),
     };
     said(written, Exit::Done)
 }

@@ -1,4 +1,4 @@
-//! The command: reads its line, carries it out, and says what became of it.
+//! The command: parses the command line, runs it, and prints the result.
 
 mod accounts;
 mod events;
@@ -26,7 +26,7 @@ use crate::console::failure::{Exit, Failure};
 use crate::console::store::OpenStore;
 use crate::console::{address_of, config, output, said};
 
-/// How long a command waits at its end until what it committed is applied.
+/// How long a command waits at its end for unapplied commits.
 const DRAIN: Duration = Duration::from_secs(10);
 
 pub(crate) fn main() -> ExitCode {
@@ -49,7 +49,7 @@ pub(crate) fn main() -> ExitCode {
     };
     let json = cli.global.json;
     let done = runtime.block_on(Box::pin(run(cli)));
-    // Whatever still runs in the background is for others to finish.
+    // Other processes finish the remaining background work.
     runtime.shutdown_timeout(Duration::from_millis(200));
     match done {
         Ok(exit) => exit.into(),
@@ -57,7 +57,7 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Help, the version, or what is wrong with the command line.
+/// Prints help, the version, or the error of a wrong command line.
 fn misused(error: &clap::Error) -> ExitCode {
     let (plain, said) = (error.to_string(), veil::veiled(&error.to_string()));
     if said == plain {
@@ -67,8 +67,10 @@ fn misused(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// A damaged file makes redb panic: the store catches that and answers with an error, which is what is to be
-/// said. All other panics are told as ever.
+/// Silences panics of redb.
+///
+/// A damaged file makes redb panic. The store catches the panic and returns an error, which the
+/// command prints. Other panics are printed as usual.
 fn keep_damage_quiet() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -80,12 +82,12 @@ fn keep_damage_quiet() {
     }));
 }
 
-/// One line on standard error; programs get an object on standard output besides.
+/// Prints one line on standard error, and optionally JSON on standard output.
 fn fail(failure: &Failure, json: bool) -> ExitCode {
     let line = veil::veiled(&failure.line());
     let _ = writeln!(std::io::stderr(), "error: {}", output::visible(&line));
     if json {
-        // The exit code and the line above say it as well.
+        // The exit code and the line above report the error, too.
         let _ = output::print_json(&json!({ "error": line, "exit": failure.exit as u8 }));
     }
     failure.exit.into()
@@ -108,7 +110,7 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
     if let Command::RebuildDomain { processes_stopped } = command {
         return rebuild_domain(&global, processes_stopped).await;
     }
-    // What can be said without the store is said before it is asked.
+    // Validates the input before the store is opened.
     let asked = Asked::check(command)?;
     let address = stored_address(&global)?;
     let init = matches!(asked, Asked::Init { .. });
@@ -125,7 +127,7 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
         Ok(bank) => {
             let done = carry_out(&bank, asked, &global, &open.what).await;
             if !bank.shutdown(DRAIN).await {
-                tracing::warn!("not everything is applied yet: whoever meets it does the rest");
+                tracing::warn!("not everything is applied yet: another process does the rest");
             }
             done
         }
@@ -145,7 +147,7 @@ fn stored_address(global: &Global) -> Result<Address, Failure> {
     }
 }
 
-/// A bank does not open while a part of its domain is lost, so this command opens the store alone.
+/// Rebuilds a domain with the store alone, because its bank cannot open.
 async fn rebuild_domain(global: &Global, processes_stopped: bool) -> Result<Exit, Failure> {
     let address = stored_address(global)?;
     let open = OpenStore::open(&address, global, false).await?;
@@ -173,7 +175,7 @@ async fn made(
     Ok(bank)
 }
 
-/// A command whose input is sound as far as it can be known without the store.
+/// A command with validated input, before the store is opened.
 enum Asked {
     Init { owners: bool, statements: bool },
     Open(NewAccount),
@@ -237,13 +239,13 @@ impl Asked {
             | Command::Pending { .. }
             | Command::Accounts { .. }) => Self::Account(accounts::Asked::check(command)?),
             Command::Init { owners, statements } => Self::Init { owners, statements },
-            // The others were carried out before.
+            // The caller has already run all other commands.
             _ => Self::Init { owners: false, statements: false },
         })
     }
 }
 
-/// The legs of a transfer that can be made, as far as can be said without looking at accounts.
+/// The legs of a transfer, validated without reading accounts.
 fn legs_of(texts: &[String], key: Option<&str>) -> Result<Vec<Leg>, Failure> {
     let legs: Result<Vec<Leg>, BankError> = texts.iter().map(|leg| Leg::parse(leg)).collect();
     let legs = legs?;
@@ -337,7 +339,7 @@ async fn carry_out(
     said(written, exit)
 }
 
-/// A transfer whose outcome is asked for if it is not known at once.
+/// Makes a transfer, and asks for an unknown outcome.
 async fn transfer(
     bank: &Bank,
     key: &str,
@@ -353,7 +355,7 @@ async fn transfer(
         None => None,
     };
     match outcome {
-        // It is there, or nobody did it: under its key it is safe to look by doing it once more.
+        // The outcome is decided. A repeated transfer under the same key is safe, and returns it.
         Some(TransactionOutcome::Committed { .. } | TransactionOutcome::Aborted) => {
             Ok(bank.transfer_with(Some(key), legs, options).await?)
         }
@@ -363,7 +365,7 @@ async fn transfer(
     }
 }
 
-/// Returns on Ctrl-C, and when the system asks the process to end.
+/// Returns on Ctrl-C, or when the system asks the process to stop.
 pub(crate) async fn asked_to_stop() {
     let interrupted = async {
         if tokio::signal::ctrl_c().await.is_err() {

@@ -1,4 +1,4 @@
-//! HTTP requests that tell others of a transfer.
+//! HTTP requests that notify other services of a transfer.
 
 use serde_json::json;
 use txn_bank::{BankError, Leg};
@@ -6,7 +6,9 @@ use txn_outbox::http::{Body, Destination, HttpConfig, HttpRequest, Method};
 
 use crate::console::failure::Failure;
 
-/// A request to each of these addresses: the key of the transfer, and its legs. The same of the same transfer.
+/// A request to each URL, with the key and the legs.
+///
+/// The same transfer always has the same requests.
 pub(crate) fn calls(urls: &[String], key: &str, legs: &[Leg]) -> Vec<HttpRequest> {
     let mut legs: Vec<&Leg> = legs.iter().collect();
     legs.sort_by(|a, b| a.account.cmp(&b.account));
@@ -18,7 +20,7 @@ pub(crate) fn calls(urls: &[String], key: &str, legs: &[Leg]) -> Vec<HttpRequest
     urls.iter().map(call).collect()
 }
 
-/// What may be called: these origins, at addresses of the public internet or at these.
+/// Allows these origins, at public addresses or at the listed ones.
 pub(crate) fn allowed(origins: &[String], addresses: &[String]) -> Result<HttpConfig, Failure> {
     let mut destinations = Vec::new();
     for origin in origins {

@@ -1,18 +1,19 @@
-//! The command that rebuilds a domain of which a part was lost.
+//! The command that rebuilds a domain with a lost part.
 
 use std::sync::Arc;
 
 use serde_json::json;
 use txn_bank::Bank;
 use txn_core::store::Store;
-use txn_core::{Config, Day, Domain, ErrorKind, Rebuilt};
+use txn_core::{Config, Day, Domain, ErrorKind, RebuildReport};
 
 use crate::cli::DRAIN;
 use crate::console::failure::{Exit, Failure};
 use crate::console::{output, said};
 
-/// Shows the lost parts. If all processes are stopped, rebuilds the domain, opens the bank and
-/// audits it.
+/// Shows the lost parts. Rebuilds the domain if all processes are stopped.
+///
+/// After the rebuild the command opens and audits the bank.
 pub(crate) async fn run(
     store: Arc<dyn Store>,
     domain: &str,
@@ -26,7 +27,7 @@ pub(crate) async fn run(
         return said(show_lost(&lost, json), exit);
     }
     let rebuilt = Domain::rebuild(store.clone(), domain, config.clone()).await?;
-    // Written before the audit: the days that were given up are known only now.
+    // Printed before the audit, because no later call returns the abandoned days.
     if let Err(error) = show_rebuilt(&rebuilt, json) {
         return Err(Failure::unwritten(Exit::Done, &error));
     }
@@ -38,7 +39,7 @@ pub(crate) async fn run(
     said(output::audit(&audit, json), exit)
 }
 
-/// The damage that the domain has. Nothing is changed.
+/// The damage of the domain. Changes nothing.
 async fn lost(store: Arc<dyn Store>, domain: &str, config: Config) -> Result<Vec<String>, Failure> {
     let domain = match Domain::open(store, domain, config).await {
         Ok(domain) => domain,
@@ -64,9 +65,9 @@ fn show_lost(lost: &[String], json: bool) -> std::io::Result<()> {
     )
 }
 
-fn show_rebuilt(rebuilt: &Rebuilt, json: bool) -> std::io::Result<()> {
+fn show_rebuilt(rebuilt: &RebuildReport, json: bool) -> std::io::Result<()> {
     let days = |days: &[Day]| days.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let Rebuilt { partitions, given_up, collections, .. } = rebuilt;
+    let RebuildReport { partitions, given_up, collections, .. } = rebuilt;
     let (partitions, given_up) = (days(partitions), days(given_up));
     if json {
         return output::print_json(&json!({

@@ -1,4 +1,4 @@
-//! Commands on transfers that are submitted now and made later.
+//! Commands on submitted transfers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::console::args::{Command, Global};
 use crate::console::failure::{Exit, Failure};
 use crate::console::{output, said};
 
-/// A command whose input is sound as far as it can be known without the store.
+/// A command with validated input, before the store is opened.
 pub(crate) enum Asked {
     Submit { legs: Vec<Leg>, key: Option<String>, notify: Vec<String> },
     Status(String),
@@ -65,7 +65,7 @@ pub(crate) async fn carry_out(bank: &Bank, asked: Asked, global: &Global) -> Res
     let requests = bank.requests(config).await?;
     let done = on(bank, &requests, asked, global.json).await;
     if !requests.shutdown(DRAIN).await {
-        tracing::warn!("not everything is done yet: whoever comes next does the rest");
+        tracing::warn!("not everything is done yet: another process does the rest");
     }
     done
 }
@@ -118,7 +118,7 @@ async fn on(bank: &Bank, requests: &Requests, asked: Asked, json: bool) -> Resul
     said(written, Exit::Done)
 }
 
-/// Everything that is open, batch by batch, until nothing more moves.
+/// Executes all open requests, batch by batch, until no request makes progress.
 async fn all_open(requests: &Requests) -> Result<Tally, Failure> {
     let mut all = Tally::default();
     loop {
@@ -135,7 +135,7 @@ fn tallied(tally: Tally, json: bool) -> std::io::Result<()> {
     match json {
         true => output::print_json(&tally),
         false => output::print(&format!(
-            "{committed} committed, {rolled_back} rolled back, {finished} finished for others, {failed} failed, \
+            "{committed} committed, {rolled_back} rolled back, {finished} finished for other processes, {failed} failed, \
              {quarantined} set aside"
         )),
     }
@@ -148,7 +148,7 @@ fn why_of(bank: &Bank, why: &Stuck) -> String {
     }
 }
 
-/// A reason with the value that stood in the way: it is the bank's own.
+/// A reason with the refused value. The bank may show its data.
 pub(crate) fn reason_of(bank: &Bank, reason: &Reason) -> String {
     match reason {
         Reason::Refused(refusal) => match (bank.refused(refusal), &refusal.current) {
@@ -160,7 +160,7 @@ pub(crate) fn reason_of(bank: &Bank, reason: &Reason) -> String {
     }
 }
 
-/// One line about a request.
+/// A request as one line.
 fn line(bank: &Bank, status: &Status) -> String {
     let times = &status.times;
     let at = match status.state {

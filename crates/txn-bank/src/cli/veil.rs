@@ -1,13 +1,16 @@
-//! What was given to the command and may hold a password is never repeated, whoever words the error: this
-//! command, the parser of its line, or a store.
+//! Redaction: no error repeats an argument that may contain a password.
+//!
+//! The rule applies to errors of this command, of the argument parser, and of stores.
 
-/// What stands for a login.
+/// The replacement of a login.
 const VEIL: &str = "***@";
 
-/// How much of a text an error repeats at least, in characters; some cut it off there.
+/// The length of the shortest repetition in an error, in characters.
 const REPEATED: usize = 80;
 
-/// The text without the logins in the arguments and in the address of this process.
+/// Removes the logins of this process's arguments from a text.
+///
+/// The address of the store in the environment counts, too.
 pub(crate) fn veiled(text: &str) -> String {
     let arguments = std::env::args_os().skip(1);
     let given = arguments.chain(std::env::var_os("TXN_BANK_STORE"));
@@ -17,7 +20,7 @@ pub(crate) fn veiled(text: &str) -> String {
 fn veil(text: &str, given: impl IntoIterator<Item = String>) -> String {
     let mut text = text.to_owned();
     for given in given {
-        // Also `--option=value`, and as a text that is quoted in an error.
+        // Also finds `--option=value`, and texts that an error quotes.
         let value = given.split_once('=').map_or("", |(_, value)| value).to_owned();
         for login in [&*given, &*value].into_iter().filter_map(login) {
             let quoted = format!("{login:?}").trim_matches('"').to_owned();
@@ -30,7 +33,7 @@ fn veil(text: &str, given: impl IntoIterator<Item = String>) -> String {
     text
 }
 
-/// What may be a `user:password@` in it, and all that is before.
+/// The possible `user:password@` in a text, with all characters before it.
 fn login(text: &str) -> Option<&str> {
     let end = text.rfind('@')? + 1;
     text[..end].contains(':').then_some(&text[..end])

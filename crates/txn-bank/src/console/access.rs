@@ -1,4 +1,4 @@
-//! How the command gets in at servers: options, and what they make of a configuration.
+//! Access to servers: options of the command, and their configuration.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,13 @@ use txn_es::{CredentialFile, EsConfig};
 
 use crate::console::failure::Failure;
 
-/// Options about servers. Logins are better given by the environment or by a file: arguments are
-/// there for every user of the machine to see.
+/// Options for servers.
+///
+/// Pass logins by the environment or by a file, because all users of the machine can see arguments.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Options for servers")]
 pub(crate) struct Access {
-    /// A file of certificate authorities (PEM) to trust besides the public ones
+    /// A file with certificate authorities (PEM) to trust, in addition to the public ones
     #[arg(long, global = true, value_name = "FILE")]
     ca_cert: Option<PathBuf>,
     /// The SHA-256 fingerprint of the one certificate authority to trust, as the server prints it
@@ -90,7 +91,7 @@ impl From<String> for Secret {
 }
 
 impl Access {
-    /// The configuration with what the options say.
+    /// Adds the options to a configuration.
     pub(crate) fn apply(&self, mut config: EsConfig) -> Result<EsConfig, Failure> {
         if let Some(path) = &self.ca_cert {
             config = config.with_certificate_authority(read(path)?);
@@ -127,7 +128,7 @@ impl Access {
         Ok(config)
     }
 
-    /// Passes all options on to a child process. Secrets go into its environment.
+    /// Passes all options to a child process, secrets by its environment.
     pub(crate) fn hand_on(&self, command: &mut Command) {
         let Self { ca_cert, client_cert, client_key, api_key_file, bearer_token_file, .. } = self;
         for (option, path) in [

@@ -1,4 +1,4 @@
-//! Where a store is, as it is written on the command line.
+//! The address of a store on the command line.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use txn_es::EsConfig;
 
-/// Where a store is. Printed without user and password.
+/// The address of a store. Printed without user and password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Address {
     Redb(PathBuf),
@@ -48,15 +48,17 @@ impl FromStr for Address {
         for url in &urls {
             check_server(url, &urls[0])?;
         }
-        // Its words are about one address of them, but may quote it.
+        // The error concerns one address, but its text may quote the login.
         EsConfig::new(&urls).map_err(|_| SERVERS.to_owned())?;
         Ok(Self::Servers(urls))
     }
 }
 
-const SERVERS: &str = "write http(s)://[user:password@]host:port[,host:port…], with /prefix behind the port where a proxy asks for it";
+const SERVERS: &str = "write http(s)://[user:password@]host:port[,host:port…], with /prefix after the port if a proxy needs it";
 
-/// Says where a login cannot be told from the rest. A part of it would be taken for a host, and be shown.
+/// Refuses an address if its login has no clear end.
+///
+/// A part of the login would otherwise count as the host, and be printed.
 fn check_server(url: &str, first: &str) -> Result<(), String> {
     let login = |url: &str| url.matches('@').count();
     let rest = url.split("://").nth(1).unwrap_or_default();
@@ -86,8 +88,7 @@ impl fmt::Display for Address {
                 let shown: Vec<String> = urls.iter().map(|url| without_login(url)).collect();
                 f.write_str(&shown.join(","))
             }
-            // Its name is for people; what follows holds nothing secret, but nothing for people
-            // either.
+            // The name is for operators. The rest has no secret, and no use for operators.
             Self::Cloud(id) => {
                 write!(f, "cloud:{}", id.split(':').next().unwrap_or_default())
             }
@@ -102,7 +103,7 @@ impl fmt::Debug for Address {
 }
 
 impl Address {
-    /// In full, with a login: to be handed to a process of one's own by its environment.
+    /// The whole address with its login, for the environment of a child.
     pub(crate) fn secret_text(&self) -> String {
         match self {
             Self::Servers(urls) => urls.join(","),
@@ -112,7 +113,7 @@ impl Address {
     }
 }
 
-/// Scheme, host and port: whatever else an address has may be secret.
+/// Scheme, host and port. The rest of an address may be secret.
 fn without_login(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -132,7 +133,7 @@ mod tests {
             ("http://db:9200", "http://db:9200"),
             ("https://u:s3cret@a:9200,u:s3cret@b:9201", "https://a:9200,https://b:9201"),
             ("http://u:s3cret@h/path,h2/path/", "http://h,http://h2"),
-            // eu.example.com$0a1b$2c3d
+            // Decodes to eu.example.com$0a1b$2c3d.
             ("cloud:shop:ZXUuZXhhbXBsZS5jb20kMGExYiQyYzNk", "cloud:shop"),
         ];
         for (text, shown) in cases {

@@ -15,7 +15,7 @@ Exit codes:
   1  refused by the rules of the bank, or bad input; nothing was changed
   2  wrong usage of the command line
   3  the audit found something, or a document or the file is damaged
-  4  the store does not answer or is not fit, or others were in the way until the deadline;
+  4  the store does not answer or is not fit, or a conflict lasted until the deadline;
      nothing was changed, by a load: no transfer was committed
   5  the outcome of a transaction is unknown: it is whole or not there at all
   6  done, but the output could not be written
@@ -34,10 +34,10 @@ pub(crate) struct Cli {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Global {
-    /// Where the bank is: `redb:PATH`, `http(s)://[user:password@]host:port[/prefix][,…]`,
+    /// The store of the bank: `redb:PATH`, `http(s)://[user:password@]host:port[/prefix][,…]`,
     /// `cloud:ID` for a deployment by its cloud id, or `memory:` (demo and load only) [default:
     /// redb:bank.redb]. In a user or a password, write `/ ? # @ ,` as `%2F %3F %23 %40 %2C`; better
-    /// give it by the environment
+    /// pass the address by the environment
     #[arg(
         long, global = true, env = "TXN_BANK_STORE", hide_env_values = true,
         value_parser = AddressParser
@@ -45,7 +45,7 @@ pub(crate) struct Global {
     pub(crate) store: Option<Address>,
     #[command(flatten)]
     pub(crate) access: Access,
-    /// The domain: one bank of its own
+    /// The domain; each domain is a bank of its own
     #[arg(long, global = true, default_value = "bank")]
     pub(crate) domain: String,
     /// Print JSON for programs
@@ -53,7 +53,7 @@ pub(crate) struct Global {
     pub(crate) json: bool,
 }
 
-/// Reads an address without ever repeating it: it may hold a password.
+/// Parses an address. Errors never repeat it, because it may have a password.
 #[derive(Clone)]
 struct AddressParser;
 
@@ -76,22 +76,22 @@ impl TypedValueParser for AddressParser {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make the bank: its domain and its two collections
+    /// Create the bank: its domain and its two collections
     Init {
-        /// Keep a document for each owner, too, with the total over all accounts. In a bank that has accounts: let every process
-        /// open it anew, then run `rebuild-owners`
+        /// Also keep a document per owner, with the total over all accounts. In a bank with
+        /// accounts: restart all processes, then run `rebuild-owners`
         #[arg(long)]
         owners: bool,
-        /// Keep a line for every change of every account, too: what `statement` shows. In a bank that has accounts: let every
-        /// process open it anew; what was before is one line
+        /// Also keep a line for each change of an account, for `statement`. In a bank with
+        /// accounts: restart all processes; earlier changes become one line
         #[arg(long)]
         statements: bool,
     },
     /// Open an account
     Open {
-        /// Its name
+        /// The name of the account
         name: String,
-        /// Whose it is
+        /// The owner
         #[arg(long)]
         owner: String,
         /// The opening balance
@@ -104,11 +104,12 @@ pub(crate) enum Command {
         #[arg(long)]
         overdraft: bool,
     },
-    /// Close an account: one that holds nothing, or whose rest goes to another. It stays closed
+    /// Close an account that is empty, or move its balance to another one. A closed account never
+    /// reopens
     Close {
-        /// Its name
+        /// The name of the account
         name: String,
-        /// The account that gets what it holds, or pays what it owes, in the same transaction
+        /// The account that receives the balance, or pays the debt, in the same transaction
         #[arg(long, value_name = "NAME")]
         to: Option<String>,
     },
@@ -117,42 +118,43 @@ pub(crate) enum Command {
         /// `ACCOUNT:AMOUNT`; the amounts of a currency sum to zero
         #[arg(value_name = "LEG")]
         legs: Vec<String>,
-        /// Under the same key money moves once, however often this is run
+        /// A key: money moves once per key, even if the command runs again
         #[arg(long, value_name = "KEY")]
         id: Option<String>,
-        /// Open an account in the same transaction, with nothing in it: for each account of this kind once
+        /// Open an empty account in the same transaction; may be repeated
         #[arg(long, value_name = "NAME=OWNER")]
         open: Vec<String>,
-        /// The currency of the accounts that are opened
+        /// The currency of the opened accounts
         #[arg(long, default_value = "EUR", requires = "open")]
         currency: String,
-        /// POST the transfer as JSON to this address once it is done, by `dispatch`: at least once. More than one may be named
+        /// POST the transfer as JSON to this address after the commit, at least once, by
+        /// `dispatch`; may be repeated
         #[arg(long, value_name = "URL")]
         notify: Vec<String>,
     },
-    /// Show every change of an account by time, each with the balance behind it, as of one moment
+    /// Show all changes of an account by time, each with its balance, as of one moment
     Statement {
         /// The account
         name: String,
-        /// Nothing before this time: `2026-05-01`, or `2026-05-01T10:30:00Z`
+        /// The start of the period: `2026-05-01`, or `2026-05-01T10:30:00Z`
         #[arg(long, value_name = "TIME")]
         from: Option<String>,
-        /// Only what is before this time
+        /// The end of the period, exclusive
         #[arg(long, value_name = "TIME")]
         to: Option<String>,
     },
-    /// List the submitted transfers that concern an account and are not decided, with what they would change
+    /// List the undecided submitted transfers of an account, with their effects
     Pending {
         /// The account
         name: String,
     },
     /// List accounts by their owner
     Accounts {
-        /// Whose, by the exact name
+        /// The exact name of the owner
         #[arg(long)]
         owner: String,
     },
-    /// Show balances, as they stood at one moment
+    /// Show balances as of one moment
     Balance {
         /// Accounts
         #[arg(value_name = "NAME", required = true)]
@@ -164,157 +166,159 @@ pub(crate) enum Command {
         #[arg(value_name = "NAME | transfer KEY", num_args = 1..=2)]
         what: Vec<String>,
     },
-    /// Recover what crashed processes left behind, then check that no money was made or lost
+    /// Recover transactions of crashed processes, then check that no money was created or lost
     Audit {
-        /// Change nothing: only look
+        /// Check only, and change nothing
         #[arg(long)]
         no_recover: bool,
     },
-    /// Store a transfer that is made later, by `process`; durable when this returns
+    /// Store a transfer that `process` executes later; durable when the command returns
     Submit {
         /// `ACCOUNT:AMOUNT`; the amounts of a currency sum to zero
         #[arg(value_name = "LEG")]
         legs: Vec<String>,
-        /// Under the same key money moves once, however often this is run
+        /// A key: money moves once per key, even if the command runs again
         #[arg(long, value_name = "KEY")]
         id: Option<String>,
-        /// POST the transfer as JSON to this address once it is done, by `dispatch`: at least once. More than one may be named
+        /// POST the transfer as JSON to this address after the commit, at least once, by
+        /// `dispatch`; may be repeated
         #[arg(long, value_name = "URL")]
         notify: Vec<String>,
     },
-    /// Show where a submitted transfer stands
+    /// Show the state of a submitted transfer
     Status {
-        /// Its key
+        /// The key of the transfer
         key: String,
     },
     /// Wait until a submitted transfer is decided
     Wait {
-        /// Its key
+        /// The key of the transfer
         key: String,
-        /// For how long at most
+        /// The maximum wait in seconds
         #[arg(long, default_value_t = 30)]
         seconds: u64,
     },
     /// Roll back a submitted transfer that is not committed
     Cancel {
-        /// Its key
+        /// The key of the transfer
         key: String,
-        /// The reason, kept with it
+        /// The reason, stored with the transfer
         #[arg(long, default_value = "by command")]
         why: String,
     },
-    /// Submit the transfer that takes a committed one back; once only
+    /// Submit the reversal of a committed transfer, at most once
     Reverse {
-        /// The key of the one that is taken back
+        /// The key of the transfer to reverse
         key: String,
-        /// The key of the one that does it [default: `reverse-KEY`]
+        /// The key of the reversal [default: `reverse-KEY`]
         #[arg(long, value_name = "KEY")]
         id: Option<String>,
     },
-    /// Make the transfers that were submitted
+    /// Execute submitted transfers
     Process {
-        /// Go on for so long, also with those that are submitted meanwhile
+        /// Continue for this time, also with newly submitted transfers
         #[arg(long)]
         seconds: Option<u64>,
     },
-    /// Bring to their end the submitted transfers that others left
+    /// Finish the submitted transfers of other processes
     Recover {
-        /// Those that have stood unchanged for so many seconds
+        /// Only transfers without a change for this number of seconds
         #[arg(long, default_value_t = 120)]
         older_than: u64,
     },
     /// List submitted transfers that make no progress, with the reason
     Stuck {
-        /// Those that have stood unchanged for so many seconds
+        /// Only transfers without a change for this number of seconds
         #[arg(long, default_value_t = 3_600)]
         older_than: u64,
     },
-    /// Let a submitted transfer be tried again that was set aside
+    /// Release a quarantined transfer for another try
     Release {
-        /// Its key
+        /// The key of the transfer
         key: String,
     },
     /// Show an owner with the total over all accounts, as last derived
     Owner {
-        /// Whose accounts
+        /// The name of the owner
         name: String,
     },
-    /// Derive owners from the accounts that were changed, until no event waits
+    /// Derive owners from changed accounts, until no event waits
     Derive {
-        /// Go on for so long, also with what is changed meanwhile
+        /// Continue for this time, also with new changes
         #[arg(long)]
         seconds: Option<u64>,
     },
-    /// Perform the HTTP requests of `--notify`, until none waits
+    /// Send the HTTP requests of `--notify`, until none waits
     Dispatch {
-        /// Where it may call: a scheme, a host and a port, such as `https://api.example.com`. Nothing else is called
+        /// An allowed origin: scheme, host and port, such as `https://api.example.com`; other
+        /// origins are refused
         #[arg(long, value_name = "ORIGIN", required = true)]
         allow: Vec<String>,
-        /// An address or a network that a name may have although it is not of the public internet, such as `10.1.0.0/16`
+        /// An allowed address or network outside of the public internet, such as `10.1.0.0/16`
         #[arg(long, value_name = "NETWORK")]
         allow_address: Vec<String>,
-        /// Go on for so long, also with what is committed meanwhile
+        /// Continue for this time, also with new commits
         #[arg(long)]
         seconds: Option<u64>,
     },
-    /// Show how many events wait to be handled, and for how long
+    /// Show the number of waiting events, and their age
     Events,
-    /// Build all owners anew from the accounts
+    /// Rebuild all owners from the accounts
     RebuildOwners,
-    /// Show which part of the domain is lost; with --processes-stopped, rebuild the domain, then
-    /// audit the bank
+    /// Show the lost parts of the domain; with --processes-stopped, rebuild the domain, then audit
+    /// the bank
     RebuildDomain {
-        /// Every process of the domain is stopped, and there is no snapshot to restore: rebuild it
+        /// All processes of the domain are stopped, and there is no snapshot to restore: rebuild
         #[arg(long)]
         processes_stopped: bool,
     },
-    /// List the events that were set aside because handling them failed, each with its error; try them again, or drop them
+    /// List the dead letters, each with its error; retry or drop them
     DeadLetters {
-        /// Only those of this topic: `owners`, or `http-requests`
+        /// Only this topic: `owners`, or `http-requests`
         #[arg(long, global = true)]
         topic: Option<String>,
         #[command(subcommand)]
         what: Option<DeadLetters>,
     },
-    /// List the locks of the domain that are held
+    /// List the held locks of the domain
     Locks,
-    /// Take a lock of the domain from whoever holds it
+    /// Take a lock of the domain from its holder by force
     Break {
-        /// Its category
+        /// The category of the lock
         category: String,
-        /// Its id within the category
+        /// The id within the category
         id: String,
     },
-    /// Make many transfers at once and say what they took
+    /// Run many concurrent transfers and report times
     Load {
-        /// Accounts load-0001 and on, opened on first use
+        /// The number of accounts (load-0001 and on), opened at first use
         #[arg(long, default_value_t = 100)]
         accounts: usize,
-        /// Legs of each transfer
+        /// The number of legs of each transfer
         #[arg(long, default_value_t = 3)]
         legs: usize,
-        /// Transfers under way at once
+        /// The number of concurrent transfers
         #[arg(long, default_value_t = 16)]
         workers: usize,
-        /// For how long
+        /// The duration in seconds
         #[arg(long, default_value_t = 10)]
         seconds: u64,
-        /// Use only the first H of the accounts
+        /// Use only the first H accounts
         #[arg(long, value_name = "H")]
         hot: Option<usize>,
-        /// Submit the transfers, and wait for the processors that make them
+        /// Submit the transfers, and wait for their processors
         #[arg(long)]
         submit: bool,
-        /// Processors in this process; with 0 others have to run, by `process`
+        /// The number of processors in this process; with 0, run `process` elsewhere
         #[arg(long, default_value_t = 1, requires = "submit")]
         processors: usize,
     },
-    /// Kill a process in the middle of its transfers, and see that no money is lost
+    /// Kill a process in the middle of its transfers, and check that no money is lost
     Demo,
-    /// One worker of the demo; ends when its standard input does
+    /// Run one worker of the demo; ends with its standard input
     #[command(hide = true)]
     DemoWorker {
-        /// Its number
+        /// The number of the worker
         #[arg(long)]
         worker: usize,
     },
@@ -322,21 +326,21 @@ pub(crate) enum Command {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeadLetters {
-    /// Let them be handled again
+    /// Retry them
     Retry(Which),
-    /// Forget them
+    /// Drop them
     Drop(Which),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Which {
-    /// One of them
+    /// A single dead letter, by its event id
     #[arg(required_unless_present = "all")]
     pub(crate) id: Option<String>,
-    /// All of them
+    /// All dead letters
     #[arg(long, conflicts_with = "id")]
     pub(crate) all: bool,
-    /// Change nothing: only show which
+    /// Change nothing; only show the dead letters
     #[arg(long)]
     pub(crate) dry_run: bool,
 }

@@ -1,4 +1,4 @@
-//! Why the command failed: one line and an exit code.
+//! Failures of the command: one line and an exit code.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use txn_outbox::OutboxError;
 use txn_redb::{OpenError, OpenErrorKind};
 use txn_requests::RequestError;
 
-/// Exit codes that scripts can trust; documented in the help.
+/// The exit codes of the command, documented in its help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     Done = 0,
@@ -47,14 +47,14 @@ impl Failure {
         Self { exit: Exit::Unknown, message: message.into() }
     }
 
-    /// What was to be said after the command had been carried out could not be written.
+    /// The command was executed, but its result could not be written.
     pub(crate) fn unwritten(exit: Exit, error: &std::io::Error) -> Self {
         let exit = if exit == Exit::Done { Exit::Unwritten } else { exit };
         let message = format!("it was carried out, but its output could not be written: {error}");
         Self { exit, message }
     }
 
-    /// A load that committed nothing.
+    /// A load without a commit.
     pub(crate) fn idle(why: &str) -> Self {
         Self { exit: Exit::Unavailable, message: format!("no transfer was committed: {why}") }
     }
@@ -63,7 +63,7 @@ impl Failure {
         BankError::Store(error).into()
     }
 
-    /// On one line, whatever the store's words look like.
+    /// The message on one line.
     pub(crate) fn line(&self) -> String {
         self.message.split(['\r', '\n']).map(str::trim).collect::<Vec<_>>().join(" ")
     }

@@ -1,4 +1,4 @@
-//! What the command prints: tables for people, JSON for programs.
+//! Output of the command: tables for operators, JSON for programs.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use txn_bank::{Account, Audit, LoadReport, SubmittedReport, Transfer};
 use txn_lock::name::is_deceptive;
 
-/// Writes to standard output, all of it or an error: the reader went away, or the disk is full.
-/// Escapes the characters that could make a line look like another one.
+/// Writes a text to standard output, with deceptive characters escaped.
+///
+/// Fails if a part could not be written: the reader is gone, or the disk is full.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     write(&visible(text))
 }
 
-/// A text in which control characters, and characters that change the direction of what follows,
-/// are escaped. Line breaks stay.
+/// Escapes control characters, except line breaks, and characters of another writing direction.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     let hides = |c: char| c != '\n' && (c.is_control() || is_deceptive(c));
     if !text.contains(hides) {
@@ -35,12 +35,12 @@ fn write(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// One line of JSON.
+/// Prints one line of JSON.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> io::Result<()> {
     write(&json_line(value)?)
 }
 
-/// JSON in which the same characters are escaped as JSON does: they stand in texts only.
+/// A line of JSON, with deceptive characters in strings as JSON escapes.
 fn json_line(value: &impl serde::Serialize) -> io::Result<String> {
     let text = serde_json::to_string(value)?;
     let escaped =
@@ -48,7 +48,7 @@ fn json_line(value: &impl serde::Serialize) -> io::Result<String> {
     Ok(if text.contains(is_deceptive) { text.chars().map(escaped).collect() } else { text })
 }
 
-/// A number with its thousands apart.
+/// A number with thousands separators.
 pub(crate) fn grouped(number: impl Into<i128>) -> String {
     let number: i128 = number.into();
     let digits = number.unsigned_abs().to_string();
@@ -62,7 +62,7 @@ pub(crate) fn grouped(number: impl Into<i128>) -> String {
     if number < 0 { format!("-{text}") } else { text }
 }
 
-/// A number with its sign and its thousands apart.
+/// A number with its sign and thousands separators.
 pub(crate) fn signed(number: i64) -> String {
     format!("{}{}", if number > 0 { "+" } else { "" }, grouped(number))
 }
@@ -121,7 +121,7 @@ pub(crate) fn transfer(transfer: &Transfer) -> io::Result<()> {
     print(&table.to_string())
 }
 
-/// Lines of a statement.
+/// The lines of a statement.
 pub(crate) fn lines(rows: &[[String; 5]]) -> io::Result<()> {
     let mut table = table(["", "at", "transfer", "amount", "balance"], &[0, 3, 4]);
     for row in rows {
@@ -172,7 +172,7 @@ pub(crate) fn audit(audit: &Audit, json: bool) -> io::Result<()> {
         match audit.recovered {
             None => "; only looked, nothing was recovered".to_owned(),
             Some(0) => "; nothing had to be recovered".to_owned(),
-            Some(n) => format!("; recovered first, of what other processes left behind: {n}"),
+            Some(n) => format!("; first recovered transactions of other processes: {n}"),
         }
     ))?;
     if !audit.totals.is_empty() {
@@ -217,7 +217,7 @@ pub(crate) fn load(report: &LoadReport) -> io::Result<()> {
     row("wounds", count(report.wounds));
     row("retries", count(report.retries));
     row("most attempts of one transfer", report.most_attempts.to_string());
-    row("recovered or helped", count(report.recovered));
+    row("recovered or rolled forward", count(report.recovered));
     for (kind, n) in &report.errors {
         row(&format!("failed: {kind}"), count(*n));
     }
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_a_line_is_escaped() {
+    fn deceptive_characters_are_escaped() {
         let text = "eve\u{202e}ecila\u{2066}\u{200f}\u{1b}[31m\ta\nb";
         let shown = visible(text);
         assert_eq!(shown, "eve\\u{202e}ecila\\u{2066}\\u{200f}\\u{1b}[31m\\ta\nb");

@@ -1,4 +1,4 @@
-//! Where the bank is: the one place that knows the stores.
+//! The store of the bank. No other module knows the kinds of stores.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::console::address::Address;
 use crate::console::args::Global;
 use crate::console::failure::Failure;
 
-/// A store that is open.
+/// An open store.
 #[derive(Clone)]
 pub(crate) struct OpenStore {
     pub(crate) store: Arc<dyn Store>,
-    /// What it is, for people.
+    /// The description of the store, for operators.
     pub(crate) what: String,
     file: Option<RedbStore>,
 }
@@ -27,7 +27,7 @@ impl OpenStore {
         Self { store: Arc::new(MemoryStore::new()), what, file: None }
     }
 
-    /// Opens the store. A file is made only if `create`.
+    /// Opens the store. Creates a missing file only if `create`.
     pub(crate) async fn open(
         address: &Address,
         global: &Global,
@@ -73,7 +73,7 @@ impl OpenStore {
     /// Closes a file, so that another process can open it.
     pub(crate) async fn close(self) {
         if let Some(file) = self.file {
-            // It waits for the writer thread.
+            // The close waits for the writer thread.
             let closed = tokio::task::spawn_blocking(move || file.close()).await;
             if let Err(error) = closed {
                 tracing::warn!(%error, "the file could not be closed");

@@ -1,4 +1,6 @@
-//! The workers of the demo: processes that can be killed, or, in memory, runtimes that can be dropped.
+//! The workers of the demo: processes, or runtimes in memory.
+//!
+//! The demo kills processes, and drops runtimes.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -18,12 +20,12 @@ use crate::demo::journal::Told;
 use crate::demo::line::Line;
 use crate::demo::worker;
 
-/// What is heard of a worker.
+/// A message about a worker.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    /// A line.
+    /// A line of the worker.
     Told(Told),
-    /// It is no more: this was its last.
+    /// The worker has ended, and sends no further line.
     Gone(usize),
 }
 
@@ -35,7 +37,7 @@ enum Worker {
 pub(crate) struct Crew {
     global: Global,
     address: Address,
-    /// The store that workers share if they are no processes.
+    /// The shared store of workers in this process.
     memory: Option<OpenStore>,
     began: Instant,
     heard: mpsc::UnboundedSender<Heard>,
@@ -55,12 +57,12 @@ impl Crew {
         (Self { global, address, memory, began, heard, workers: BTreeMap::new(), next: 1 }, hearing)
     }
 
-    /// Those that are at work.
+    /// The numbers of the running workers.
     pub(crate) fn numbers(&self) -> Vec<usize> {
         self.workers.keys().copied().collect()
     }
 
-    /// Starts one more.
+    /// Starts another worker.
     pub(crate) fn start(&mut self) -> Result<(), Failure> {
         let number = self.next;
         self.next += 1;
@@ -80,7 +82,7 @@ impl Crew {
         command.args(["demo-worker", "--worker", &number.to_string(), "--domain"]);
         command.arg(&self.global.domain);
         self.global.access.hand_on(&mut command);
-        // Logins go by the environment: arguments are there for everybody to see.
+        // Logins go into the environment, because all users of the machine can see arguments.
         command.env("TXN_BANK_STORE", self.address.secret_text());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn()?;
@@ -91,7 +93,7 @@ impl Crew {
         tokio::spawn(async move {
             let mut lines = BufReader::new(stdout).lines();
             while let Ok(Some(text)) = lines.next_line().await {
-                // The last line of a killed process may be cut short.
+                // A kill may cut the last line short.
                 if let Ok(line) = serde_json::from_str::<Line>(&text) {
                     let told = Told { at: began.elapsed(), worker: number, line };
                     let _ = heard.send(Heard::Told(told));
@@ -129,7 +131,9 @@ impl Crew {
         Ok(Worker::Runtime { runtime, stop, ended })
     }
 
-    /// Kills one: SIGKILL, or its runtime with all its tasks is dropped. Returns once it is dead.
+    /// Kills a worker by SIGKILL, or by the drop of its runtime.
+    ///
+    /// Returns after the worker is dead.
     pub(crate) async fn kill(&mut self, number: usize) {
         match self.workers.remove(&number) {
             Some(Worker::Process { mut child, stdin }) => {
@@ -146,7 +150,7 @@ impl Crew {
         }
     }
 
-    /// Tells all to end, and waits until everything of theirs is applied.
+    /// Stops all workers, and waits until their commits are applied.
     pub(crate) async fn stop(&mut self) -> Result<(), Failure> {
         let limit = Duration::from_secs(45);
         let mut all = Vec::new();
@@ -195,7 +199,7 @@ enum Stopping {
     Runtime(Runtime, oneshot::Receiver<()>),
 }
 
-/// A runtime must not be dropped where it would block others.
+/// Shuts runtimes down in the background, because a plain drop would block.
 impl Drop for Crew {
     fn drop(&mut self) {
         for (_, worker) in std::mem::take(&mut self.workers) {

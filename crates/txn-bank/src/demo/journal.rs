@@ -1,4 +1,4 @@
-//! Everything that the workers told, and what can be said from it.
+//! The journal: all lines of the workers, and conclusions from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use txn_core::AttemptId;
 
 use crate::demo::line::Line;
 
-/// The number under which the janitor of the command itself tells.
+/// The worker number of the command's own janitor.
 pub(crate) const JANITOR: usize = 0;
 
 pub(crate) fn who(worker: usize) -> String {
@@ -18,7 +18,7 @@ pub(crate) fn who(worker: usize) -> String {
     }
 }
 
-/// A line, by whom, and when after the beginning.
+/// A line, its worker, and its time since the start.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) at: Duration,
@@ -26,29 +26,29 @@ pub(crate) struct Told {
     pub(crate) line: Line,
 }
 
-/// An attempt that was under way when its worker told its last line.
+/// An attempt that was under way at its worker's last line.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Flight {
-    /// The documents whose locks were acknowledged to it.
+    /// The documents with acknowledged locks.
     pub(crate) locked: BTreeSet<String>,
-    /// How many documents it wrote, if its commit was acknowledged.
+    /// The number of written documents, if the commit was acknowledged.
     pub(crate) committed: Option<usize>,
 }
 
-/// What became of a transaction that a killed worker left behind.
+/// The fate of a killed worker's transaction.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "fate", rename_all = "snake_case")]
 pub(crate) enum Fate {
-    /// Its images were applied.
+    /// Another process rolled the transaction forward.
     Replayed { by: usize, at_ms: u128, documents: Vec<String> },
-    /// It was aborted after one lease without a sign of life.
+    /// Another process aborted the transaction after one lease without a heartbeat.
     AbortedByRecovery { by: usize, at_ms: u128, document: String },
-    /// An older transaction aborted it.
+    /// An older transaction wounded the transaction.
     Wounded { by: usize, by_tid: AttemptId, at_ms: u128, document: String },
 }
 
 impl Fate {
-    /// Of which transaction a line tells it.
+    /// The transaction and the fate that a line reports.
     pub(crate) fn of(Told { at, worker, line }: &Told) -> Option<(AttemptId, Self)> {
         let (by, at_ms) = (*worker, at.as_millis());
         Some(match line {
@@ -100,8 +100,10 @@ impl Journal {
         self.told.push(told);
     }
 
-    /// How many transactions of a worker hold locks without a commit, and how many are committed and not
-    /// applied, as far as it told.
+    /// The numbers of a worker's transactions that are under way.
+    ///
+    /// The first number counts transactions with locks and without a commit, the second one
+    /// unapplied commits.
     pub(crate) fn under_way(&self, worker: usize) -> (usize, usize) {
         let flights = self.flights.get(&worker).into_iter().flat_map(BTreeMap::values);
         flights.fold((0, 0), |(held, committed), flight| match flight.committed {
@@ -111,33 +113,36 @@ impl Journal {
         })
     }
 
-    /// What a worker that is no more had under way.
+    /// The transactions that an ended worker left.
     pub(crate) fn left_by(&self, worker: usize) -> BTreeMap<AttemptId, Flight> {
         self.flights.get(&worker).cloned().unwrap_or_default()
     }
 
-    /// Whether a worker that is no more had it under way.
+    /// Whether an ended worker left this transaction.
     pub(crate) fn is_left_by(&self, worker: usize, tid: AttemptId) -> bool {
         self.flights.get(&worker).is_some_and(|flights| flights.contains_key(&tid))
     }
 
-    /// What was done with a transaction whose worker is no more.
+    /// The fate of an ended worker's transaction.
     pub(crate) fn fate(&self, owner: usize, tid: AttemptId) -> Option<Fate> {
         self.told.iter().find_map(|told| {
             let (of, fate) = Fate::of(told)?;
-            // Its own process may have wounded it, just before its end; the rest is for others.
+            // The worker itself may have wounded the transaction just before its end. All other
+            // fates come from other workers.
             let is_its_own = told.worker == owner && !matches!(fate, Fate::Wounded { .. });
             (of == tid && !is_its_own).then_some(fate)
         })
     }
 
-    /// How many lines are of a kind.
+    /// The number of lines of a kind.
     pub(crate) fn count(&self, is: impl Fn(&Line) -> bool) -> usize {
         self.told.iter().filter(|told| is(&told.line)).count()
     }
 
-    /// Wounds among living transactions that ended well for both: the older, the younger, the
-    /// document, and the attempt by which the younger one committed in the end.
+    /// Wounds between live transactions that both committed later.
+    ///
+    /// Each has the older and the younger transaction, the document, and the attempt in which the
+    /// younger one committed.
     pub(crate) fn wounds(&self) -> Vec<Wound> {
         let mut committed: BTreeMap<_, (u16, usize)> = BTreeMap::new();
         let mut older_committed = BTreeSet::new();
@@ -166,7 +171,7 @@ impl Journal {
     }
 }
 
-/// A wound, and how it ended.
+/// A wound and its end.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Wound {
     pub(crate) at_ms: u128,

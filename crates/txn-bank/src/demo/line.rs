@@ -1,4 +1,4 @@
-//! What a worker tells: its events, one JSON object a line.
+//! The output of a worker: its events, one JSON object per line.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use txn_core::AttemptId;
 use txn_core::event::{Event, Observer};
 use txn_core::store::Key;
 
-/// One line of a worker.
+/// A line of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Line {
-    /// It begins with its transfers.
+    /// The worker starts its transfers.
     Ready { pid: u32 },
     /// An attempt began.
     Started { tid: AttemptId },
     /// Locks were acknowledged.
     Locked { tid: AttemptId, documents: Vec<String> },
-    /// It waits for an older holder.
+    /// The attempt waits for an older holder.
     Waiting { tid: AttemptId, holder: AttemptId, document: String },
     /// An older transaction aborted a younger one.
     Wounded { by: AttemptId, victim: AttemptId, document: String },
@@ -25,23 +25,23 @@ pub(crate) enum Line {
     Committed { tid: AttemptId, written: usize },
     /// An attempt ended without a commit.
     Aborted { tid: AttemptId, why: String, retried: bool },
-    /// Everything is applied.
+    /// All documents are applied.
     Finished { tid: AttemptId },
-    /// A committed transaction of somebody else was applied.
+    /// A committed transaction of another process was rolled forward.
     Replayed { tid: AttemptId, documents: Vec<String> },
-    /// An undecided transaction of somebody else was aborted.
+    /// An undecided transaction of another process was aborted.
     AbortedByRecovery { tid: AttemptId, document: String },
-    /// A lock of an aborted transaction was taken off.
+    /// A lock of an aborted transaction was released.
     Unlocked { tid: AttemptId, document: String },
-    /// A person must look.
+    /// A document needs an operator.
     Damaged { tid: AttemptId, document: String, what: String },
     /// A transfer failed.
     Failed { why: String },
-    /// It ended as it was told to.
+    /// The worker ended on request.
     Done { committed: u64 },
 }
 
-/// A document in the words of the bank.
+/// The name of a document for readers of the story.
 fn document(key: &Key) -> String {
     if key.collection.ends_with("-accounts") {
         key.id.to_string()
@@ -90,7 +90,7 @@ impl Line {
     }
 }
 
-/// Hands events on as lines, at once: what a worker was told is told before it acts on it.
+/// Passes events on as lines, at once, before the worker continues.
 pub(crate) struct Teller<F>(pub(crate) F);
 
 impl<F> fmt::Debug for Teller<F> {

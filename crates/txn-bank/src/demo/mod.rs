@@ -1,5 +1,7 @@
-//! The demo: workers move money, some are killed in the middle, others finish what they left behind, and the
-//! books are in order. The text at the end is made of this very run's events and records.
+//! The demo: workers move money, and some are killed in the middle.
+//!
+//! Other workers finish their transactions, and the audit finds no difference. The final text comes
+//! from the events and records of this run.
 
 mod crew;
 mod journal;
@@ -31,22 +33,22 @@ use progress::Progress;
 use slow::SlowStore;
 use story::{Kill, Left, Place, Story};
 
-/// What each account starts with.
+/// The opening balance of each account.
 pub(crate) const DEPOSIT: i64 = 10_000;
 
-/// Workers that are at work at once where the store lets several in.
+/// The number of concurrent workers, if the store admits several.
 const WORKERS: usize = 3;
 
-/// Kills at most, until both kinds of leftovers were seen.
+/// The maximum number of kills, until both kinds of leftovers occurred.
 const KILLS: usize = 5;
 
-/// How long workers work before one is killed.
+/// How long workers work before a kill.
 const WARM_UP: Duration = Duration::from_millis(1_500);
 
-/// How long the moment of a kill is waited for.
+/// The longest wait for a good moment of a kill.
 const MOMENT: Duration = Duration::from_secs(3);
 
-/// How long the survivors have to meet what was left behind: two leases and some.
+/// How long survivors have to find the leftovers: over two leases.
 const RECOVERY: Duration = Duration::from_millis(2_500);
 
 pub(crate) async fn run(global: &Global) -> Result<Exit, Failure> {
@@ -64,7 +66,7 @@ pub(crate) async fn run(global: &Global) -> Result<Exit, Failure> {
     };
     let mut global = global.clone();
     if global.domain == "bank" {
-        // A domain of its own, whatever else is in the store.
+        // A separate domain, because the store may have other data.
         global.domain = format!("demo-{:06x}", SystemEntropy.next_u64() >> 40);
     }
     let place = match &address {
@@ -126,7 +128,7 @@ impl Demo {
         let (journal, kills) = (Journal::default(), Vec::new());
         let mut demo = Self { began, place, crew, hearing, journal, kills, progress };
         demo.act().await?;
-        demo.progress.say("the janitor looks for what is left, and the books are audited");
+        demo.progress.say("the janitor scans for leftovers, and the audit checks all balances");
         let open = match memory {
             Some(memory) => memory,
             None => OpenStore::open(address, global, false).await?,
@@ -138,7 +140,7 @@ impl Demo {
         Ok(demo.story(store, shown, global, audit))
     }
 
-    /// Kills workers until both kinds of leftovers were seen and recovered, or it was tried often enough.
+    /// Kills workers until both kinds of leftovers were recovered, or too often.
     async fn act(&mut self) -> Result<(), Failure> {
         let crowd = if self.place == Place::File { 1 } else { WORKERS };
         for round in 1..=KILLS {
@@ -157,7 +159,7 @@ impl Demo {
                 "worker {victim} is killed; transactions with locks: {held}, committed and not applied: {committed}"
             ));
             self.kills.push(Kill { worker: victim, at_ms: at.as_millis(), left: Vec::new() });
-            // On a file nobody is there yet who could recover anything: the next worker does, or the janitor.
+            // On a file no other worker runs yet: the next worker recovers, or the janitor.
             if self.place == Place::File {
                 if round >= 2 && self.both_kinds(true) {
                     break;
@@ -187,7 +189,7 @@ impl Demo {
         }
     }
 
-    /// Notes a line, and says what became of something that a killed worker left.
+    /// Notes a line, and prints the fate of a killed worker's transaction.
     fn hear(&mut self, told: Told) {
         if let Some((tid, fate)) = Fate::of(&told)
             && let Some(kill) = self.kills.iter().find(|k| self.journal.is_left_by(k.worker, tid))
@@ -204,8 +206,9 @@ impl Demo {
         self.journal.take(told);
     }
 
-    /// Whether something replayed and something voided is there; on a file, what the janitor will
-    /// find counts as well.
+    /// Whether leftovers were rolled forward and voided.
+    ///
+    /// On a file, leftovers for the janitor count, too.
     fn both_kinds(&self, foreseen: bool) -> bool {
         let (mut replayed, mut voided) = (false, false);
         for kill in &self.kills {
@@ -224,8 +227,10 @@ impl Demo {
         replayed && voided
     }
 
-    /// Returns when the worker surely holds locks: just after it told of a commit that is not applied yet,
-    /// while another of its transactions holds locks without a commit.
+    /// Waits for a moment at which the worker certainly holds locks.
+    ///
+    /// The worker has just reported an unapplied commit, and another of its transactions holds
+    /// locks without a commit.
     async fn wait_for_the_moment(&mut self, victim: usize) -> Result<(), Failure> {
         let mut warm = None;
         let late = Instant::now() + MOMENT + WARM_UP;
@@ -256,7 +261,7 @@ impl Demo {
         }
     }
 
-    /// What a dead worker had told before it died is still under way.
+    /// Receives the last lines of a dead worker.
     async fn hear_the_last(&mut self, victim: usize) {
         while let Ok(Some(heard)) = timeout(Duration::from_secs(5), self.hearing.recv()).await {
             if self.note(heard) == Some(victim) {
@@ -276,7 +281,7 @@ impl Demo {
         }
     }
 
-    /// Nobody should die unless killed.
+    /// No worker may end before it is killed.
     fn note_living(&mut self, heard: Heard) -> Result<(), Failure> {
         match self.note(heard) {
             Some(worker) => {
@@ -286,7 +291,7 @@ impl Demo {
         }
     }
 
-    /// The janitor recovers what nobody met; then the records are asked, and the books are checked.
+    /// Runs the janitor, reads the records, and audits the bank.
     async fn settle(&mut self, open: &OpenStore, domain: &str) -> Result<Audit, Failure> {
         let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
         let began = self.began;

@@ -1,4 +1,4 @@
-//! What is said while the demo runs, on standard error: the story itself is told at its end.
+//! Progress messages of the demo, on standard error. The story comes at the end.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -9,7 +9,7 @@ use indicatif::ProgressBar;
 pub(crate) struct Progress {
     began: Instant,
     is_quiet: bool,
-    /// Hidden where nobody looks at a terminal.
+    /// Hidden without a terminal.
     spinner: ProgressBar,
 }
 
@@ -23,7 +23,7 @@ impl Progress {
         Self { began, is_quiet, spinner }
     }
 
-    /// A line that stays.
+    /// Prints a line that stays.
     pub(crate) fn say(&self, what: impl Display) {
         if self.is_quiet {
             return;
@@ -31,7 +31,7 @@ impl Progress {
         let line = format!("{:>6.2} s  {what}", self.began.elapsed().as_secs_f64());
         match self.spinner.is_hidden() {
             false => self.spinner.println(line),
-            // Whoever does not read it misses nothing.
+            // A lost line does no harm.
             true => drop(writeln!(std::io::stderr(), "{line}")),
         }
     }

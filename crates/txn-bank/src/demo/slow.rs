@@ -1,4 +1,6 @@
-//! The store in memory with the delay of a network, so that a worker can be ended between two requests.
+//! The memory store with a network delay.
+//!
+//! A kill can then hit between two requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,10 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use txn_core::store::{Key, Layer, Outcome, Read, Store, Write};
 
-/// How long a request takes on its way there, and on its way back.
+/// The delay of a request, and of its answer.
 const DELAY: Duration = Duration::from_millis(1);
 
-/// A store whose reads and writes take a while.
+/// A store with delayed reads and writes.
 #[derive(Debug)]
 pub(crate) struct SlowStore(pub(crate) Arc<dyn Store>);
 

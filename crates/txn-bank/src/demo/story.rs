@@ -1,4 +1,4 @@
-//! What happened, step by step, in words: every line from events and records of this run.
+//! The story of a run, in words, from its events and records.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -12,22 +12,22 @@ use crate::demo::DEPOSIT;
 use crate::demo::journal::{Fate, Flight, Wound, who};
 use crate::demo::worker::{AT_ONCE, NAMES, THINK_MS};
 
-/// How many transactions of one kill are told in full.
+/// The number of fully described transactions per kill.
 const TOLD: usize = 4;
 
-/// Where the demo played.
+/// The kind of store of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Place {
-    /// One embedded file: one worker process at a time.
+    /// An embedded file: one worker process at a time.
     File,
-    /// Servers: several worker processes at once.
+    /// Servers: several concurrent worker processes.
     Servers,
     /// The memory of this process: workers are runtimes in it.
     Memory,
 }
 
-/// A worker that was killed, and what it left.
+/// A killed worker, and its leftovers.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Kill {
     pub(crate) worker: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Kill {
     pub(crate) left: Vec<Left>,
 }
 
-/// A transaction that a killed worker left behind.
+/// A transaction of a killed worker.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Left {
     pub(crate) tid: AttemptId,
@@ -43,7 +43,7 @@ pub(crate) struct Left {
     pub(crate) flight: Flight,
     #[serde(flatten)]
     pub(crate) fate: Option<Fate>,
-    /// What its record says at the end.
+    /// The state of the record at the end.
     pub(crate) record: Option<&'static str>,
 }
 
@@ -84,7 +84,7 @@ impl Story {
             Place::Servers => writeln!(f, "2. Worker processes, three at a time: {}.", list(pids))?,
             Place::File => writeln!(
                 f,
-                "2. Worker processes, one after the other, for one process at a time owns the file: {}.",
+                "2. Worker processes, one after the other, because one process at a time owns the file: {}.",
                 list(pids)
             )?,
             Place::Memory => writeln!(
@@ -107,7 +107,7 @@ impl Story {
         if self.failed > 0 {
             writeln!(f, "   {} transfers failed with an error.", self.failed)?;
         }
-        // One between two workers tells more than one within a worker.
+        // A wound between two workers is more instructive than a wound within a worker.
         let wounds = &self.wounds;
         let across = wounds.iter().find(|w| w.worker != w.victim_worker);
         if let Some(wound) = across.or(wounds.first()) {
@@ -142,7 +142,8 @@ impl Story {
         )?;
         let (committed, open): (Vec<&Left>, Vec<&Left>) =
             left.iter().partition(|l| l.flight.committed.is_some());
-        // The last kills are told best: it was tried again until both kinds of leftovers were seen.
+        // The last kills are the most instructive, because the run ends after both kinds of
+        // leftovers.
         let late = self.kills.iter().rev().take(3).any(|k| k.worker == *worker);
         let room = match self.kills.len() {
             0..=2 => TOLD,
@@ -169,13 +170,13 @@ impl Story {
         };
         writeln!(f, "   - {tid}: {state}; it held")?;
         let locked = match flight.locked.is_empty() {
-            true => "no lock that it had heard of".to_owned(),
+            true => "no lock that it knew of".to_owned(),
             false => list(&flight.locked),
         };
         writeln!(f, "     {locked}.")?;
         let record = match record {
             Some(record) => format!("Its record says: {record}."),
-            None => "Its record was not asked.".to_owned(),
+            None => "Its record was not read.".to_owned(),
         };
         match fate {
             Some(Fate::Replayed { by, at_ms, documents }) => writeln!(
@@ -187,7 +188,7 @@ impl Story {
             ),
             Some(Fate::AbortedByRecovery { by, at_ms, document }) => writeln!(
                 f,
-                "     VOIDED by {} at {}, which met it at {document}: no sign of life for a lease. {record}",
+                "     VOIDED by {} at {}, which found its lock on {document}: no heartbeat for a lease. {record}",
                 who(*by),
                 seconds(*at_ms)
             ),
@@ -197,7 +198,7 @@ impl Story {
                 seconds(*at_ms),
                 who(*by)
             ),
-            None => writeln!(f, "     Nobody had to do anything about it. {record}"),
+            None => writeln!(f, "     No other process had to act. {record}"),
         }
     }
 
@@ -210,13 +211,13 @@ impl Story {
         let all = left().count();
         write!(f, "   In short: {all} transactions were cut off.")?;
         if replayed > 0 {
-            write!(f, " Committed ones that others wrote out: {replayed}.")?;
+            write!(f, " Committed ones that other processes applied: {replayed}.")?;
         }
         if undone > 0 {
             write!(f, " Uncommitted ones that came to nothing: {undone}.")?;
         }
         if replayed + undone < all {
-            write!(f, " Ones that needed nobody: {}.", all - replayed - undone)?;
+            write!(f, " Ones that needed no recovery: {}.", all - replayed - undone)?;
         }
         writeln!(f)?;
         if self.audit.is_clean() {
@@ -258,7 +259,7 @@ impl Story {
             Some(address) if self.place != Place::Memory => {
                 write!(
                     f,
-                    " Look for yourself: txn-bank --store {address} --domain {} audit",
+                    " Check it yourself: txn-bank --store {address} --domain {} audit",
                     self.domain
                 )
             }

@@ -1,4 +1,4 @@
-//! One worker of the demo: transfers of two to eight legs, several at once, until it is told to stop.
+//! A worker of the demo: concurrent transfers of two to eight legs.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -23,22 +23,26 @@ pub(crate) const NAMES: [&str; 32] = [
     "walt", "xena", "yuri", "zoe", "anna", "ben", "cleo", "dora", "emil", "fay",
 ];
 
-/// Transfers that one worker has under way.
+/// The number of concurrent transfers per worker.
 pub(crate) const AT_ONCE: usize = 4;
 
-/// How long every other transfer thinks while it holds its locks.
+/// The pause of every other transfer while it holds its locks.
 pub(crate) const THINK_MS: u64 = 30;
 
-/// The configuration of a worker: no janitor, so that what is recovered is recovered by whoever meets it.
+/// The configuration of a worker, without a janitor.
+///
+/// Leftovers are then recovered by transactions that conflict with them.
 pub(crate) fn worker_config(tell: impl Fn(Line) + Send + Sync + 'static) -> Config {
     config().with_janitor_interval(None).with_observer(Some(Arc::new(Teller(tell))))
 }
 
-/// The worker as a process of its own: tells lines on standard output, ends when standard input does.
+/// Runs the worker as a process. Ends with its standard input.
+///
+/// The worker prints its lines on standard output.
 pub(crate) async fn process(global: &Global, worker: usize) -> Result<Exit, Failure> {
     let tell = |line: Line| {
         if let Ok(text) = serde_json::to_string(&line) {
-            // If nobody listens any more, standard input has ended too.
+            // If the reader is gone, standard input has ended, too.
             let _ = writeln!(std::io::stdout().lock(), "{text}");
         }
     };
@@ -58,7 +62,7 @@ pub(crate) async fn process(global: &Global, worker: usize) -> Result<Exit, Fail
     Ok(Exit::Done)
 }
 
-/// Transfers until `stop` returns; then waits until everything is applied.
+/// Makes transfers until `stop` returns, and then waits for their apply.
 pub(crate) async fn work(
     bank: &Bank,
     worker: usize,
@@ -80,7 +84,8 @@ pub(crate) async fn work(
                 let legs = legs();
                 let options = match task % 2 {
                     0 => TransferOptions::default(),
-                    // As an application that locks what it reads, and asks another service before it writes.
+                    // Like an application that locks its reads, and calls another service before
+                    // its writes.
                     _ => TransferOptions::default()
                         .with_transaction(Options::default().with_pessimistic(true))
                         .with_pause(Duration::from_millis(THINK_MS)),
@@ -105,7 +110,7 @@ pub(crate) async fn work(
     tell(Line::Done { committed: committed.load(Ordering::Relaxed) });
 }
 
-/// Two to eight random accounts; the first pays all others.
+/// Two to eight random accounts. The first pays all the rest.
 fn legs() -> Vec<Leg> {
     let below = |n: usize| usize::try_from(SystemEntropy.next_u64() % n as u64).unwrap_or(0);
     let mut names = NAMES;

@@ -1,4 +1,4 @@
-//! How long things took, as quantiles.
+//! Latencies as quantiles.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 
 use crate::error::{BankError, Result};
 
-/// A distribution of durations, to the microsecond, up to ten minutes.
+/// A distribution of durations, in microseconds, up to ten minutes.
 pub(super) struct Latency(Histogram<u64>);
 
 impl Latency {
@@ -20,7 +20,7 @@ impl Latency {
         self.0.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
     }
 
-    /// Least, most and these quantiles, in milliseconds; nothing if nothing was recorded.
+    /// The minimum, the maximum and these quantiles, in milliseconds. Empty without records.
     pub(super) fn millis(&self, quantiles: &[(&'static str, f64)]) -> BTreeMap<&'static str, f64> {
         if self.0.is_empty() {
             return BTreeMap::new();

@@ -1,4 +1,4 @@
-//! A load: many transfers at once for a while, and what they took.
+//! A load: many concurrent transfers, and their times.
 
 mod latency;
 mod submitted;
@@ -23,45 +23,45 @@ use crate::transfer::{Status, TransferOptions};
 use latency::Latency;
 pub use submitted::SubmittedReport;
 
-/// What each account of a load starts with.
+/// The opening balance of each account of a load.
 const DEPOSIT: i64 = 1_000_000;
 
-/// Accounts that one transaction opens.
+/// The number of accounts that one transaction opens.
 const OPENED_AT_ONCE: usize = 50;
 
-/// How long to wait after a transaction that failed, so that a store that is down is not asked in a loop.
+/// The pause after a failed transaction. Protects a store that is down.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long transfers that run when the time is over may still take.
+/// How long running transfers may continue after the end of the load.
 const FINISH: Duration = Duration::from_secs(1);
 
-/// How long, after the last transfer, unknown outcomes are asked for and what is committed is applied.
+/// The time at the end for unknown outcomes and unapplied commits.
 const WRAP_UP: Duration = Duration::from_secs(5);
 
-/// The quantiles that are reported.
+/// The reported quantiles.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
-/// The shape of a load.
+/// The settings of a load.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Load {
-    /// Accounts `load-0001` and on, opened on first use.
+    /// The number of accounts (`load-0001` and on), opened at first use.
     pub accounts: usize,
-    /// Legs of each transfer.
+    /// The number of legs of each transfer.
     pub legs: usize,
-    /// Transfers under way at once.
+    /// The number of concurrent transfers.
     pub workers: usize,
-    /// For how long.
+    /// The duration of the load.
     pub duration: Duration,
-    /// Only the first so many accounts are used, if given.
+    /// The number of accounts in use, if only the first ones are.
     pub hot: Option<usize>,
 }
 
 impl Load {
-    /// A load.
+    /// Creates the settings of a load.
     ///
     /// # Errors
-    /// [`BankError::InvalidLoad`] if it cannot run, in words.
+    /// [`BankError::InvalidLoad`] with the reason, if the settings are not valid.
     pub fn new(
         accounts: usize,
         legs: usize,
@@ -89,7 +89,7 @@ impl Load {
     }
 }
 
-/// Counts events; to be given to the domain's configuration.
+/// Counts events, as an observer of the domain's configuration.
 #[derive(Debug, Default)]
 pub struct Tally {
     waits: AtomicU64,
@@ -111,46 +111,46 @@ impl Observer for Tally {
     }
 }
 
-/// Is told how far a load is, a few times a second.
+/// Receives the progress of a load, a few times per second.
 pub type Progress = dyn Fn(Duration, u64, u64) + Send + Sync;
 
-/// What a load took.
+/// The results of a load.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct LoadReport {
-    /// Accounts that this load opened.
+    /// The number of accounts that this load opened.
     pub opened: usize,
-    /// Seconds from the first transfer to the last.
+    /// The seconds from the first transfer to the last.
     pub seconds: f64,
-    /// Transfers that are committed, those settled at the end included.
+    /// The number of committed transfers, including those resolved at the end.
     pub committed: u64,
-    /// Committed transfers per second.
+    /// The committed transfers per second.
     pub per_second: f64,
-    /// Milliseconds of committed transfers, all attempts included: least, median, and so on.
+    /// The latencies of committed transfers with all attempts, in milliseconds, by quantile.
     pub latency_ms: BTreeMap<&'static str, f64>,
-    /// Times a transaction met another's document: it waited for an older one or wounded a younger one.
+    /// The number of conflicts: waits for older, and wounds of younger transactions.
     pub conflicts: u64,
-    /// Younger transactions that older ones aborted.
+    /// The number of younger transactions that older ones aborted.
     pub wounds: u64,
-    /// Attempts that were started over.
+    /// The number of retried attempts.
     pub retries: u64,
-    /// The largest number of attempts of one committed transfer.
+    /// The largest number of attempts of a committed transfer.
     pub most_attempts: u32,
-    /// Transactions of dead processes that were met and recovered, or helped to their end.
+    /// The number of transactions that were recovered or rolled forward.
     pub recovered: u64,
-    /// Transfers that failed, by kind of error.
+    /// The number of failed transfers, by kind of error.
     pub errors: BTreeMap<String, u64>,
-    /// The words of the last of them.
+    /// The text of the last error.
     pub last_error: Option<String>,
-    /// Transfers whose outcome was unknown and is known now: they are committed.
+    /// The number of unknown outcomes that were resolved as committed.
     pub settled_committed: u64,
-    /// Transfers whose outcome was unknown and is known now: they are not committed.
+    /// The number of unknown outcomes that were resolved as aborted.
     pub settled_aborted: u64,
-    /// Transfers whose outcome is still unknown.
+    /// The transactions with a still unknown outcome.
     pub unsettled: Vec<AttemptId>,
-    /// Whether everything was applied at the end.
+    /// Whether all commits were applied at the end.
     pub drained: bool,
-    /// Whether it was ended early.
+    /// Whether the load was stopped early.
     pub interrupted: bool,
 }
 
@@ -169,12 +169,14 @@ impl Load {
         format!("load-{number:04}")
     }
 
-    /// Runs on a bank whose domain tells `tally` its events, until the time is over or `stop` returns. No transfer
-    /// begins after that; those that run have a second. Then unknown outcomes are asked for, and it ends with
-    /// [`Bank::shutdown`], both together within five seconds.
+    /// Runs the load, until its time is over or `stop` returns.
+    ///
+    /// The domain of the bank must report its events to `tally`. No transfer starts afterwards, and
+    /// running ones have one second. Then the load resolves unknown outcomes, and ends with
+    /// [`Bank::shutdown`], both within five seconds.
     ///
     /// # Errors
-    /// The engine's, while accounts are opened. Failing transfers are counted, not returned.
+    /// Errors of the engine while accounts are opened. Failed transfers are only counted.
     pub async fn run(
         &self,
         bank: &Bank,
@@ -221,7 +223,7 @@ impl Load {
                 },
                 () = &mut stop, if !interrupted => {
                     interrupted = true;
-                    // Dropped, an uncommitted transfer rolls back; a commit under way goes on.
+                    // A dropped transfer rolls back if uncommitted. A commit under way continues.
                     workers.abort_all();
                 }
                 _ = tick.tick() => {
@@ -255,7 +257,9 @@ impl Load {
             let mut tries = 0;
             opened += loop {
                 match bank.ensure_accounts(chunk).await {
-                    Err(BankError::Engine(error)) if error.kind().passes() && tries < 5 => {
+                    Err(BankError::Engine(error))
+                        if error.kind().is_transient_or_unknown() && tries < 5 =>
+                    {
                         tries += 1;
                         tokio::time::sleep(PAUSE * 5).await;
                     }
@@ -273,7 +277,7 @@ impl Load {
                 return;
             }
             let legs = self.legs(bank);
-            let deadline = Options::default().with_deadline(Some(end + FINISH - began));
+            let deadline = Options::default().with_timeout(Some(end + FINISH - began));
             let options = TransferOptions::default().with_transaction(deadline);
             let done = bank.transfer_with(None, &legs, &options).await;
             let took = began.elapsed();
@@ -306,7 +310,7 @@ impl Load {
         }
     }
 
-    /// Random accounts; the first pays all others.
+    /// Random accounts. The first pays all the rest.
     fn legs(&self, bank: &Bank) -> Vec<Leg> {
         let used = self.hot.unwrap_or(self.accounts);
         let below = |n: usize| usize::try_from(bank.random() % n.max(1) as u64).unwrap_or(0);
@@ -353,11 +357,11 @@ impl Load {
     }
 }
 
-/// What became of a transaction, asked until it is known or asking does not help.
+/// The outcome of a transaction, with retries of transient errors.
 async fn outcome(bank: &Bank, tid: AttemptId) -> Result<TransactionOutcome> {
     loop {
         match bank.outcome(tid).await {
-            Err(BankError::Engine(error)) if error.kind().passes() => {
+            Err(BankError::Engine(error)) if error.kind().is_transient_or_unknown() => {
                 tokio::time::sleep(PAUSE).await;
             }
             known => return known,

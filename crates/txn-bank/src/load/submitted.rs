@@ -1,4 +1,4 @@
-//! A load by way of requests: transfers are submitted, and processors make them.
+//! A load of submitted transfers, which processors execute.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,50 +17,54 @@ use crate::bank::Bank;
 use crate::error::{BankError, Result};
 use crate::requests::APPLICATION;
 
-/// The quantiles that are reported.
+/// The reported quantiles.
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)];
 
-/// How often a submission that was left without an answer is sent again.
+/// The number of retries of a submission without an answer.
 const TRIES: usize = 5;
 
-/// The longest pause between two looks whether a committed request is finished.
+/// The longest pause between two polls for a finished request.
 const LONGEST_LOOK: Duration = Duration::from_millis(50);
 
-/// What a load of submitted transfers took. Times count from the call that submits.
+/// The results of a load of submitted transfers.
+///
+/// All times start at the submitting call.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct SubmittedReport {
-    /// Accounts that this load opened.
+    /// The number of accounts that this load opened.
     pub opened: usize,
-    /// Seconds from the first submission to the last transfer.
+    /// The seconds from the first submission to the last transfer.
     pub seconds: f64,
-    /// Transfers that were accepted: they are durable, and will be decided.
+    /// The number of accepted transfers: durable, and decided later.
     pub accepted: u64,
-    /// Those that were seen committed.
+    /// The number of transfers observed as committed.
     pub committed: u64,
-    /// Those that were seen finished: committed, and every plain read sees it.
+    /// The number of transfers observed as finished: plain reads see them.
     pub finished: u64,
-    /// Those that were rolled back because an account did not hold enough.
+    /// The number of transfers rolled back for insufficient funds.
     pub rolled_back: u64,
-    /// Those that were set aside.
+    /// The number of quarantined transfers.
     pub quarantined: u64,
-    /// Those of which it was not seen how they ended: processors make them later.
+    /// The number of undecided transfers. Processors execute them later.
     pub undecided: u64,
-    /// How many came to each of these in a second.
+    /// The number of transfers per second in each of these states.
     pub per_second: BTreeMap<&'static str, f64>,
-    /// Milliseconds until a transfer was accepted: least, median, and so on.
+    /// The milliseconds until the acceptance, by quantile.
     pub accepted_ms: BTreeMap<&'static str, f64>,
-    /// Milliseconds until it was committed.
+    /// The milliseconds until the commit, by quantile.
     pub committed_ms: BTreeMap<&'static str, f64>,
-    /// Milliseconds until it was seen finished, which is looked for every few milliseconds.
+    /// The milliseconds until the observed finish, by quantile.
+    ///
+    /// The load polls every few milliseconds.
     pub finished_ms: BTreeMap<&'static str, f64>,
-    /// What failed, by kind of error.
+    /// The number of failures, by kind of error.
     pub errors: BTreeMap<String, u64>,
-    /// The words of the last of them.
+    /// The text of the last error.
     pub last_error: Option<String>,
-    /// Whether everything that was begun was done at the end.
+    /// Whether all started work was done at the end.
     pub drained: bool,
-    /// Whether it was ended early.
+    /// Whether the load was stopped early.
     pub interrupted: bool,
 }
 
@@ -71,22 +75,26 @@ struct Tracks {
     finished: Latency,
 }
 
-/// What the workers of a load share.
+/// The state that the workers of a load share.
 struct Desk {
     bank: Bank,
     requests: Requests,
     load: Load,
     tracks: Mutex<Tracks>,
-    /// When the last transfer is begun.
+    /// The time of the last start of a transfer.
     end: watch::Receiver<Instant>,
 }
 
 impl Load {
-    /// As [`Load::run`], by requests: each worker submits a transfer, waits until it is finished, and submits the next. So
-    /// many processors run in this process; with none others have to. Ends with [`Bank::shutdown`].
+    /// As [`Load::run`], with submitted transfers.
+    ///
+    /// Each worker submits a transfer, waits until it is finished, and submits the next.
+    /// `processors` of them run in this process; with 0, other processes must run some. Ends with
+    /// [`Bank::shutdown`].
     ///
     /// # Errors
-    /// The engine's, while accounts are opened; as [`Bank::requests`]. Failing transfers are counted, not returned.
+    /// Errors of the engine while accounts are opened; as [`Bank::requests`]. Failed transfers are
+    /// only counted.
     pub async fn run_submitted(
         &self,
         bank: &Bank,
@@ -135,7 +143,7 @@ impl Load {
                     interrupted = true;
                     set_end.send_replace(Instant::now());
                 }
-                // What was accepted goes on without them.
+                // Accepted transfers continue without the workers.
                 () = tokio::time::sleep_until(last) => workers.abort_all(),
                 _ = tick.tick() => {
                     let failed = |report: &SubmittedReport| report.errors.values().sum();
@@ -176,17 +184,18 @@ impl Desk {
         *self.tracks.lock().report.errors.entry(kind).or_default() += 1;
     }
 
-    /// One transfer, from its submission to its end.
+    /// Submits one transfer, and waits for its end.
     async fn one(&self) -> Result<()> {
         let key = self.bank.new_key();
         let legs = self.load.legs(&self.bank);
         let began = Instant::now();
         let mut tries = 0;
-        // The same key again is the same transfer.
+        // A repeated submission with the same key is the same transfer.
         while let Err(error) = self.bank.submit(&self.requests, &key, &legs).await {
             tries += 1;
             match &error {
-                BankError::Engine(engine) if engine.kind().passes() && tries < TRIES => {}
+                BankError::Engine(engine)
+                    if engine.kind().is_transient_or_unknown() && tries < TRIES => {}
                 _ => return Err(error),
             }
             tokio::time::sleep(PAUSE).await;
@@ -200,7 +209,7 @@ impl Desk {
         let left = || last.saturating_duration_since(Instant::now());
         let mut state = match self.requests.wait(&key, left()).await {
             Ok(status) => status.state,
-            // It is counted as undecided.
+            // Counted as undecided.
             Err(RequestError::Timeout { .. }) => return Ok(()),
             Err(error) => return Err(error.into()),
         };

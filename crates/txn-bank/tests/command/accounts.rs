@@ -1,4 +1,4 @@
-//! Statements, pending transfers, accounts that are closed, and accounts by their owner.
+//! Statements, pending transfers, closed accounts, and accounts by owner.
 
 use super::Desk;
 
@@ -41,7 +41,7 @@ fn a_statement_shows_every_change() {
 }
 
 #[test]
-fn an_account_is_closed_and_says_so() {
+fn closed_account_is_reported_as_closed() {
     let desk = desk();
     desk.run("submit alice:-5 bob:+5 --id late").done();
     desk.run("close alice").refused(1, "holds 100 EUR");
@@ -67,7 +67,7 @@ fn an_account_is_closed_and_says_so() {
 }
 
 #[test]
-fn accounts_are_listed_by_owner_and_opened_by_transfers() {
+fn accounts_are_listed_by_owner() {
     let desk = desk();
     desk.run("transfer alice:-30 bob:+10 dan:+20 --open dan=Bob").done();
     desk.run("transfer alice:-1 zoe:+1").refused(1, "no account \"zoe\"");

@@ -1,5 +1,6 @@
-//! What an audit must find: a lock, an open record, a missing unit; each planted through a plain handle of the
-//! file.
+//! Findings of the audit: a lock, an open record, a missing unit.
+//!
+//! Each test plants its finding through a plain handle of the file.
 
 use std::future::Future;
 
@@ -9,7 +10,7 @@ use txn_redb::RedbStore;
 
 use super::{Desk, Ran};
 
-/// Opens the file beside the engine.
+/// Opens the file without the engine.
 pub(super) fn beside<F: Future>(desk: &Desk, plant: impl FnOnce(RedbStore) -> F) -> F::Output {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -21,7 +22,7 @@ pub(super) fn beside<F: Future>(desk: &Desk, plant: impl FnOnce(RedbStore) -> F)
     })
 }
 
-/// Changes a document as a plain client would.
+/// Changes a document like a plain client.
 fn change(desk: &Desk, collection: &str, id: &str, edit: impl FnOnce(&mut Value)) {
     beside(desk, |store| async move {
         let key = Key::new(collection, id);
@@ -42,13 +43,13 @@ fn findings(ran: &Ran) -> Vec<String> {
     findings.iter().map(|f| f["finding"].as_str().expect("a word").to_owned()).collect()
 }
 
-/// A tid of now, as an attempt that died would have: by a transfer whose tid is borrowed.
+/// The current tid of a transfer, for a simulated dead attempt.
 fn tid_of_a_transfer(desk: &Desk) -> String {
     let ran = desk.run("--json transfer alice:-1 bob:1").done();
     ran.json()[0]["tid"].as_str().expect("a tid").to_owned()
 }
 
-/// The same moment, another attempt: nobody has a record of it.
+/// A tid of the same moment without a record.
 fn stranger(tid: &str) -> String {
     let mut parts: Vec<&str> = tid.split('-').collect();
     parts[3] = "8007";
@@ -67,7 +68,7 @@ fn a_missing_unit_is_found() {
     assert_eq!(ran.code, 3);
     assert!(ran.out.contains("bob holds 29 EUR, the ledger says 30: -1"), "{}", ran.out);
     assert!(ran.out.contains("the balances sum to 99 EUR, the deposits to 100: -1"), "{}", ran.out);
-    // A unit that another account has instead is no less wrong.
+    // A unit in the wrong account is a finding, too.
     change(&desk, "bank-accounts", "alice", |alice| alice["balance"] = json!(71));
     assert_eq!(findings(&desk.run("--json audit")), ["balance", "balance"]);
 }
@@ -83,7 +84,7 @@ fn a_forged_ledger_is_found() {
 }
 
 #[test]
-fn a_lock_that_is_left_is_found_and_recovered() {
+fn left_lock_is_found_and_recovered() {
     let desk = Desk::with_accounts();
     let tid = stranger(&tid_of_a_transfer(&desk));
     let lock = |account: &mut Value| account["transaction_tid"] = json!(tid);
@@ -94,7 +95,7 @@ fn a_lock_that_is_left_is_found_and_recovered() {
     let ran = desk.run("audit --no-recover");
     assert!(ran.out.contains("FOUND: bank-accounts/alice is locked by"), "{}", ran.out);
     assert!(ran.out.contains("audit again when nothing does"), "{}", ran.out);
-    // With the janitor it is taken off.
+    // The janitor releases the lock.
     let ran = desk.run("--json audit").done();
     assert_eq!(ran.json()[0]["recovered"], 1);
     let voided = json!([{ "tid": tid, "documents": ["bank-accounts/alice"] }]);
@@ -127,7 +128,7 @@ fn deleted_record_of_a_locked_document_is_noted() {
 }
 
 #[test]
-fn a_lock_that_is_no_transaction_s_is_damage() {
+fn lock_without_a_valid_tid_is_damage() {
     let desk = Desk::with_accounts();
     let lock = |account: &mut Value| account["transaction_tid"] = json!("me, myself");
     change(&desk, "bank-accounts", "alice", lock);
@@ -146,7 +147,7 @@ fn an_open_record_is_found_and_recovered() {
     let desk = Desk::with_accounts();
     let tid = tid_of_a_transfer(&desk);
     let stranger = stranger(&tid);
-    // The record of that transfer, as one of an attempt whose process died after a heartbeat.
+    // The record of this transfer, as that of an attempt that died after a heartbeat.
     beside(&desk, |store| async move {
         let day = time_of_partition(&store, &tid).await;
         let Read::Found { source, .. } =
@@ -173,7 +174,7 @@ fn an_open_record_is_found_and_recovered() {
     assert_eq!(ran.json()[0]["recovered"], 1);
 }
 
-/// The partition that holds a record, found as an operator would: by looking.
+/// The partition of a record, found by a scan.
 async fn time_of_partition(store: &RedbStore, tid: &str) -> String {
     let registry = store.scan("txn-registry", &Filter::All, 100, None).await.expect("scans");
     let domain = registry.documents.iter().find(|(key, ..)| &*key.id == "domain:bank");

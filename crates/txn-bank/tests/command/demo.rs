@@ -1,4 +1,4 @@
-//! The demo, as a newcomer runs it.
+//! The demo, as a new user runs it.
 
 use super::{Desk, Ran};
 
@@ -28,14 +28,14 @@ fn check(ran: &Ran) {
 }
 
 #[test]
-fn on_a_file_of_its_own() {
+fn demo_runs_on_a_temporary_file() {
     let desk = Desk::new();
     check(&desk.run("--json demo"));
     assert!(!desk.file().exists());
 }
 
 #[test]
-fn on_a_file_that_is_kept() {
+fn demo_runs_on_a_given_file() {
     let desk = Desk::new();
     let ran = desk.run("--store redb:kept.redb --domain kept demo");
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
@@ -48,6 +48,6 @@ fn on_a_file_that_is_kept() {
 }
 
 #[test]
-fn in_memory() {
+fn demo_runs_in_memory() {
     check(&Desk::new().run("--json --store memory: demo"));
 }

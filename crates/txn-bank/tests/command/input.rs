@@ -1,4 +1,4 @@
-//! What the command is given, and what it says to it.
+//! Input of the command, and its errors.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn json_for_programs() {
 }
 
 #[test]
-fn bad_input_is_refused_in_one_line_and_changes_nothing() {
+fn bad_input_is_refused_and_changes_nothing() {
     let desk = Desk::with_accounts();
     let cases = [
         ("transfer alice:-300 bob:+300", "holds 100 EUR: not enough for -300"),
@@ -103,7 +103,7 @@ fn wrong_usage() {
     ] {
         let ran = desk.run(words);
         assert_eq!(ran.code, 2, "{words}: {}", ran.err);
-        // The words of a password are not repeated.
+        // The error does not repeat the password.
         if words.contains("ftp") {
             assert!(ran.err.contains("http(s)://host:port"), "{}", ran.err);
         }
@@ -120,7 +120,7 @@ fn stores_that_are_not_there() {
     desk.run("--store redb:no/such/directory/x init").refused(4, "does not exist");
     std::fs::write(desk.directory.path().join("text"), "not a store").expect("writes");
     desk.run("--store redb:text balance alice").refused(4, "text");
-    // Nobody listens on port 1.
+    // No server listens on port 1.
     let closed: Ran = command()
         .env("TXN_BANK_STORE", "http://user:hunter2@127.0.0.1:1")
         .env("TXN_API_KEY", "hunter3")
@@ -158,7 +158,7 @@ fn stores_that_are_not_there() {
 }
 
 #[test]
-fn an_output_that_cannot_be_written_is_told() {
+fn failed_output_is_reported() {
     let desk = Desk::with_accounts();
     let transfer = "transfer alice:-30 bob:30 --id pipe";
     for words in [transfer, "--json show alice", "audit", "balance bob", "--json audit", "init"] {
@@ -167,7 +167,7 @@ fn an_output_that_cannot_be_written_is_told() {
         drop(child.stdout.take());
         Ran::from(child.wait_with_output().expect("ends")).refused(6, "could not be written");
     }
-    // What was to be done is done.
+    // The transfer itself was made.
     assert_eq!(desk.balance("bob"), 30);
     #[cfg(target_os = "linux")]
     for words in [transfer, "audit", "load --accounts 4 --workers 1 --seconds 1"] {
@@ -192,14 +192,14 @@ fn a_load_that_commits_nothing_is_a_failure() {
         let ran = desk.run(&words);
         assert_eq!((ran.code, ran.err.lines().count()), (4, 1), "{}{}", ran.out, ran.err);
         assert!(ran.err.contains(say), "{}", ran.err);
-        // The figures are told all the same.
+        // The report is printed all the same.
         assert!(ran.out.contains("committed"), "{}", ran.out);
     }
 }
 
 #[test]
 #[cfg(unix)]
-fn a_load_on_a_full_disk_ends_in_words() {
+fn load_on_a_full_disk_ends_with_an_error() {
     let desk = Desk::new();
     let load = "load --accounts 20 --legs 2 --workers 4 --seconds";
     desk.run(&format!("{load} 1")).done();
@@ -211,12 +211,12 @@ fn a_load_on_a_full_disk_ends_in_words() {
     let limited = limited.current_dir(&desk.directory).args(format!("{load} 2").split(' '));
     let ran = Ran::from(limited.output().expect("runs"));
     assert!([4, 5].contains(&ran.code), "{}: {}{}", ran.code, ran.out, ran.err);
-    // With room again, nothing is lost.
+    // With free space again, no money is lost.
     desk.run("audit").done();
 }
 
 #[test]
-fn a_damaged_file_is_told_in_one_line() {
+fn damaged_file_is_reported_in_one_line() {
     let desk = Desk::with_accounts();
     let whole = std::fs::read(desk.file()).expect("reads");
     for command in ["balance alice", "audit", "transfer alice:-1 bob:1"] {
@@ -227,7 +227,7 @@ fn a_damaged_file_is_told_in_one_line() {
         std::fs::write(desk.file(), &overwritten).expect("writes");
         desk.run(command).refused(3, "restore the file from a copy");
     }
-    // A byte of a document, in every copy: its page is sound for redb.
+    // A byte of a document in all copies: redb considers the page sound.
     let mut flipped = whole.clone();
     let name = b"\"owner\":\"Alice";
     let copies: Vec<usize> = (0..whole.len()).filter(|at| whole[*at..].starts_with(name)).collect();
@@ -244,7 +244,7 @@ fn a_damaged_file_is_told_in_one_line() {
 }
 
 #[test]
-fn what_may_hold_a_password_is_not_repeated() {
+fn errors_do_not_repeat_passwords() {
     let desk = Desk::new();
     let addresses = [
         "http://shop:p@ss/w:rd@host:9200",
@@ -269,7 +269,7 @@ fn what_may_hold_a_password_is_not_repeated() {
             );
             assert!(!secret(&ran.err) && ran.out.is_empty(), "{}{}", ran.out, ran.err);
         }
-        // In the wrong place.
+        // The secret is in the wrong argument.
         for words in [
             "A",
             "init A",
@@ -305,10 +305,10 @@ fn a_file_belongs_to_one_process_at_a_time() {
     };
     let mut load = start();
     let mut refused = None;
-    // As long as it takes the load to open the file.
+    // Waits until the load has opened the file.
     for _ in 0..600 {
         std::thread::sleep(Duration::from_secs(1));
-        // A probe that had the file when the load began was in its way.
+        // A probe that had the file open made the load fail.
         if load.try_wait().expect("waits").is_some() {
             load = start();
             continue;
@@ -319,7 +319,7 @@ fn a_file_belongs_to_one_process_at_a_time() {
             break;
         }
     }
-    // Killed in the middle, it leaves the file for the next one.
+    // After the kill the next process can open the file.
     load.kill().expect("kills");
     load.wait().expect("ends");
     refused.expect("in use").refused(4, "open already");

@@ -1,4 +1,4 @@
-//! The command, run as people and scripts run it.
+//! The command, as users and scripts run it.
 
 mod accounts;
 mod audit;
@@ -14,12 +14,12 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// A file of its own, and the command that works on it.
+/// A separate file, and the command that works on it.
 struct Desk {
     directory: TempDir,
 }
 
-/// What a run of the command left.
+/// The result of a run of the command.
 struct Ran {
     code: i32,
     out: String,
@@ -37,7 +37,7 @@ impl From<Output> for Ran {
 }
 
 impl Ran {
-    /// Refused: one line on standard error, nothing on standard output.
+    /// Refused: one line on standard error, no standard output.
     #[track_caller]
     fn refused(&self, code: i32, words: &str) {
         assert_eq!(self.code, code, "{}{}", self.out, self.err);
@@ -46,14 +46,14 @@ impl Ran {
         assert_eq!(self.out, "");
     }
 
-    /// No command.
+    /// Refused by the command line parser.
     #[track_caller]
     fn refused_by_usage(&self, words: &str) {
         assert_eq!(self.code, 2, "{}{}", self.out, self.err);
         assert!(self.err.contains(words), "{}", self.err);
     }
 
-    /// Done; every line of the output as JSON.
+    /// Each line of the output as JSON, after success.
     #[track_caller]
     fn json(&self) -> Vec<serde_json::Value> {
         let lines = self.out.lines();
@@ -82,7 +82,7 @@ impl Desk {
         Self { directory: tempfile::tempdir().expect("a directory") }
     }
 
-    /// With three accounts.
+    /// A file with three accounts.
     fn with_accounts() -> Self {
         let desk = Self::new();
         desk.run("init").done();

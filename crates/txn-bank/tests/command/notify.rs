@@ -1,4 +1,4 @@
-//! HTTP requests that tell others of transfers, kept by one run of the command and performed by another.
+//! HTTP requests about transfers: one run stores them, another run sends them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Desk;
 
-/// Answers everything with 204, and tells what it was sent.
+/// Answers each request with 204, and passes its body on.
 fn receiver() -> (String, mpsc::Receiver<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
     let address = listener.local_addr().expect("an address");
@@ -31,7 +31,7 @@ fn receiver() -> (String, mpsc::Receiver<Value>) {
             }
             let mut body = vec![0; length];
             reader.read_exact(&mut body).expect("reads");
-            sender.send(serde_json::from_slice(&body).expect("JSON")).expect("somebody waits");
+            sender.send(serde_json::from_slice(&body).expect("JSON")).expect("the test waits");
             let answer = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
             (&stream).write_all(answer).expect("answers");
         }
@@ -40,7 +40,7 @@ fn receiver() -> (String, mpsc::Receiver<Value>) {
 }
 
 #[test]
-fn others_are_told_of_transfers_that_are_done() {
+fn finished_transfers_send_notifications() {
     let (origin, told) = receiver();
     let desk = Desk::with_accounts();
     desk.run("events").refused(4, "keeps no owners");
@@ -48,7 +48,7 @@ fn others_are_told_of_transfers_that_are_done() {
     let one = format!("transfer alice:-30 bob:+30 --id one --notify {origin}/hook");
     desk.run(&one).done();
     assert!(desk.run(&one).done().out.starts_with("Already done"));
-    // The same money and another notification is another transfer.
+    // A transfer with another notification is another transfer.
     desk.run("transfer alice:-30 bob:+30 --id one").refused(1, "other legs, notifications");
     desk.run("transfer alice:-1 bob:+1 --id quiet").done();
     let late = format!("transfer alice:-1 bob:+1 --id quiet --notify {origin}/hook");
@@ -60,7 +60,7 @@ fn others_are_told_of_transfers_that_are_done() {
     assert!(desk.run(&dispatch).done().out.starts_with("1 handled, 0 failed, 0 set aside"));
     let legs = json!([{"account": "alice", "amount": -30}, {"account": "bob", "amount": 30}]);
     assert_eq!(told.try_recv().expect("told"), json!({"transfer": "one", "legs": legs}));
-    // One that is submitted tells once it is made, whoever makes it.
+    // A submitted transfer notifies after its execution.
     let two = format!("submit bob:-5 carol:+5 --id two --notify {origin}/hook");
     desk.run(&two).done();
     desk.run(&two).done();
@@ -74,7 +74,7 @@ fn others_are_told_of_transfers_that_are_done() {
 }
 
 #[test]
-fn what_is_not_allowed_is_set_aside_by_its_topic() {
+fn refused_notification_becomes_a_dead_letter() {
     let (origin, told) = receiver();
     let desk = Desk::with_accounts();
     desk.run(&format!("transfer alice:-30 bob:+30 --notify {origin}/hook")).done();

@@ -1,4 +1,4 @@
-//! Owners that one run of the command derives, from what others changed.
+//! Owners that one run of the command derives for another run.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn desk() -> Desk {
     desk
 }
 
-/// Writes a document behind the bank's back.
+/// Writes a document without the bank.
 fn write(desk: &Desk, collection: &str, id: &str, text: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("starts");
     let file = RedbStore::open(desk.file()).expect("opens");
@@ -32,7 +32,7 @@ fn write(desk: &Desk, collection: &str, id: &str, text: &str) {
 }
 
 #[test]
-fn owners_are_derived_from_what_was_changed() {
+fn owners_are_derived_from_changed_accounts() {
     let desk = desk();
     desk.run("transfer alice:-30 bob:+30").done();
     desk.run("owner Ann").refused(1, "nothing was derived yet");
@@ -50,7 +50,7 @@ fn owners_are_derived_from_what_was_changed() {
 }
 
 #[test]
-fn owners_may_be_as_long_as_accounts_allow() {
+fn owners_may_have_the_maximum_length() {
     let desk = Desk::new();
     desk.run("init --owners").done();
     let long = "\u{1f98a}".repeat(200);
@@ -64,13 +64,13 @@ fn owners_may_be_as_long_as_accounts_allow() {
         assert!(rebuilt.out.starts_with("2 owners written, 0 deleted"), "{}", rebuilt.out);
     }
     assert_eq!(desk.run(&format!("owner {long}")).done().out, format!("{long}: 70 EUR in fox\n"));
-    // Beginnings that are the same are not the same owner.
+    // Long names with a common prefix are different owners.
     let other = format!("{}z", "\u{1f98a}".repeat(199));
     desk.run(&format!("owner {other}")).refused(1, "nothing was derived yet");
 }
 
 #[test]
-fn owners_are_built_anew() {
+fn owners_are_rebuilt() {
     let desk = Desk::with_accounts();
     desk.run("owner Alice").refused(4, "keeps no owners");
     desk.run("derive").refused(4, "txn-bank init --owners");
@@ -83,10 +83,10 @@ fn owners_are_built_anew() {
 }
 
 #[test]
-fn what_cannot_be_derived_is_listed_tried_again_and_dropped() {
+fn failed_owners_are_listed_retried_and_dropped() {
     let desk = desk();
     desk.run("derive").done();
-    // An account that nothing can be derived from.
+    // An account with an overflowing total.
     let much = i64::MAX;
     let account = |balance| {
         format!(
@@ -133,9 +133,9 @@ fn what_cannot_be_derived_is_listed_tried_again_and_dropped() {
     assert_eq!(desk.run("dead-letters").done().out, "");
 }
 
-/// A queue that takes nothing from this program keeps dead letters of others from nothing.
+/// An unreadable queue does not block the dead letters of other queues.
 #[test]
-fn what_cannot_be_tried_again_stays_and_is_told() {
+fn dead_letter_stays_if_the_retry_fails() {
     let desk = desk();
     desk.run("open more --owner Ben").done();
     desk.run("derive").done();

@@ -1,11 +1,11 @@
-//! The command that rebuilds a domain of which a part was lost.
+//! The command that rebuilds a domain with a lost part.
 
 use txn_core::store::{Key, Outcome, Read, Store, Write, WriteOp};
 
 use super::Desk;
 use super::audit::beside;
 
-/// Deletes the document of the domain, as an operator by mistake.
+/// Deletes the domain document, like an operator by mistake.
 fn lose_the_domain(desk: &Desk) {
     beside(desk, |store| async move {
         let key = Key::new("txn-registry", "domain:bank");
@@ -23,7 +23,7 @@ fn lost_domain_document_is_shown_and_rebuilt() {
     desk.run("transfer alice:-30 bob:30").done();
     lose_the_domain(&desk);
     desk.run("balance alice").refused(3, "lost");
-    // To look changes nothing, however often.
+    // Repeated inspections change nothing.
     for _ in 0..2 {
         let ran = desk.run("rebuild-domain");
         assert_eq!(ran.code, 3, "{}{}", ran.out, ran.err);
@@ -43,7 +43,7 @@ fn lost_domain_document_is_shown_and_rebuilt() {
 }
 
 #[test]
-fn whole_domain_is_left_as_it_is() {
+fn intact_domain_is_not_rebuilt() {
     let desk = Desk::with_accounts();
     let ran = desk.run("--json rebuild-domain --processes-stopped").done();
     let [rebuilt, audit] = &ran.json()[..] else { panic!("{}", ran.out) };

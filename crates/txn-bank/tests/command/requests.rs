@@ -1,4 +1,4 @@
-//! Transfers that are submitted by one run of the command and made by another.
+//! Transfers that one run of the command submits, and another run executes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use txn_redb::RedbStore;
 
 use super::Desk;
 
-/// Where a submitted transfer stands.
+/// The state of a submitted transfer.
 #[track_caller]
 fn state(desk: &Desk, key: &str) -> String {
     let status = desk.run(&format!("--json status {key}")).done().json().remove(0);
@@ -17,7 +17,7 @@ fn state(desk: &Desk, key: &str) -> String {
 }
 
 #[test]
-fn a_transfer_is_submitted_made_and_taken_back() {
+fn transfer_is_submitted_executed_and_reversed() {
     let desk = Desk::with_accounts();
     let submitted = desk.run("submit alice:-30 bob:+20 carol:+10 --id rent").done();
     assert!(submitted.out.starts_with("rent: created at "), "{}", submitted.out);
@@ -44,14 +44,14 @@ fn a_transfer_is_submitted_made_and_taken_back() {
     desk.run("reverse rent --id other").refused(1, "reversed already");
     desk.run("process").done();
     assert_eq!((desk.balance("alice"), desk.balance("bob"), desk.balance("carol")), (100, 0, 0));
-    // The ledger keeps both.
+    // The ledger keeps both transfers.
     let audit = desk.run("audit").done();
     assert!(audit.out.contains("3 accounts, 3 deposits, 2 transfers"), "{}", audit.out);
     assert!(desk.run("show transfer reverse-rent").done().out.contains("+30"));
 }
 
 #[test]
-fn what_cannot_be_made_says_why() {
+fn refused_transfer_has_a_reason() {
     let desk = Desk::with_accounts();
     desk.run("submit alice:-300 bob:+300 --id much").done();
     let made = desk.run("process").done();
@@ -59,7 +59,7 @@ fn what_cannot_be_made_says_why() {
     let status = desk.run("status much").done();
     let words = "the sum would be below the minimum (it is 100)";
     assert!(status.out.contains("rolled-back") && status.out.contains(words), "{}", status.out);
-    // An account that may be overdrawn may.
+    // An account with an overdraft has no lower bound.
     desk.run("submit carol:-300 bob:+300 --id loan").done();
     desk.run("process").done();
     assert_eq!(desk.balance("carol"), -300);
@@ -81,7 +81,7 @@ fn what_cannot_be_made_says_why() {
 }
 
 #[test]
-fn what_was_left_is_listed_and_recovered() {
+fn stuck_transfers_are_listed_and_recovered() {
     let desk = Desk::with_accounts();
     desk.run("submit alice:-5 bob:+5 --id left").done();
     assert_eq!(desk.run("stuck").done().out, "");
@@ -113,14 +113,14 @@ fn locks_are_listed_and_broken() {
         domain.shutdown(Duration::from_secs(60)).await;
         (instance, guard)
     });
-    // The process ends without giving it back: nothing runs any more that could.
+    // The process ends without a release, because no task is left to do it.
     runtime.shutdown_timeout(Duration::from_secs(60));
     drop(guard);
     let listed = desk.run("locks").done();
     assert!(listed.out.starts_with("report/monthly: token 1, pid "), "{}", listed.out);
     assert_eq!(desk.run("--json locks").done().json()[0]["holder"]["instance"], instance.as_str());
     assert!(desk.run("break report monthly").done().out.starts_with("Taken from pid "));
-    assert!(desk.run("break report monthly").done().out.starts_with("Nobody"));
+    assert!(desk.run("break report monthly").done().out.starts_with("No process"));
     assert_eq!(desk.run("locks").done().out, "");
     desk.run("break re/port monthly").refused(1, "cannot name a lock");
 }

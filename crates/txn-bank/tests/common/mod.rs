@@ -1,15 +1,15 @@
-//! What the tests of accounts share.
+//! The shared parts of the account tests.
 
 use std::time::Duration;
 
 use txn_bank::Leg;
 use txn_core::Config;
 
-/// Machines of tests are slow and busy.
+/// Long, because test machines are slow.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) fn config() -> Config {
-    Config::default().with_janitor_interval(None).with_deadline(PATIENCE)
+    Config::default().with_janitor_interval(None).with_timeout(PATIENCE)
 }
 
 pub(crate) fn legs(legs: &[(&str, i64)]) -> Vec<Leg> {

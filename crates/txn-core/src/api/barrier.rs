@@ -1,4 +1,6 @@
-//! The barrier: waits until every earlier commit is applied, and searches see all of them.
+//! `Domain::barrier`: waits for the apply of all earlier commits.
+//!
+//! Plain reads and searches see these commits afterwards.
 
 use std::time::Duration;
 
@@ -10,26 +12,29 @@ use crate::error::Result;
 impl Domain {
     /// Waits until every earlier commit is applied, and refreshes the collections.
     ///
-    /// After it, plain reads and searches see every transaction of the domain that was acknowledged
-    /// before the call, by any process. For reports, batch jobs, and tests that search. A
-    /// transaction that is acknowledged later may be seen or not: a barrier delays no transaction.
+    /// After the barrier, plain reads and searches see every transaction of the domain that any
+    /// process acknowledged before the call. The barrier is for reports, batch jobs, and tests that
+    /// search. A transaction that is acknowledged later may be visible or not. A barrier delays no
+    /// transaction.
     ///
-    /// The barrier rolls forward what a dead process committed, after its lease. It costs a refresh
-    /// and a scan of each day of the transaction table, and a refresh of each collection.
+    /// The barrier rolls forward the commits of a dead process, after the lease of each. The cost
+    /// is a refresh and a scan of each day of the transaction table, and a refresh of each
+    /// collection.
     ///
     /// A damaged document does not fail the barrier. The report lists each committed write that no
-    /// process can apply, with the document that a person must mend; searches see everything else.
-    /// Such a write costs up to one and a half leases. A caller that cannot do with less than all
-    /// takes [`BarrierReport::into_result`].
+    /// process can apply, with the document that an operator must repair. Searches see all other
+    /// writes. Such a write delays the barrier by up to one and a half leases.
+    /// [`BarrierReport::into_result`] turns such a report into an error.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] if a commit that can be applied is not applied when `wait` (from
-    /// now, within the bound of [`Config::deadline`](crate::Config::deadline)) has passed;
-    /// [`ErrorKind::Unavailable`] if the store does not answer; [`ErrorKind::Damaged`] or
-    /// [`ErrorKind::Misconfigured`] if a part of the transaction table or a collection is missing.
+    /// - [`ErrorKind::Conflict`] if a commit that can be applied is not applied after `wait`. The
+    ///   bound of [`Config::timeout`](crate::Config::timeout) applies to `wait`, too.
+    /// - [`ErrorKind::Unavailable`] if the store does not answer.
+    /// - [`ErrorKind::Damaged`] or [`ErrorKind::Misconfigured`] if a part of the transaction table
+    ///   or a collection is missing.
     ///
     /// # Cancel safety
-    /// Dropped, nothing is left half done.
+    /// A dropped future leaves nothing half done.
     ///
     /// [`ErrorKind::Conflict`]: crate::ErrorKind::Conflict
     /// [`ErrorKind::Damaged`]: crate::ErrorKind::Damaged

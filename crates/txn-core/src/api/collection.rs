@@ -1,4 +1,4 @@
-//! Handles of collections, and the names of documents within them.
+//! Collections, codecs of values, and document ids.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,9 @@ use crate::error::{Error, Result};
 use crate::store::Key;
 use txn_protocol::document::Image;
 
-/// The id of a document, with its routing if it has one. Made from any string, owned or borrowed.
+/// The id of a document, with its optional routing value.
+///
+/// Any string, owned or borrowed, converts into an id without routing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentId {
     id: Arc<str>,
@@ -20,7 +22,7 @@ pub struct DocumentId {
 }
 
 impl DocumentId {
-    /// Names a document that is written with a routing value.
+    /// Returns the id of a document with a routing value.
     pub fn routed(id: impl AsRef<str>, routing: impl AsRef<str>) -> Self {
         Self { id: id.as_ref().into(), routing: Some(routing.as_ref().into()) }
     }
@@ -53,54 +55,57 @@ impl From<&Self> for DocumentId {
     }
 }
 
-/// The raw JSON text of a document, for those who want no types: the `T` of a [`Collection`] whose values are
-/// passed through with the bytes that they have.
+/// The raw JSON of a document, for collections without a Rust type.
+///
+/// As the codec of a [`Collection`], `Raw` passes values through byte for byte.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Raw(String);
 
 impl Raw {
-    /// Takes the text of a JSON object. It is checked when it is written.
+    /// Takes the text of a JSON object. The write checks the text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text.
+    /// Returns the JSON text of the document.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Bodies of documents stay out of logs: only the length is shown.
+/// Shows the length only: bodies of documents stay out of logs.
 impl fmt::Debug for Raw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Raw({} bytes)", self.0.len())
     }
 }
 
-/// How a value becomes the content of a document and back. Implemented for [`Raw`], and for every
-/// serde type by [`Typed`].
+/// Converts a value to the content of a document, and back.
+///
+/// [`Raw`] implements this trait. [`Typed`] implements this trait for every serde type.
 pub trait Codec: Send + Sync + 'static {
-    /// What the application works with.
+    /// The type that the application uses.
     type Value: Send;
 
-    /// The text of a JSON object.
+    /// Encodes a value as the text of a JSON object.
     ///
     /// # Errors
-    /// The value cannot be written as one.
+    /// If the value cannot be encoded as a JSON object.
     fn encode(value: &Self::Value) -> Result<String, serde_json::Error>;
 
-    /// The value of a stored text.
+    /// Decodes a stored text.
     ///
     /// # Errors
-    /// The text is no such value.
+    /// If the text is not such a value.
     fn decode(text: &str) -> Result<Self::Value, serde_json::Error>;
 }
 
 /// The [`Codec`] of serde types.
 ///
-/// Fields of a document that the type does not know are not in the value: [`Transaction::put`](crate::Transaction::put)
-/// drops them, [`Transaction::update`](crate::Transaction::update) keeps them.
+/// A value does not contain the fields of a document that the type does not know.
+/// [`Transaction::put`](crate::Transaction::put) drops these fields, and
+/// [`Transaction::update`](crate::Transaction::update) keeps them.
 #[derive(Debug)]
 pub struct Typed<T>(PhantomData<fn() -> T>);
 
@@ -151,13 +156,13 @@ impl<C: Codec> Collection<C> {
         Self { name, codec: PhantomData }
     }
 
-    /// The physical name, aliases resolved.
+    /// Returns the physical name of the collection, with its alias resolved.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The key of a document.
+    /// Returns the key of a document in this collection.
     pub fn key(&self, id: impl Into<DocumentId>) -> Key {
         let DocumentId { id, routing } = id.into();
         Key { collection: self.name.clone(), id, routing }
@@ -169,11 +174,11 @@ impl<C: Codec> Collection<C> {
         Image::parse(&text).map_err(|e| invalid(e.to_string()))
     }
 
-    /// The content of `image` after its value changed from what was encoded as `before` to what was encoded as `after`.
+    /// Applies the change from `before` to `after` to the content `image`.
     pub(crate) fn merge(key: &Key, image: &Image, before: &Image, after: &Image) -> Result<Image> {
         let invalid = |why: &str| Error::invalid(format!("cannot change it: {why}")).at(key);
         let merged = image.merged(before, after).map_err(|e| invalid(&e.to_string()))?;
-        // A type that reads fields under other names than it writes would not find there what was changed.
+        // A type that reads a field under another name than it writes would not read the change.
         let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
         let read_back = C::decode(merged.as_str()).and_then(|read| C::encode(&read)).ok();
         if read_back.and_then(|text| value(&text)) != value(after.as_str()) {
@@ -186,7 +191,7 @@ impl<C: Codec> Collection<C> {
     pub(crate) fn decode(key: &Key, image: Option<&Image>) -> Result<Option<C::Value>> {
         let decode = |image: &Image| C::decode(image.as_str());
         image.map(decode).transpose().map_err(|e| {
-            // serde's words may quote values: only the place is told.
+            // The message of serde may quote values, so the error names the position only.
             let (line, column) = (e.line(), e.column());
             let why = format!(
                 "the stored document is not of the expected type (line {line}, column {column})"

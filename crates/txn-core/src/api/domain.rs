@@ -1,4 +1,4 @@
-//! A domain: one name space of transactions over the collections of a store.
+//! `Domain` runs closures as transactions over the collections of a store.
 
 use std::slice;
 use std::sync::Arc;
@@ -8,31 +8,32 @@ use tracing::Instrument;
 
 use crate::api::collection::{Codec, Collection, Raw};
 use crate::api::transaction::Transaction;
-use crate::attempt::{Attempt, Manner, Receipt};
+use crate::attempt::{Attempt, AttemptMode, Receipt};
 use crate::config::{Config, Options};
 use crate::engine::Engine;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::claims::IfMissing;
 use crate::engine::deadline::Deadline;
 use crate::error::{Error, ErrorKind, Result};
-use crate::group::{Attempts, Groups, Told};
+use crate::group::{AttemptNumbers, Groups, Reply};
 use crate::store::Store;
 use txn_protocol::ids::AttemptId;
 
-/// What everything begins with: a handle of a domain, for transactions, readers and upkeep; cheap to clone. All clones
-/// share one set of tasks, ended by [`Domain::shutdown`].
+/// A handle of a domain, for transactions, readers and maintenance.
+///
+/// A clone is cheap. All clones share one set of tasks, which [`Domain::shutdown`] ends.
 #[derive(Clone, Debug)]
 pub struct Domain {
     pub(crate) engine: Arc<Engine>,
-    /// Where transactions are composed, if they are.
+    /// The queue in which transactions are merged into groups, if groups are enabled.
     pub(crate) groups: Option<Arc<Groups>>,
 }
 
-/// What a transaction runs: a closure `async |tx| { … }`, which borrows what it captures, or an `async fn` of a
-/// `&Transaction`. It may be called more than once.
+/// The closure of a transaction: `async |tx| { … }`, or an `async fn` of a `&Transaction`.
 ///
-/// An `async move |tx|` that captures anything does not compile, not even with captured references. So
-/// the block around it owns, and the closure borrows; what it wants to give away, it clones:
+/// The closure borrows its captures, and may run more than once. An `async move |tx|` with captures
+/// does not compile. Let the surrounding block own the values, borrow them in the closure, and
+/// clone the values that the closure returns:
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -52,12 +53,12 @@ pub struct Domain {
 /// # }
 /// ```
 ///
-/// Implemented for every such closure and function; the trait only spells out what the compiler needs to know to
-/// spawn it.
+/// The trait is implemented for each such closure and function. The trait states that the future is
+/// `Send`, so that a transaction can be spawned.
 pub trait TransactionFn<'t, T, E>:
     AsyncFn(&'t Transaction) -> Result<T, E> + Fn(&'t Transaction) -> Self::Future
 {
-    /// What a call returns.
+    /// The future of one call.
     type Future: Future<Output = Result<T, E>> + Send;
 }
 
@@ -69,40 +70,41 @@ where
     type Future = R;
 }
 
-/// What a transaction returned, and how it ended.
+/// The value and the receipt of a committed transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Committed<T> {
-    /// What the closure returned.
+    /// The value that the closure returned.
     pub value: T,
-    /// How it ended.
+    /// The tid, the commit version and the number of attempts.
     pub receipt: Receipt,
 }
 
-/// Why an attempt did not commit.
+/// The reason why an attempt did not commit.
 enum Stopped<E> {
     /// The transaction may try again.
     Retry(RetryReason),
-    /// What its caller is told.
+    /// The error for the caller.
     Fail(E),
 }
 
-/// With whom an attempt may be composed.
+/// The queue in which an attempt may join a group.
 #[derive(Clone, Copy)]
-struct Others<'a> {
+struct Grouping<'a> {
     groups: &'a Arc<Groups>,
-    attempts: &'a Attempts,
+    attempts: &'a AttemptNumbers,
     /// An earlier attempt of the transaction failed.
     is_retry: bool,
 }
 
-/// A transaction goes by itself, and locks as it reads, after this many attempts with others that had to start again.
-const ATTEMPTS_WITH_OTHERS: u16 = 8;
+/// After so many failed attempts in groups a transaction joins no group, and locks documents when
+/// it reads them.
+const ATTEMPTS_IN_GROUPS: u16 = 8;
 
-/// How often a group may have gone without a transaction whose closure came late.
-const MOST_LATE: u32 = 3;
+/// A transaction leaves the queue after its closure missed so many groups.
+const MOST_LATE_RUNS: u32 = 3;
 
-/// A read-only transaction locks its reads after this many attempts that had to start again.
+/// A read-only transaction locks its reads after so many failed attempts.
 const READ_ONLY_ATTEMPTS: u16 = 3;
 
 impl Domain {
@@ -112,38 +114,44 @@ impl Domain {
         self.engine.table.domain()
     }
 
-    /// The name of a collection that belongs to this domain alone, such as `shop-locks`. In the domain's own name a `-` is
-    /// written `.`, so that privileges on `shop-*` do not reach the collections of the domain `shop-eu`.
+    /// Returns the name of a collection that only this domain uses, such as `shop-locks`.
+    ///
+    /// A `-` in the name of the domain becomes `.`, so that privileges on `shop-*` do not include
+    /// the collections of the domain `shop-eu`.
     #[must_use]
     pub fn collection_name(&self, of: &str) -> String {
         self.engine.table.collection_name(of)
     }
 
-    /// The settings that the domain was opened with: whatever is built on it takes clock and randomness from here.
+    /// The settings of the domain. Systems on top of the domain take clock and randomness from
+    /// them.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.engine.config
     }
 
-    /// The store behind the domain, for looking through collections by [`Store::scan`]. A scan shows candidates: read
-    /// those that matter by a [`Reader`](crate::Reader) or in a transaction. Whatever else writes to documents of the
-    /// domain goes behind the engine's back.
+    /// The store of the domain, for [`Store::scan`].
+    ///
+    /// A scan returns candidates. Read them with a [`Reader`](crate::Reader) or in a transaction.
+    /// Never write to documents of the domain through the store: the engine does not see such
+    /// writes.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         self.engine.documents()
     }
 
-    /// Opens a collection that exists, and claims it for this domain. `C` is [`Typed`](crate::Typed) for serde
-    /// values, or [`Raw`].
+    /// Opens an existing collection, and claims it for this domain.
+    ///
+    /// `C` is [`Typed`](crate::Typed) for serde values, or [`Raw`].
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`] if it does not exist, belongs to another domain, or cannot serve
-    /// transactions: the message names the remedy.
+    /// [`ErrorKind::Misconfigured`] if the collection does not exist, belongs to another domain, or
+    /// cannot serve transactions. The message names the remedy.
     pub async fn collection<C: Codec>(&self, name: &str) -> Result<Collection<C>> {
         self.open_collection(name, IfMissing::Fail).await
     }
 
-    /// Opens a collection of raw JSON that exists, and claims it for this domain.
+    /// Opens an existing collection of raw JSON, and claims it for this domain.
     ///
     /// # Errors
     /// As [`Domain::collection`].
@@ -151,12 +159,13 @@ impl Domain {
         self.open_collection(name, IfMissing::Fail).await
     }
 
-    /// Opens a collection, and makes it if it is missing, with `mappings` in the words of the store; stores without
-    /// mappings ignore them. A collection that exists is left as it is, but for this: where both it and the mappings are strict,
-    /// it gets the fields that it lacks.
+    /// Opens a collection, and creates it with `mappings` if it does not exist.
     ///
-    /// On Elasticsearch and OpenSearch this is a mapping as the servers' API takes it, or the body of a request that
-    /// makes an index, with settings beside the mapping. The fields alone, without `properties` around them, are
+    /// Stores without mappings ignore `mappings`. An existing collection stays unchanged, with one
+    /// exception: if both the collection and `mappings` are strict, missing fields are added.
+    ///
+    /// On Elasticsearch and OpenSearch `mappings` is a mapping, or the body of a request that
+    /// creates an index with settings and mappings. Fields without `properties` around them are
     /// refused.
     ///
     /// ```
@@ -175,7 +184,7 @@ impl Domain {
     /// ```
     ///
     /// # Errors
-    /// As [`Domain::collection`]; [`ErrorKind::Misconfigured`] for mappings that the store does not take.
+    /// As [`Domain::collection`]; [`ErrorKind::Misconfigured`] for mappings that the store refuses.
     pub async fn create_collection<C: Codec>(
         &self,
         name: &str,
@@ -184,9 +193,11 @@ impl Domain {
         self.open_collection(name, IfMissing::Create(mappings)).await
     }
 
-    /// The same for a system on top of transactions, such as locks: nothing else writes to the collection. One that is missing
-    /// is made without anything that an index template of the servers adds: one shard, one replica as soon as there is a second
-    /// node, no pipeline, no lifecycle.
+    /// Opens or creates a collection of a system on top of transactions, such as locks.
+    ///
+    /// No other client writes to such a collection. A new collection ignores the index templates of
+    /// the server: it has one shard, one replica as soon as there is a second node, no pipeline and
+    /// no lifecycle.
     ///
     /// # Errors
     /// As [`Domain::create_collection`].
@@ -204,16 +215,16 @@ impl Domain {
         if_missing: IfMissing<'_>,
     ) -> Result<Collection<C>> {
         let engine = &self.engine;
-        let deadline = engine.deadline(engine.config.deadline);
+        let deadline = engine.deadline(engine.config.timeout);
         let opened = engine.open_collection(name, if_missing, &deadline).await;
         let info = opened.map_err(AttemptError::into_error)?;
         Ok(Collection::new(info.name))
     }
 
-    /// Runs a transaction with the default options: see [`Domain::run`].
+    /// Runs a transaction with the default options. See [`Domain::run`].
     ///
     /// # Errors
-    /// The closure's own error, or one of the engine.
+    /// The error of the closure, or an error of the engine.
     pub async fn transact<T, E, F>(&self, closure: F) -> Result<T, E>
     where
         F: for<'t> TransactionFn<'t, T, E>,
@@ -222,58 +233,62 @@ impl Domain {
         Ok(self.run(&Options::default(), closure).await?.value)
     }
 
-    /// Runs a transaction: calls the closure and commits, again as long as others are in the way and
-    /// the deadline and the attempt limit allow it. The age is kept over the attempts, so
-    /// the transaction gets through once it is the oldest.
+    /// Runs a transaction: calls the closure, commits, and retries after a conflict.
     ///
-    /// The first attempt is optimistic (it locks at the end), later ones lock at each read; where
-    /// transactions are composed ([`Config::groups`](crate::Config::groups)), the first eight
-    /// attempts are optimistic. Errors of the closure are returned once its reads are known to
-    /// belong together; nothing is written then.
+    /// Retries end with the deadline and the attempt limit. A transaction keeps its age over all
+    /// attempts, so that it wins each conflict once it is the oldest.
     ///
-    /// A transaction that is begun inside the closure is one of its own, and commits for itself. It must not use what
-    /// the outer one has locked: that is refused, and where it waits for a third transaction that waits for the outer
-    /// one, both wait until the outer one comes to its limit
-    /// ([`Config::transaction_limit`](crate::Config::transaction_limit)) and starts again.
+    /// The first attempt locks at the commit. Later attempts lock each document when they read it.
+    /// With groups ([`Config::group_commit`](crate::Config::group_commit)) the first eight attempts
+    /// lock at the commit. If the closure returns an error, nothing is written. The engine returns
+    /// this error after it has validated the reads of the closure.
     ///
-    /// Dropping the returned future before the commit began rolls back in the background; after that the
-    /// commit goes on.
+    /// A transaction that the closure begins is independent, and commits by itself. The engine
+    /// refuses a nested transaction that uses a locked document of the outer transaction. If the
+    /// nested transaction waits for a third transaction, and that one waits for the outer one, all
+    /// three wait until the outer one reaches
+    /// [`Config::attempt_timeout`](crate::Config::attempt_timeout) and starts again.
+    ///
+    /// # Cancel safety
+    /// If the returned future is dropped before the commit began, the transaction rolls back in the
+    /// background. Later the commit continues.
     ///
     /// # Errors
-    /// The closure's own error, or one of the engine.
+    /// The error of the closure, or an error of the engine.
     pub async fn run<T, E, F>(&self, options: &Options, closure: F) -> Result<Committed<T>, E>
     where
         F: for<'t> TransactionFn<'t, T, E>,
         E: From<Error>,
     {
         let engine = &self.engine;
-        // A shutdown waits for it, with all its attempts.
+        // A shutdown waits for this transaction, with all its attempts.
         let _running = engine.lifecycle.running();
         self.check_open()?;
         let wait = engine.config.deadline_of(options)?;
         let deadline = engine.now() + wait;
-        // The place of one that is inside of another would be that one's.
+        // A nested transaction uses the permit of its outer transaction.
         let _place = match crate::attempt::nesting::enclosing().is_empty() {
             true => Some(engine.hot.admission.enter(&*engine.config.clock, wait).await?),
             false => None,
         };
         let logical = engine.start_id();
         let _contender = engine.hot.board.contend(logical.age());
-        let attempts = Attempts::default();
+        let attempts = AttemptNumbers::default();
         let mut groups = self.groups.as_ref();
         let mut tries = 0;
         let mut pessimistic = options.pessimistic && !options.read_only;
         let mut options = options.clone();
         loop {
             let tid = logical.with_attempt(attempts.next());
-            let manner = Manner { pessimistic, recalls: groups.is_some(), ..Manner::default() };
-            let tx = self.start(tid, &options, manner, deadline)?;
+            let mode =
+                AttemptMode { pessimistic, uses_cache: groups.is_some(), ..AttemptMode::default() };
+            let tx = self.start(tid, &options, mode, deadline)?;
             tries += 1;
-            let others =
-                groups.map(|groups| Others { groups, attempts: &attempts, is_retry: tries > 1 });
-            let reason = match self.attempt(&tx, &closure, others).await {
+            let grouping =
+                groups.map(|groups| Grouping { groups, attempts: &attempts, is_retry: tries > 1 });
+            let reason = match self.attempt(&tx, &closure, grouping).await {
                 Ok((value, receipt)) => {
-                    tx.tell_committed();
+                    tx.run_callbacks();
                     let receipt = Receipt { attempts: u32::from(tries), ..receipt };
                     return Ok(Committed { value, receipt });
                 }
@@ -284,16 +299,18 @@ impl Domain {
             if let Some(document) = reason.document() {
                 engine.hot.cache.was_stale(document, engine.now());
             }
-            let goes_on_with_others =
-                groups.is_some() && tries < ATTEMPTS_WITH_OTHERS && !tx.attempt().goes_by_itself();
+            let stays_in_groups = groups.is_some()
+                && tries < ATTEMPTS_IN_GROUPS
+                && !tx.attempt().is_excluded_from_groups();
             if matches!(reason, RetryReason::LeftGroup) {
                 groups = None;
             } else if tx.attempt().has_writes() {
-                pessimistic |= !goes_on_with_others;
-                groups = groups.filter(|_| goes_on_with_others);
+                pessimistic |= !stays_in_groups;
+                groups = groups.filter(|_| stays_in_groups);
             } else {
                 groups = groups.filter(|_| !matches!(reason, RetryReason::Waited(_)));
-                // By then others change what it reads, or lock it again, faster than it can look; it locks as it reads.
+                // Other transactions change or lock the reads faster than this one validates them,
+                // so this one locks as it reads.
                 let locks = tries >= READ_ONLY_ATTEMPTS;
                 pessimistic |= locks;
                 options.lock_reads |= locks;
@@ -305,7 +322,7 @@ impl Domain {
                 && locks
             {
                 let _wanted = engine.hot.board.want([document]);
-                // The next attempt tells that the deadline passed.
+                // The next attempt reports a passed deadline.
                 let until = Deadline::until(deadline);
                 let _ = engine.wait_for_turn(slice::from_ref(document), &until).await;
                 engine.hot.board.keep([document], engine.now());
@@ -313,12 +330,12 @@ impl Domain {
         }
     }
 
-    /// One attempt: runs the closure, and commits what it did, by itself or composed with others.
+    /// Runs the closure once, and commits its writes alone or in a group.
     async fn attempt<T, E, F>(
         &self,
         tx: &Transaction,
         closure: &F,
-        others: Option<Others<'_>>,
+        grouping: Option<Grouping<'_>>,
     ) -> Result<(T, Receipt), Stopped<E>>
     where
         F: for<'t> TransactionFn<'t, T, E>,
@@ -334,30 +351,31 @@ impl Domain {
             Err(error) => return Err(self.examine(tx, error).await),
         };
         tx.confirm_aliases().await.map_err(|error| Stopped::Fail(error.into()))?;
-        let apply = || {
-            let Others { groups, attempts, is_retry } = others.filter(|_| !tx.is_doomed())?;
-            groups.apply(tx.attempt(), attempts, is_retry)
+        let enqueue = || {
+            let Grouping { groups, attempts, is_retry } = grouping.filter(|_| !tx.is_doomed())?;
+            groups.enqueue(tx.attempt(), attempts, is_retry)
         };
-        let Some(mut waiting) = apply() else {
+        let Some(mut waiting) = enqueue() else {
             return Self::ended(tid, value, tx.conclude().await);
         };
         let mut late = 0;
         let left = || Err(AttemptError::Retry(RetryReason::LeftGroup));
         let result = loop {
-            match waiting.told().await {
-                Told::Ended(result) => break result,
-                Told::RunAgain(rerun) => {
+            match waiting.reply().await {
+                Reply::Ended(result) => break result,
+                Reply::RunAgain(rerun) => {
                     tx.run_again();
-                    tx.attempt().run_again_on(rerun.basis());
+                    tx.attempt().restart_on(rerun.batch());
                     value = match run().await {
                         Ok(value) if !tx.is_doomed() => value,
-                        // It failed on what others have not committed yet: that is nobody's to tell.
+                        // The run failed on uncommitted content of its group, so its error is not
+                        // reported.
                         _ => break left(),
                     };
                     if !rerun.ran() {
                         late += 1;
-                        waiting = match apply() {
-                            Some(waiting) if late <= MOST_LATE => waiting,
+                        waiting = match enqueue() {
+                            Some(waiting) if late <= MOST_LATE_RUNS => waiting,
                             _ => break left(),
                         };
                     }
@@ -383,8 +401,8 @@ impl Domain {
         })
     }
 
-    /// The closure failed. Its error is returned once its reads are known to belong together: it may rest on a state
-    /// that never was.
+    /// Validates the reads of a closure that failed. An error that rests on reads of different
+    /// states is not returned.
     async fn examine<E: From<Error>>(&self, tx: &Transaction, error: E) -> Stopped<E> {
         let why = match tx.examine().await {
             Ok(()) => "the application's own error".to_owned(),
@@ -417,24 +435,29 @@ impl Domain {
         Ok(())
     }
 
-    /// Begins a transaction that the caller commits or rolls back, without retries. Dropping the handle rolls
-    /// back in the background.
+    /// Begins a transaction that the caller commits or rolls back. The engine does not retry it.
+    ///
+    /// Dropping the handle rolls back in the background.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if the domain is shut down; [`ErrorKind::Invalid`] for options that cannot work.
+    /// [`ErrorKind::Unavailable`] if the domain is shut down; [`ErrorKind::Invalid`] for options
+    /// that cannot work.
     pub fn begin(&self, options: &Options) -> Result<Transaction> {
         self.check_open()?;
         let deadline = self.engine.now() + self.engine.config.deadline_of(options)?;
-        let manner =
-            Manner { pessimistic: options.pessimistic, stepped: true, ..Manner::default() };
+        let mode = AttemptMode {
+            pessimistic: options.pessimistic,
+            stepped: true,
+            ..AttemptMode::default()
+        };
         let tid = self.engine.start_id();
         let contender = self.engine.hot.board.contend(tid.age());
-        Ok(self.start(tid, options, manner, deadline)?.with_contender(contender))
+        Ok(self.start(tid, options, mode, deadline)?.with_contender(contender))
     }
 
-    /// New transactions are refused once the domain shuts down; those that run go on.
+    /// Refuses new transactions after the shutdown began.
     fn check_open(&self) -> Result<()> {
-        // One that is nested in a closure belongs to what runs.
+        // A nested transaction belongs to a running one.
         let nested = !crate::attempt::nesting::enclosing().is_empty();
         match self.engine.lifecycle.closing().is_cancelled() && !nested {
             true => Err(Error::unavailable("the domain is shutting down")),
@@ -446,7 +469,7 @@ impl Domain {
         &self,
         tid: AttemptId,
         options: &Options,
-        manner: Manner,
+        mode: AttemptMode,
         deadline: Duration,
     ) -> Result<Transaction> {
         if let Some(metadata) = &options.metadata {
@@ -454,16 +477,17 @@ impl Domain {
             valid.map_err(|e| Error::invalid(format!("the metadata is not JSON: {e}")))?;
         }
         let engine = self.engine.clone();
-        let attempt = Attempt::begin(engine, tid, options.clone(), manner, deadline);
+        let attempt = Attempt::begin(engine, tid, options.clone(), mode, deadline);
         Ok(Transaction::new(attempt))
     }
 
-    /// Refuses new transactions, lets those that run go on, also in further attempts, and waits until they have
-    /// committed or rolled back and are applied, at most for `deadline`. Returns whether everything that this domain
-    /// ever committed here is applied; what is not is finished by whoever meets it.
+    /// Refuses new transactions, and waits until the running ones have ended and are applied.
+    ///
+    /// Running transactions may retry. The wait ends after `deadline`. Returns whether all commits
+    /// of this process are applied. Another process rolls the remaining commits forward.
     ///
     /// # Cancel safety
-    /// Dropped, the domain stays closed and its tasks go on.
+    /// If the returned future is dropped, the domain stays closed and its tasks continue.
     pub async fn shutdown(&self, deadline: Duration) -> bool {
         self.engine.lifecycle.close();
         let drained = async {

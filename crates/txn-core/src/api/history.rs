@@ -1,4 +1,4 @@
-//! Collections that keep their past, and readers at a timestamp.
+//! Collections that keep their history, and readers at a timestamp.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,41 +20,52 @@ use txn_protocol::document::Image;
 use txn_protocol::history::{Before, Head, Links};
 use txn_protocol::ids::{AttemptId, CommitVersion};
 
-/// How often a document is looked at that does not fit its history, before it is said that a client wrote it that keeps none.
+/// The maximum number of reads of a document that contradicts its history.
+///
+/// After them the reader reports a write by a client that keeps no history.
 const LOOKS: u32 = 8;
 
-/// Reads what stood there at one moment of the past, without locks, in collections that keep it ([`Domain::keep_history`]).
+/// Reads collections as of one timestamp, without locks.
 ///
-/// Each transaction is shown whole or not at all, over any number of documents, calls, and collections: it is shown if its
-/// commit tid is not later than the moment. Transactions composed into one commit ([`Config::groups`](crate::Config::groups))
-/// have one commit tid.
+/// [`Domain::enable_history`] lets a collection keep its history. Each transaction is visible as a
+/// whole or not at all, over any number of documents, calls and collections. A transaction is
+/// visible if its commit version is not later than the timestamp. The members of a group
+/// ([`Config::group_commit`](crate::Config::group_commit)) share one commit version.
 ///
-/// What is shown need not have been the state of one moment of an ordering of all transactions: where clocks differ, a transaction
-/// that only *read* what another one wrote may be shown without it (RESTBase design, "readers at a timestamp").
+/// The result need not be a state of one serial order of all transactions. If clocks differ, a
+/// transaction that only *read* a write may be visible without the writing transaction (RESTBase
+/// design, "readers at a timestamp").
 #[derive(Clone, Copy, Debug)]
-pub struct ReaderAt<'a> {
+pub struct SnapshotReader<'a> {
     domain: &'a Domain,
     time: Duration,
 }
 
 impl Domain {
-    /// Keeps, from now on, what transactions overwrite and delete in a collection, for `retention`, in a collection of its own beside
-    /// it, called `<name>-history`. Idempotent, and for good: [`Domain::release_collection`] ends it.
+    /// Keeps the past versions of a collection for `retention`.
     ///
-    /// Call it where the collection is made. A process that opened the collection before keeps no history until it opens it again;
-    /// what it overwrites is lost to readers at a timestamp, and they say so. What plain clients write has no version of its own.
+    /// A second collection, `<name>-history`, stores the versions that transactions overwrite and
+    /// delete from now on. The call is idempotent. [`Domain::release_collection`] ends the history.
     ///
-    /// Costs for each document that a transaction writes: two writes of a small document beside it (its head), one write of
-    /// what is overwritten, and two round trips before the commit. A document alone is no longer one conditional write. Heads stay,
-    /// also those of deleted documents; past versions are dropped by [`Domain::purge_history`].
+    /// Call this method where the collection is created. A process that opened the collection
+    /// earlier keeps no history until the process opens the collection again. Versions that such a
+    /// process overwrites are lost to readers at a timestamp, which then report an error. Writes of
+    /// plain clients have no version of their own.
+    ///
+    /// For each document, a transaction also writes a small document (the head) twice, and the
+    /// overwritten version once. The commit takes two more round trips. A transaction of one
+    /// document is no longer one conditional write. Heads remain, even for deleted documents.
+    /// [`Domain::purge_history`] drops past versions.
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`](crate::ErrorKind::Misconfigured) if it is kept for another time already, or the collection for it cannot be made;
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a retention that is not longer than [`Config::max_drift`](crate::Config::max_drift).
+    /// - [`ErrorKind::Misconfigured`](crate::ErrorKind::Misconfigured) if the collection has
+    ///   another retention already, or the history collection cannot be created.
+    /// - [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if `retention` is not longer than
+    ///   [`Config::max_drift`](crate::Config::max_drift).
     ///
     /// # Cancel safety
-    /// Dropped half-way, it can be called again.
-    pub async fn keep_history<C: Codec>(
+    /// After a dropped future, the call can be repeated.
+    pub async fn enable_history<C: Codec>(
         &self,
         collection: &Collection<C>,
         retention: Duration,
@@ -67,24 +78,29 @@ impl Domain {
             );
             return Err(Error::invalid(message));
         }
-        let deadline = engine.deadline(engine.config.deadline);
-        let kept = engine.keep_history(&collection.name, retention, &deadline).await;
+        let deadline = engine.deadline(engine.config.timeout);
+        let kept = engine.enable_history(&collection.name, retention, &deadline).await;
         kept.map_err(AttemptError::into_error)
     }
 
-    /// The latest moment that a reader can be at now, as the time since the Unix epoch: [`max_drift`](crate::Config::max_drift) before the
-    /// wall clock of this process, or before the server's, whichever is earlier.
+    /// Returns the latest timestamp that can be read now.
+    ///
+    /// The result is the time since the Unix epoch: the wall clock of this process or of the
+    /// server, whichever is earlier, minus [`max_drift`](crate::Config::max_drift).
     #[must_use]
     pub fn latest_timestamp(&self) -> Duration {
         self.engine.settled_until()
     }
 
-    /// Reads what stood there at a moment of the past, given as the time since the Unix epoch, such as the
+    /// Returns a reader at a timestamp.
+    ///
+    /// `timestamp` is the time since the Unix epoch, such as the
     /// [`CommitVersion::unix_time`](crate::CommitVersion::unix_time) of a commit.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the moment is later than [`Domain::latest_timestamp`].
-    pub fn at(&self, timestamp: Duration) -> Result<ReaderAt<'_>> {
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if `timestamp` is later than
+    /// [`Domain::latest_timestamp`].
+    pub fn snapshot_at(&self, timestamp: Duration) -> Result<SnapshotReader<'_>> {
         let latest = self.latest_timestamp();
         if timestamp > latest {
             let message = format!(
@@ -93,17 +109,20 @@ impl Domain {
             );
             return Err(Error::invalid(message));
         }
-        Ok(ReaderAt { domain: self, time: timestamp })
+        Ok(SnapshotReader { domain: self, time: timestamp })
     }
 
-    /// Drops past versions that no reader may ask for any more. Returns how many. For a task that runs now and then; several may run
-    /// at once. A head of each document that was ever written stays.
+    /// Drops expired past versions, and returns their number.
+    ///
+    /// Run this call from time to time. Several calls may run at once. The head of each document
+    /// that was ever written remains.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the collection keeps no history; else as the store says.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the collection keeps no history.
+    /// Otherwise the errors of the store.
     ///
     /// # Cancel safety
-    /// Dropped half-way, it can be called again.
+    /// After a dropped future, the call can be repeated.
     pub async fn purge_history<C: Codec>(&self, collection: &Collection<C>) -> Result<u64> {
         let engine = &self.engine;
         let history = engine.history_of(&collection.name)?;
@@ -112,20 +131,24 @@ impl Domain {
     }
 }
 
-impl ReaderAt<'_> {
-    /// The moment, as the time since the Unix epoch.
+impl SnapshotReader<'_> {
+    /// Returns the timestamp, as the time since the Unix epoch.
     #[must_use]
     pub fn timestamp(&self) -> Duration {
         self.time
     }
 
-    /// Reads a document as it stood then; `None` if it did not exist.
+    /// Reads a document as of the timestamp; `None` without a document.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the collection keeps no history, did not at that moment, or keeps it no longer;
-    /// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if a client that keeps no history overwrote what stood there then; [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if a
-    /// transaction that may belong to that moment is not decided before the deadline; [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the store does
-    /// not answer in time.
+    /// - [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the collection keeps no history, or
+    ///   the timestamp is before its start or older than its retention.
+    /// - [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if a client that keeps no history
+    ///   overwrote the content.
+    /// - [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if a transaction that may belong to
+    ///   the timestamp is undecided at the deadline.
+    /// - [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the store does not answer in
+    ///   time.
     pub async fn get<C: Codec>(
         &self,
         collection: &Collection<C>,
@@ -135,10 +158,10 @@ impl ReaderAt<'_> {
         values.into_iter().next().ok_or_else(|| Error::unavailable("the store gave no answer"))
     }
 
-    /// Reads documents as they stood then: one answer per id, in order.
+    /// Reads documents as of the timestamp: one answer per id, in order.
     ///
     /// # Errors
-    /// As [`ReaderAt::get`].
+    /// As [`SnapshotReader::get`].
     pub async fn get_many<C: Codec, I: Into<DocumentId>>(
         &self,
         collection: &Collection<C>,
@@ -149,30 +172,30 @@ impl ReaderAt<'_> {
         let history = engine.history_of(&collection.name)?;
         engine.check_readable(&keys)?;
         engine.check_kept(&history, self.time)?;
-        let deadline = engine.deadline(engine.config.deadline);
+        let deadline = engine.deadline(engine.config.timeout);
         let read = engine.read_at(&keys, &history, self.time, &deadline);
         let images =
-            engine.within(engine.config.deadline, read).await.map_err(AttemptError::into_error)?;
+            engine.within(engine.config.timeout, read).await.map_err(AttemptError::into_error)?;
         let decode =
             |(key, image): (&Key, Option<Image>)| Collection::<C>::decode(key, image.as_ref());
         keys.iter().zip(images).map(decode).collect()
     }
 }
 
-/// A document with its history, as they stand now.
+/// A document with its history head, as currently stored.
 struct Now {
     key: Key,
     document: ReadEntry,
     head: Option<(Head, Option<CommitVersion>)>,
 }
 
-/// What is known of a moment without looking further.
+/// The content at a timestamp, by document and head.
 enum Known {
-    /// This stood there.
+    /// The current document is the content.
     Is(Option<Image>),
-    /// It is in the past versions.
+    /// The content is in the past versions.
     Past,
-    /// Document and head do not belong together, or not yet.
+    /// Document and head do not match, or do not match yet.
     Torn,
 }
 
@@ -182,7 +205,7 @@ impl Now {
         let stood = |tid: Option<CommitVersion>| tid.is_none_or(|tid| tid.unix_time() <= time);
         let before = Before { tid: observed.tid, image: observed.image.as_ref() };
         match &self.head {
-            // Never written since its history began.
+            // No transaction has written the document since its history began.
             None if observed.image.is_none() || stood(observed.tid) => {
                 Known::Is(observed.image.clone())
             }
@@ -198,7 +221,7 @@ impl Engine {
     fn history_of(&self, collection: &str) -> Result<Arc<History>> {
         self.histories.of(collection).ok_or_else(|| {
             Error::invalid(format!(
-                "the collection {collection:?} keeps no history: see Domain::keep_history"
+                "the collection {collection:?} keeps no history: see Domain::enable_history"
             ))
         })
     }
@@ -258,7 +281,10 @@ impl Engine {
         Ok(keys.iter().map(|key| images.get(key).cloned().flatten()).collect())
     }
 
-    /// Documents with their heads. A holder that began later than that moment cannot commit before it.
+    /// Reads documents with their heads.
+    ///
+    /// A holder that began after the timestamp cannot commit before the timestamp, so the read does
+    /// not wait for that holder.
     async fn as_they_stand(
         &self,
         keys: Vec<Key>,

@@ -1,29 +1,35 @@
-//! What an operator may ask of the janitor.
+//! Janitor passes and inspections on demand, for operators.
 
 use super::domain::Domain;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::janitor::Report;
+use crate::engine::janitor::JanitorReport;
 use crate::error::Result;
 
 impl Domain {
-    /// Cleans up once, as the janitor does by itself: recovers what stands unchanged for its lease, drops old partitions, and reports what is left
-    /// over afterwards. Takes at least one lease if anything is found. A collection that cannot be looked at is
-    /// reported, and keeps nobody from looking at the others.
+    /// Runs one complete pass of the janitor.
+    ///
+    /// The pass recovers transactions that stay unchanged for their lease, and drops old
+    /// partitions. Then the pass reports the remaining locks, records and damage. A pass that finds
+    /// anything takes at least one lease. The pass reports a collection that cannot be scanned, and
+    /// scans the other collections.
     ///
     /// # Errors
-    /// As the store says of the domain document.
+    /// The errors of the store for the domain document.
     ///
     /// # Cancel safety
-    /// Dropped, what was done is done; every step stands for itself.
-    pub async fn janitor_pass(&self) -> Result<Report> {
+    /// If the returned future is dropped, the completed steps remain. Each step is complete by
+    /// itself.
+    pub async fn janitor_pass(&self) -> Result<JanitorReport> {
         self.engine.complete_pass().await.map_err(AttemptError::into_error)
     }
 
-    /// Looks for locks, open records and lost parts, and changes nothing. What is under way at the moment shows up too.
+    /// Reports locks, open records and lost parts, and changes nothing.
+    ///
+    /// The report includes the locks and records of running transactions.
     ///
     /// # Errors
-    /// As the store says of the domain document.
-    pub async fn inspect(&self) -> Result<Report> {
+    /// The errors of the store for the domain document.
+    pub async fn inspect(&self) -> Result<JanitorReport> {
         self.engine.inspect().await.map_err(AttemptError::into_error)
     }
 }

@@ -1,5 +1,7 @@
-//! What a user calls: domains, transactions, readers, and what operators need. Everything here stands on
-//! [`attempt`](crate::attempt) and [`engine`](crate::engine), which know nothing of it.
+//! The public API: domains, transactions, readers, and calls for operators.
+//!
+//! The API depends on [`attempt`](crate::attempt) and [`engine`](crate::engine). Neither of them
+//! depends on the API.
 
 mod barrier;
 pub(crate) mod collection;

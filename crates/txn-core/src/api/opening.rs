@@ -1,4 +1,4 @@
-//! Opening a domain that exists, and making one.
+//! Opening and creation of a domain.
 
 use std::sync::Arc;
 
@@ -11,14 +11,16 @@ use crate::group::Groups;
 use crate::store::Store;
 
 impl Domain {
-    /// Opens a domain that exists. One that does not is made by [`Domain::create`]: a mistyped name never makes a
-    /// domain.
+    /// Opens an existing domain.
+    ///
+    /// A mistyped name never creates a domain. [`Domain::open_or_create`] creates one.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a name or a configuration that cannot work;
-    /// [`ErrorKind::Misconfigured`] if there is no domain of that name, or the clock of this process is ahead of the
-    /// server's; [`ErrorKind::Damaged`] if a part of the domain was lost, naming it;
-    /// [`ErrorKind::Unavailable`] and [`ErrorKind::Misconfigured`] as the store says.
+    /// - [`ErrorKind::Invalid`] for a name or a configuration that cannot work.
+    /// - [`ErrorKind::Misconfigured`] if the domain does not exist, or the clock of this process is
+    ///   ahead of the clock of the server.
+    /// - [`ErrorKind::Damaged`] if a part of the domain is lost. The message names the part.
+    /// - [`ErrorKind::Unavailable`] and [`ErrorKind::Misconfigured`] from the store.
     ///
     /// [`ErrorKind::Invalid`]: crate::ErrorKind::Invalid
     /// [`ErrorKind::Misconfigured`]: crate::ErrorKind::Misconfigured
@@ -28,11 +30,11 @@ impl Domain {
         Self::start_up(store, name, config, false).await
     }
 
-    /// Makes a domain, and opens it. One that exists is opened.
+    /// Opens a domain, and creates the domain if necessary.
     ///
     /// # Errors
-    /// As [`Domain::open`], except that a domain that does not exist is no error.
-    pub async fn create(store: Arc<dyn Store>, name: &str, config: Config) -> Result<Self> {
+    /// As [`Domain::open`], except that a missing domain is no error.
+    pub async fn open_or_create(store: Arc<dyn Store>, name: &str, config: Config) -> Result<Self> {
         Self::start_up(store, name, config, true).await
     }
 

@@ -1,4 +1,4 @@
-//! What became of a transaction, by its tid.
+//! The final outcome of a transaction, by the tid of its attempt.
 
 use crate::api::domain::Domain;
 use crate::engine::attempt_error::AttemptError;
@@ -7,17 +7,21 @@ use crate::error::Result;
 use txn_protocol::ids::AttemptId;
 
 impl Domain {
-    /// What became of a transaction, by the tid of its attempt. The answer is final: a transaction that is undecided
-    /// is watched for one lease, and aborted if it shows no sign of life.
+    /// Returns the final outcome of a transaction, by its tid.
     ///
-    /// A one-document transaction leaves no record: do not ask for one (its errors carry no tid).
+    /// If the transaction is undecided, the call watches the transaction for one lease. Without a
+    /// sign of life the call then aborts the transaction.
+    ///
+    /// A one-document transaction leaves no record, and its errors carry no tid. Do not ask for its
+    /// outcome.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if it is still under way when the deadline passes;
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the store does not answer.
+    /// - [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if the transaction still runs at the
+    ///   deadline.
+    /// - [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the store does not answer.
     pub async fn outcome(&self, tid: AttemptId) -> Result<TransactionOutcome> {
         let engine = &self.engine;
-        let deadline = engine.deadline(engine.config.deadline);
+        let deadline = engine.deadline(engine.config.timeout);
         engine.outcome(tid, &deadline).await.map_err(AttemptError::into_error)
     }
 }

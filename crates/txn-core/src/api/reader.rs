@@ -1,4 +1,4 @@
-//! Readers that never lock, and per-item writers.
+//! Readers without locks, and conditional writes of single documents.
 
 use std::collections::BTreeMap;
 
@@ -22,49 +22,52 @@ use txn_protocol::machines::settle::SingleOutcome;
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::Requester;
 
-/// Reads without a transaction and without locks: committed content only, each document by itself. A reader waits for nobody and
-/// writes nothing.
+/// Reads committed content, without a transaction and without locks.
 ///
-/// Several of them are no snapshot. By default any copy answers, so with replicas two reads of one
-/// document may go back in time; [`Reader::verified`] asks the primary.
+/// By default a reader waits for no transaction. A reader writes nothing. Each document is read by
+/// itself, so that several reads are no snapshot. By default any copy answers. With replicas, two
+/// reads of one document may therefore go back in time. [`Reader::verified`] asks the primary.
 ///
-/// "Committed" has one condition: a reader proves nothing by writes, so it takes a commit for one whose acknowledgement is still
-/// under way. If the primary crashes at that moment and the commit vanishes with it, the reader has shown what never
-/// was. A transaction that writes is not exposed to that with [`Options::lock_reads`](crate::Options::lock_reads).
+/// A reader proves nothing by writes. So a reader may return a commit whose acknowledgement is
+/// still under way. If the primary crashes at that moment and loses the commit, the reader has
+/// returned content that was never committed. A transaction with
+/// [`Options::lock_reads`](crate::Options::lock_reads) that writes is not exposed to this case.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     domain: &'a Domain,
     from: ReadPreference,
 }
 
-/// A document as a [`Reader`] saw it, to be given to [`Domain::compare_and_set`].
+/// A document as a [`Reader`] saw it, for [`Domain::compare_and_set`].
 #[derive(Clone, Debug)]
-pub struct Snapshot<T> {
+pub struct Versioned<T> {
     /// The content; `None` if the document does not exist.
     pub value: Option<T>,
     key: Key,
     entry: ReadEntry,
 }
 
-impl<T> Snapshot<T> {
-    /// The commit that wrote the content, if a transaction did.
+impl<T> Versioned<T> {
+    /// Returns the version of the commit that wrote the content.
+    ///
+    /// `None` if no transaction wrote the content.
     #[must_use]
     pub fn tid(&self) -> Option<CommitVersion> {
         self.entry.observed.tid
     }
 }
 
-/// What became of a [`Domain::compare_and_set`].
+/// The result of [`Domain::compare_and_set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompareAndSet {
-    /// It is written, as this version.
+    /// The document was written, with this version.
     Written(CommitVersion),
-    /// The content is no longer what was read: read again. Nothing was written.
+    /// The content has changed since it was read. Nothing was written: read the document again.
     Mismatch,
 }
 
 impl Domain {
-    /// Reads committed content without a transaction and without locks: see [`Reader`].
+    /// Returns a [`Reader`] of committed content.
     #[must_use]
     pub fn reader(&self) -> Reader<'_> {
         Reader { domain: self, from: ReadPreference::AnyCopy }
@@ -72,33 +75,35 @@ impl Domain {
 
     /// Writes one document if its content is still what was read.
     ///
-    /// The comparison is of the logical version: the commit that wrote the content, and every byte
-    /// of it. A lock that another transaction took and released in between does not matter.
+    /// The comparison covers the logical version: the commit that wrote the content, and every byte
+    /// of the content. A lock that another transaction took and released in between does not
+    /// matter.
     ///
-    /// One conditional write, and one more request before it if the snapshot is not fresh. Three
-    /// cases take a transaction instead, which reads the document again, and may take a record:
+    /// The cost is one conditional write, and one more request before the write if `snapshot` is
+    /// not fresh. In three cases the write takes a transaction. The transaction reads the document
+    /// again, and may write a record:
     /// - A transaction holds the document, or the document was written or locked since it was read.
-    ///   The transaction waits for the holder, and recovers a dead one.
-    /// - No transaction has written the document yet. Such a document has no list of commits that
-    ///   could tell what became of a write without a record.
-    /// - Its collection keeps the past ([`Domain::keep_history`]).
+    ///   The transaction waits for the holder, and recovers a dead holder.
+    /// - No transaction has written the document yet. Such a document has no list of commits, which
+    ///   could settle a write without a record.
+    /// - The collection keeps its history ([`Domain::enable_history`]).
     ///
-    /// The value is the whole new content: fields that its type does not know are gone afterwards.
+    /// The value replaces the whole content. Fields that the type does not know are lost.
     /// [`Transaction::update`](crate::Transaction::update) keeps them.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value cannot be stored or the
-    /// document did not exist (insert by a transaction),
-    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if other transactions held the document
-    /// until the deadline, [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) if it is not known
-    /// whether it was written.
+    /// - [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value cannot be stored, or the
+    ///   document did not exist. Insert a new document in a transaction.
+    /// - [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if other transactions held the
+    ///   document until the deadline.
+    /// - [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) if the outcome of the write is unknown.
     ///
     /// # Cancel safety
-    /// Dropped, the write may happen or not.
+    /// If the returned future is dropped, the write may happen or not.
     pub async fn compare_and_set<C: Codec>(
         &self,
         collection: &Collection<C>,
-        snapshot: &Snapshot<C::Value>,
+        snapshot: &Versioned<C::Value>,
         value: &C::Value,
     ) -> Result<CompareAndSet> {
         let key = &snapshot.key;
@@ -118,14 +123,16 @@ impl Domain {
 }
 
 impl Domain {
-    /// Replaces what was read by one conditional write, without a record. `None` if that cannot be,
-    /// or if the document moved: nothing was written then, and nothing will be.
+    /// Replaces the read content by one conditional write, without a record.
+    ///
+    /// `None` if the write needs a record, or the document has changed. Then nothing was written,
+    /// and nothing will be.
     async fn set_single<T>(
         &self,
-        snapshot: &Snapshot<T>,
+        snapshot: &Versioned<T>,
         image: &Image,
     ) -> Result<Option<CommitVersion>> {
-        let Snapshot { key, entry, .. } = snapshot;
+        let Versioned { key, entry, .. } = snapshot;
         let engine = &self.engine;
         let View::Present { stored, .. } = &entry.view else { return Ok(None) };
         if stored.lock.is_some() || engine.histories.of(&key.collection).is_some() {
@@ -135,7 +142,7 @@ impl Domain {
             cov_mark::hit!(plain_document_is_set_by_a_record);
             return Ok(None);
         }
-        let deadline = engine.deadline(engine.config.deadline);
+        let deadline = engine.deadline(engine.config.timeout);
         let written = async {
             let commit =
                 engine.commit_version(None, stored.tid).await.map_err(|error| error.at(key))?;
@@ -147,15 +154,18 @@ impl Domain {
         written.await.map_err(AttemptError::into_error)
     }
 
-    /// Compares and writes in a transaction. A conflict of the store tells only that its version
-    /// moved, which a lock does as well. So the transaction compares what identifies the content.
+    /// Compares and writes in a transaction.
+    ///
+    /// A conflict of the store shows only a changed store version, which a lock changes, too. So
+    /// the transaction compares commit version and content.
     async fn compare_and_put<T>(
         &self,
-        snapshot: &Snapshot<T>,
+        snapshot: &Versioned<T>,
         image: &Image,
     ) -> Result<CompareAndSet> {
-        let Snapshot { key, entry, .. } = snapshot;
-        let (observed, options) = (&entry.observed, Options::default().with_by_itself(true));
+        let Versioned { key, entry, .. } = snapshot;
+        let (observed, options) =
+            (&entry.observed, Options::default().with_exclude_from_groups(true));
         let written = self.run::<_, Error, _>(&options, async |tx| {
             let images = tx.images(std::slice::from_ref(key)).await?;
             let version = tx.attempt().version(key)?;
@@ -174,21 +184,25 @@ impl Domain {
 }
 
 impl Reader<'_> {
-    /// Makes each read current: it asks the primary, and waits for a transaction that holds the document and is not decided
-    /// yet. Each read is a read-only transaction of one document, strictly serialisable with all others as long as no
-    /// primary crashes. Fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if the holder is not decided
-    /// before the deadline.
+    /// Makes each read current.
+    ///
+    /// The reader then asks the primary, and waits for an undecided transaction that holds the
+    /// document. Each read is a read-only transaction of one document. While no primary crashes,
+    /// the read is strictly serializable with all other transactions. A read fails with
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if the holder is undecided at the
+    /// deadline.
     #[must_use]
     pub fn verified(mut self) -> Self {
         self.from = ReadPreference::Primary;
         self
     }
 
-    /// Reads a document; `None` if it does not exist.
+    /// Reads a document; `None` if the document does not exist.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the store does not answer in time;
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the content is no `C::Value`.
+    /// - [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the store does not answer in
+    ///   time.
+    /// - [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the content is not a `C::Value`.
     pub async fn get<C: Codec>(
         &self,
         collection: &Collection<C>,
@@ -211,7 +225,7 @@ impl Reader<'_> {
         Ok(snapshots.into_iter().map(|snapshot| snapshot.value).collect())
     }
 
-    /// Reads a document in order to write it later, by [`Domain::compare_and_set`].
+    /// Reads a document for a later [`Domain::compare_and_set`].
     ///
     /// # Errors
     /// As [`Reader::get`].
@@ -219,15 +233,15 @@ impl Reader<'_> {
         &self,
         collection: &Collection<C>,
         id: impl Into<DocumentId>,
-    ) -> Result<Snapshot<C::Value>> {
+    ) -> Result<Versioned<C::Value>> {
         let mut snapshots = self.snapshots::<C>(vec![collection.key(id)]).await?;
         snapshots.pop().ok_or_else(|| Error::unavailable("the store gave no answer"))
     }
 
-    async fn snapshots<C: Codec>(&self, keys: Vec<Key>) -> Result<Vec<Snapshot<C::Value>>> {
+    async fn snapshots<C: Codec>(&self, keys: Vec<Key>) -> Result<Vec<Versioned<C::Value>>> {
         let engine = &self.domain.engine;
         engine.check_readable(&keys)?;
-        let deadline = engine.deadline(engine.config.deadline);
+        let deadline = engine.deadline(engine.config.timeout);
         let read = async {
             match self.from {
                 ReadPreference::AnyCopy => engine.read_committed(&keys, &deadline).await,
@@ -235,10 +249,10 @@ impl Reader<'_> {
             }
         };
         let entries =
-            engine.within(engine.config.deadline, read).await.map_err(AttemptError::into_error)?;
+            engine.within(engine.config.timeout, read).await.map_err(AttemptError::into_error)?;
         let snapshot = |(key, entry): (Key, ReadEntry)| {
             let value = Collection::<C>::decode(&key, entry.observed.image.as_ref())?;
-            Ok(Snapshot { value, key, entry })
+            Ok(Versioned { value, key, entry })
         };
         keys.into_iter().zip(entries).map(snapshot).collect()
     }
@@ -254,8 +268,10 @@ impl Engine {
         self.observe(keys, views, ReadPreference::AnyCopy, deadline).await
     }
 
-    /// What a read-only transaction of each document would read. A holder that is undecided is waited for: it may have
-    /// validated already, and its place in the order is before what was acknowledged since.
+    /// Reads each document as a read-only transaction of that document would.
+    ///
+    /// An undecided holder may have validated already. Its position in the serial order is then
+    /// before commits that were acknowledged since. So the read waits for the holder.
     async fn read_verified(
         &self,
         keys: &[Key],
@@ -264,7 +280,9 @@ impl Engine {
         self.read_decided(keys, |_| true, deadline).await
     }
 
-    /// Reads documents from their primaries, and waits for those undecided holders that `matters` names.
+    /// Reads documents from their primaries.
+    ///
+    /// The read waits for each undecided holder for which `matters` is true.
     pub(super) async fn read_decided(
         &self,
         keys: &[Key],
@@ -284,7 +302,7 @@ impl Engine {
             let mut locks = Vec::new();
             let mut held = BTreeMap::new();
             for ((index, key), entry) in open.into_iter().zip(asked).zip(looks) {
-                // What came from a committed record is decided.
+                // An entry from a committed record is decided.
                 let undecided = entry.observed.version.and(entry.observed.holder);
                 if undecided.is_some_and(&matters) && self.rules.decides(Rule::ReadOnlyWaits) {
                     locks.push(Lock { key: key.clone(), view: entry.view.clone() });
@@ -293,11 +311,11 @@ impl Engine {
                     entries[index] = Some(entry);
                 }
             }
-            let met = self.resolve_locks(Requester::Patient, locks.clone(), deadline).await?;
+            let met = self.resolve_locks(Requester::NonPreempting, locks.clone(), deadline).await?;
             let is = |lock: &&Lock, what| met.get(&lock.key) == Some(&what);
             let void: Vec<Lock> =
                 locks.iter().filter(|lock| is(lock, Resolution::Aborted)).cloned().collect();
-            // The lock of a blocked index stays, and its document can be read.
+            // A blocked index keeps its locks, and its documents can be read.
             for key in self.unlock_current(&void).await? {
                 if let Some((index, entry)) = held.remove(&key) {
                     entries[index] = Some(entry);

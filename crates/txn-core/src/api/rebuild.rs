@@ -1,4 +1,6 @@
-//! Rebuilding a domain of which a part was lost: for an operator, never done by itself.
+//! Rebuild of a domain after the loss of a part.
+//!
+//! Only an operator starts a rebuild.
 
 use std::sync::Arc;
 
@@ -6,32 +8,40 @@ use crate::api::domain::Domain;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::rebuild::Rebuilt;
+use crate::engine::rebuild::RebuildReport;
 use crate::error::Result;
 use crate::store::Store;
 
 impl Domain {
-    /// Rebuilds the domain document from the partitions and the claims that are left, and gives up what is not. For an
-    /// operator, with **all processes of the domain stopped**: after [`ErrorKind::Damaged`] has named a lost part, and
-    /// where no snapshot can be restored. Nothing is rebuilt of a domain that is whole. `docs/operations.md` says what
-    /// can be rebuilt and what cannot.
+    /// Rebuilds the domain document from the remaining partitions and claims.
     ///
-    /// Of several partitions of one day the one that holds records becomes the official one, and empty ones are
-    /// dropped.
+    /// The call is for an operator, with **all processes of the domain stopped**. The reason for a
+    /// rebuild is a lost part, which [`ErrorKind::Damaged`] names, without a snapshot to restore.
+    /// The rebuild gives up the parts that are lost. A complete domain stays unchanged.
+    /// `docs/operations.md` lists the parts that can be rebuilt.
+    ///
+    /// If a day has several partitions, the partition that holds records becomes the official one.
+    /// The rebuild drops the empty ones.
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`] if nothing of such a domain is there; [`ErrorKind::Damaged`] if several
-    /// partitions of one day hold records, naming them, or the domain document cannot be read: delete it first;
-    /// else as the store says.
+    /// - [`ErrorKind::Misconfigured`] if no part of such a domain exists.
+    /// - [`ErrorKind::Damaged`] if several partitions of one day hold records. The message names
+    ///   them.
+    /// - [`ErrorKind::Damaged`] if the domain document cannot be read. Delete the document first.
+    /// - The errors of the store.
     ///
     /// # Cancel safety
-    /// Dropped or failed, it can be called again.
+    /// After a dropped future or an error, the call can be repeated.
     ///
     /// [`ErrorKind::Damaged`]: crate::ErrorKind::Damaged
     /// [`ErrorKind::Misconfigured`]: crate::ErrorKind::Misconfigured
-    pub async fn rebuild(store: Arc<dyn Store>, name: &str, config: Config) -> Result<Rebuilt> {
+    pub async fn rebuild(
+        store: Arc<dyn Store>,
+        name: &str,
+        config: Config,
+    ) -> Result<RebuildReport> {
         let engine = Engine::new(store, name, config)?;
-        let deadline = engine.deadline(engine.config.deadline);
+        let deadline = engine.deadline(engine.config.timeout);
         engine.rebuild(&deadline).await.map_err(AttemptError::into_error)
     }
 }

@@ -1,42 +1,53 @@
-//! Taking the engine out again: releasing a collection, removing a domain.
+//! Release of a collection, and removal of a domain.
 
 use crate::api::domain::Domain;
 use crate::engine::attempt_error::AttemptError;
 use crate::error::{Error, ErrorKind, Result};
 
 impl Domain {
-    /// Releases a collection: takes off its claim, its entry in the domain document, and what the store added to it.
-    /// Its documents stay as they are, with the reserved fields of their last commit; another domain may claim it, and
-    /// plain clients may have it for themselves. Every process of the domain has to have stopped using it before.
+    /// Releases a collection from the domain.
     ///
-    /// Idempotent; a collection that was deleted by other means is released, too.
+    /// The call removes the claim, the entry in the domain document, and everything that the store
+    /// added to the collection. The documents stay unchanged, with the reserved fields of their
+    /// last commit. Afterwards another domain may claim the collection, or plain clients may use
+    /// the collection alone. Before the call, every process of the domain must stop using the
+    /// collection.
+    ///
+    /// The call is idempotent. A collection that was deleted by other means is released, too.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] if a document in it is locked or an open transaction names it: call
-    /// [`Domain::janitor_pass`], and try again; [`ErrorKind::Misconfigured`] if it does not belong to this domain;
-    /// else as the store says. Nothing is released then.
+    /// - [`ErrorKind::Conflict`] if a document of the collection is locked, or an open transaction
+    ///   names the collection. Nothing is released: call [`Domain::janitor_pass`], and try again.
+    /// - [`ErrorKind::Misconfigured`] if the collection does not belong to this domain. Nothing is
+    ///   released.
+    /// - The errors of the store.
     ///
     /// # Cancel safety
-    /// Dropped half-way, it can be called again.
+    /// After a dropped future, the call can be repeated.
     pub async fn release_collection(&self, name: &str) -> Result<()> {
         let engine = &self.engine;
-        let deadline = engine.deadline(engine.config.deadline);
+        let deadline = engine.deadline(engine.config.timeout);
         engine.release(name, &deadline).await.map_err(AttemptError::into_error)
     }
 
-    /// Removes the domain: drops its transaction table, releases its collections, and deletes its document. The
-    /// collections and their documents stay. All other processes of the domain have to be stopped before.
+    /// Removes the domain, and keeps its collections and documents.
+    ///
+    /// The call drops the transaction table, releases the collections, and deletes the domain
+    /// document. All other processes of the domain must be stopped before.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] if a lock or an open transaction is left, or somebody is still at it;
-    /// [`ErrorKind::Damaged`] if a person must look first; [`ErrorKind::Unavailable`] if a collection cannot be
-    /// looked at; else as the store says. It can be called again, after [`Domain::open`].
+    /// After an error, open the domain with [`Domain::open`], and repeat the call.
+    /// - [`ErrorKind::Conflict`] if a lock or an open transaction is left, or a process still uses
+    ///   the domain.
+    /// - [`ErrorKind::Damaged`] if an operator must repair a document first.
+    /// - [`ErrorKind::Unavailable`] if a collection cannot be scanned.
+    /// - The errors of the store.
     ///
     /// # Cancel safety
-    /// Dropped half-way, it can be called again, after [`Domain::open`].
+    /// After a dropped future, the call can be repeated after [`Domain::open`].
     pub async fn remove(self) -> Result<()> {
         let engine = self.engine.clone();
-        self.shutdown(engine.config.deadline).await;
+        self.shutdown(engine.config.timeout).await;
         let report = self.janitor_pass().await?;
         if let Some((document, what)) = report.damaged.first() {
             return Err(Error::damaged(what.as_str()).at(document));
@@ -51,7 +62,7 @@ impl Domain {
             );
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        let deadline = engine.deadline(engine.config.deadline);
+        let deadline = engine.deadline(engine.config.timeout);
         engine.remove(&deadline).await.map_err(AttemptError::into_error)
     }
 }

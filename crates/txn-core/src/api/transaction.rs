@@ -1,4 +1,4 @@
-//! The handle that the application's closure works with.
+//! `Transaction`: the handle for the reads and writes of a closure.
 
 use std::sync::Arc;
 
@@ -13,22 +13,24 @@ use crate::store::Key;
 use txn_protocol::document::Image;
 use txn_protocol::ids::{AttemptId, CommitVersion};
 
-/// What a closure reads and writes through: the handle of one attempt of a transaction. Reads see the transaction's own writes, and the same content each time.
+/// The handle through which a closure reads and writes.
 ///
-/// Methods take `&self`, so reads can be joined. They are cancel safe: a dropped future leaves no lock
-/// behind that the end of the transaction would not take off. Dropping the handle without
+/// Reads see the writes of the transaction. Two reads of one document return the same content.
+///
+/// Methods take `&self`, so that a closure can join reads. All methods are cancel safe: the end of
+/// the transaction releases the locks of dropped futures. Dropping the handle without
 /// [`Transaction::commit`] rolls back in the background.
 #[derive(Debug)]
 pub struct Transaction {
     attempt: Arc<Attempt>,
-    /// Why this attempt cannot commit any more, once it is known, whatever the closure makes of it.
+    /// The reason why this attempt cannot commit, even if the closure returns `Ok`.
     doomed: Mutex<Option<AttemptError>>,
     hints: Mutex<Hints>,
-    /// Counts the documents that a transaction by hand lost to other processes, until it ends.
+    /// Counts the documents that a transaction of `Domain::begin` lost to other processes.
     contender: Option<Contender>,
 }
 
-/// What is to be called once the transaction is committed.
+/// Callbacks that run after the commit.
 #[derive(Default)]
 struct Hints(Vec<Box<dyn FnOnce() + Send>>);
 
@@ -54,27 +56,29 @@ impl Transaction {
         Self { attempt, doomed: Mutex::new(None), hints: Mutex::default(), contender: None }
     }
 
-    /// Wakes others of this process once the transaction is committed: `hint` is called when this attempt's caller is told so, and
-    /// they need not look by themselves. Never called for an attempt that does not commit, and only a hint: a caller that is dropped,
-    /// dies or is told `Unknown` is never told. It must return at once.
+    /// Registers a callback that runs after the commit is acknowledged.
+    ///
+    /// Best effort: the callback does not run if the future is dropped, the process dies, or the
+    /// outcome is [`ErrorKind::Unknown`](crate::ErrorKind::Unknown). The callback must not block.
     pub fn when_committed(&self, hint: impl FnOnce() + Send + 'static) {
         self.hints.lock().0.push(Box::new(hint));
     }
 
-    /// The closure runs again: what this run did is forgotten.
+    /// Drops the callbacks of this run, because the closure runs again.
     pub(crate) fn run_again(&self) {
         self.hints.lock().0.clear();
     }
 
-    /// The caller is about to be told that it is committed.
-    pub(crate) fn tell_committed(&self) {
+    /// Runs the callbacks.
+    pub(crate) fn run_callbacks(&self) {
         let hints = std::mem::take(&mut *self.hints.lock());
         hints.0.into_iter().for_each(|hint| hint());
     }
 
-    /// The id of this attempt, by which [`Domain::outcome`](crate::Domain::outcome) tells later what became of it. Asking for it costs a transaction that
-    /// writes a single document its short way: it commits by a record like all others, for only a record can be asked
-    /// later.
+    /// Returns the id of this attempt, for [`Domain::outcome`](crate::Domain::outcome).
+    ///
+    /// A transaction that asks for its id joins no group, and commits by a record even if it writes
+    /// only one document. Only a record can answer later.
     #[must_use]
     pub fn tid(&self) -> AttemptId {
         self.attempt.tid_to_ask_for()
@@ -83,9 +87,10 @@ impl Transaction {
     /// Reads a document; `None` if it does not exist.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) when the attempt has to start again, which `transact` does
-    /// by itself: pass it on with `?`. [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the stored document is no
-    /// `C::Value` or the id cannot exist.
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if the attempt has to start again.
+    /// Return this error with `?`, and `transact` retries.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the stored document is not a
+    /// `C::Value`, or if the id cannot exist.
     pub async fn get<C: Codec>(
         &self,
         collection: &Collection<C>,
@@ -96,8 +101,8 @@ impl Transaction {
         Collection::<C>::decode(&key, images.first().and_then(Option::as_ref))
     }
 
-    /// Reads documents of one collection in one round trip: one answer per id, in order. For several collections
-    /// see [`Transaction::prefetch`].
+    /// Reads documents of one collection in one round trip, and returns one answer per id, in
+    /// order. [`Transaction::prefetch`] reads from several collections.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -114,13 +119,16 @@ impl Transaction {
             .collect()
     }
 
-    /// Tells which commit wrote the content that this transaction found in a document; `None` if the document does not
-    /// exist, or if no transaction ever wrote it. Reads the document if that was not done yet. What the transaction
-    /// itself writes is no commit yet: ask before writing.
+    /// Returns the version of the commit that wrote the document; `None` if the document does not
+    /// exist or no transaction ever wrote it.
+    ///
+    /// Reads the document if the transaction has not read it yet. The transaction's own writes have
+    /// no version yet, so call this before writing. A transaction that asks for a version joins no
+    /// group.
     ///
     /// # Errors
-    /// As [`Transaction::get`]; [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a document that the transaction
-    /// wrote without having read it.
+    /// As [`Transaction::get`]; [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a document
+    /// that the transaction wrote without having read it.
     pub async fn version<C: Codec>(
         &self,
         collection: &Collection<C>,
@@ -131,8 +139,8 @@ impl Transaction {
         self.attempt.version(&key)
     }
 
-    /// Reads documents of any collections in one round trip, so that each `get` of one of them that follows is
-    /// answered from the transaction. The keys are those of [`Collection::key`].
+    /// Reads documents of any collections in one round trip. Later `get`s of these documents ask no
+    /// server. [`Collection::key`] makes the keys.
     ///
     /// ```
     /// # use txn_core::{Collection, Domain, Error, Raw};
@@ -140,8 +148,8 @@ impl Transaction {
     /// domain
     ///     .transact(async |tx| {
     ///         tx.prefetch([stock.key("apple"), orders.key("order-1")]).await?;
-    ///         let shelf = tx.get(stock, "apple").await?; // asks nobody
-    ///         let order = tx.get(orders, "order-1").await?; // asks nobody
+    ///         let shelf = tx.get(stock, "apple").await?; // no request
+    ///         let order = tx.get(orders, "order-1").await?; // no request
     /// #       let _ = (shelf, order);
     ///         Ok(())
     ///     })
@@ -160,15 +168,16 @@ impl Transaction {
         self.attempt.read(keys).await.map_err(|error| self.doom(error))
     }
 
-    /// Writes a document, whether or not it exists. Nothing is sent before the commit.
+    /// Writes a document, whether or not it exists. The commit sends the write.
     ///
-    /// The value is the whole new content: fields that stand in the document and that the type does not know are gone
-    /// afterwards. [`Transaction::update`] keeps them.
+    /// The value replaces the whole content. Fields that the type does not know are lost.
+    /// [`Transaction::update`] keeps them.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value is no storable JSON object, the id cannot
-    /// exist, or a limit is exceeded. A write that was refused dooms the transaction: also if the closure ignores the
-    /// error, nothing is committed, and the commit returns it.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value is not a storable JSON
+    /// object, the id cannot exist, or a limit is exceeded. A refused write dooms the transaction:
+    /// even if the closure ignores the error, nothing is committed, and the commit returns the
+    /// error.
     pub fn put<C: Codec>(
         &self,
         collection: &Collection<C>,
@@ -179,13 +188,15 @@ impl Transaction {
         self.write(&key, Collection::<C>::encode(&key, value).map(Edit::Put))
     }
 
-    /// Reads a document, lets `change` change its value, and writes what changed: fields that the type does not know
-    /// stay. Returns what `change` returned, or `None`, without calling it, if the document does not exist.
+    /// Reads a document, calls `change` with its value, and writes the changed fields.
     ///
-    /// What the value is written as before and after the change is compared. Fields that differ are
-    /// replaced, fields that are not written any more are removed, new ones are appended; all others
-    /// keep their bytes and their place. Nested objects are treated in the same way, arrays are replaced whole. A
-    /// default that `change` did not touch is not written.
+    /// Returns the result of `change`, or `None` without a call if the document does not exist.
+    /// Fields that the type does not know stay.
+    ///
+    /// The engine compares the encoded value before and after the change. It replaces fields that
+    /// differ, removes fields that are no longer encoded, and appends new fields. All other fields
+    /// keep their bytes and their order. Nested objects are merged in the same way, arrays are
+    /// replaced. A default that `change` did not touch is not written.
     ///
     /// ```
     /// # use txn_core::{Collection, Domain, Error, Typed};
@@ -203,12 +214,13 @@ impl Transaction {
     /// # }
     /// ```
     ///
-    /// What `change` made of the value is written whatever it returns: to change nothing after all, return an
+    /// The changed value is written for any result of `change`. To cancel the change, return an
     /// error from the closure of the transaction.
     ///
     /// # Errors
-    /// As [`Transaction::get`] and [`Transaction::put`]. [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) also if
-    /// the type reads a field under another name than it writes (an alias) and the document has it under that one.
+    /// As [`Transaction::get`] and [`Transaction::put`].
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) also if the document has a field under an
+    /// alias: a name that the type reads and does not write.
     pub async fn update<C: Codec, R>(
         &self,
         collection: &Collection<C>,
@@ -228,12 +240,14 @@ impl Transaction {
         Ok(Some(returned))
     }
 
-    /// Writes a document that must not exist. Nothing is sent before the commit, which fails with
-    /// [`ErrorKind::Exists`](crate::ErrorKind::Exists) if it does, also if the transaction deleted it again.
+    /// Writes a document that must not exist. The commit sends the write.
+    ///
+    /// The commit fails with [`ErrorKind::Exists`](crate::ErrorKind::Exists) if the document
+    /// exists, even if the transaction deletes the document again.
     ///
     /// # Errors
-    /// As [`Transaction::put`]; [`ErrorKind::Exists`](crate::ErrorKind::Exists) at once if this transaction wrote it
-    /// itself.
+    /// As [`Transaction::put`]; [`ErrorKind::Exists`](crate::ErrorKind::Exists) at once if this
+    /// transaction wrote the document.
     pub fn insert<C: Codec>(
         &self,
         collection: &Collection<C>,
@@ -244,7 +258,7 @@ impl Transaction {
         self.write(&key, Collection::<C>::encode(&key, value).map(Edit::Insert))
     }
 
-    /// Deletes a document, if it exists. Nothing is sent before the commit.
+    /// Deletes a document, if it exists. The commit sends the deletion.
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -256,14 +270,17 @@ impl Transaction {
         self.write(&collection.key(id), Ok(Edit::Delete))
     }
 
-    /// Commits what was written: all of it, or nothing. The outcome does not depend on the returned future being awaited to its end: dropped, the
-    /// commit goes on.
+    /// Commits all writes of the transaction, or none.
+    ///
+    /// # Cancel safety
+    /// If the returned future is dropped, the commit continues in the background.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if the transaction would have to start again (`transact`
-    /// does so by itself), [`ErrorKind::Exists`](crate::ErrorKind::Exists),
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if the transaction has to start again
+    /// (`transact` retries), [`ErrorKind::Exists`](crate::ErrorKind::Exists),
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a document does not fit its mapping,
-    /// [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), and the others of [`ErrorKind`](crate::ErrorKind).
+    /// [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), and the other kinds of
+    /// [`ErrorKind`](crate::ErrorKind).
     pub async fn commit(self) -> Result<Receipt> {
         self.confirm_aliases().await?;
         let receipt = self.conclude().await.map_err(|error| match error.into_error() {
@@ -271,17 +288,17 @@ impl Transaction {
             error if error.kind() == crate::ErrorKind::Unknown => error,
             error => error.in_transaction(self.attempt.tid),
         })?;
-        self.tell_committed();
+        self.run_callbacks();
         Ok(receipt)
     }
 
-    /// Ends the transaction without a commit; returns once its locks are off.
+    /// Ends the transaction without a commit, and returns after its locks are released.
     pub async fn rollback(self) {
         self.attempt.roll_back("rolled back by the application".to_owned(), false).await;
     }
 
-    /// Whether the aliases by which its collections were opened still stand for them. If not, it is
-    /// rolled back.
+    /// Checks that each alias still names the collection that was opened by this alias. Otherwise
+    /// rolls back.
     pub(crate) async fn confirm_aliases(&self) -> Result<()> {
         let confirmed = self.attempt.confirm_aliases().await;
         if let Err(error) = &confirmed {
@@ -295,7 +312,7 @@ impl Transaction {
         match doomed {
             None => self.attempt.commit().await,
             Some(retry @ AttemptError::Retry(_)) => Err(retry),
-            // What was refused may have been computed from reads that do not belong together.
+            // The refused write may rest on reads of different states.
             Some(refused @ AttemptError::Fail(_)) => {
                 self.attempt.examine().await?;
                 self.attempt.roll_back("one of its writes was refused".to_owned(), false).await;
@@ -304,8 +321,8 @@ impl Transaction {
         }
     }
 
-    /// The closure failed. Before its error is surfaced its reads are validated: they may not have belonged
-    /// together.
+    /// Validates the reads of a closure that failed: its error may rest on reads of different
+    /// states.
     pub(crate) async fn examine(&self) -> Result<(), AttemptError> {
         if let Some(retry @ AttemptError::Retry(_)) = self.doomed.lock().take() {
             return Err(retry);
@@ -313,7 +330,7 @@ impl Transaction {
         self.attempt.examine().await
     }
 
-    /// Whether it is known that this attempt cannot commit.
+    /// Whether this attempt cannot commit.
     pub(crate) fn is_doomed(&self) -> bool {
         self.doomed.lock().is_some()
     }
@@ -326,7 +343,7 @@ impl Transaction {
         self.or_doom(mutation.and_then(|mutation| self.attempt.buffer(key, mutation)))
     }
 
-    /// A write that is refused dooms the transaction: the rest alone is not what was asked for.
+    /// Dooms the transaction if a write was refused, because the caller asked for all writes.
     fn or_doom<T>(&self, written: Result<T>) -> Result<T> {
         if let Err(refused) = &written {
             self.doomed.lock().get_or_insert_with(|| refused.again().into());
@@ -334,7 +351,7 @@ impl Transaction {
         written
     }
 
-    /// Notes why the attempt has to start again, if it has to.
+    /// Notes the reason if the attempt has to start again.
     fn doom(&self, error: AttemptError) -> Error {
         if let AttemptError::Retry(reason) = &error {
             let mut doomed = self.doomed.lock();

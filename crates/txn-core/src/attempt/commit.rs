@@ -1,4 +1,6 @@
-//! The commit: locks, validation, the one write that decides, and the apply behind it.
+//! The commit of an attempt: locks, validation, and the deciding write.
+//!
+//! A tracked task runs these steps and the apply after them.
 
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -12,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::participants::{HEAD_BYTES, Participants, participant_of};
 use super::receipt::Receipt;
-use super::stage::{Decisive, Stage};
+use super::state::{CommitKind, Stage};
 use super::{Attempt, Mutation, ReadEntry};
-use crate::config::Acknowledge;
+use crate::config::WaitFor;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
 use crate::engine::places::RecordOf;
@@ -31,10 +33,10 @@ use txn_protocol::machines::record::{Commit, Decision};
 use txn_protocol::record::{Op, Participant, Record, State};
 use txn_protocol::rule::Rule;
 
-/// A record that decides, and what the owner knows of its participants by acknowledged locks.
+/// A committed record, with the participants as the acknowledged locks show them.
 pub(super) struct CommittedRecord {
     pub(super) record: Arc<Record>,
-    /// The version at which it stands as committed.
+    /// The version of the committed record.
     pub(super) version: Version,
     /// The version of the record, unless another process may have seen it committed earlier.
     pub(super) first: Option<Version>,
@@ -42,22 +44,22 @@ pub(super) struct CommittedRecord {
 }
 
 impl Attempt {
-    /// Commits, by a tracked task that goes on when the caller is dropped.
+    /// Commits in a tracked task, which survives a dropped caller.
     pub(crate) async fn commit(self: &Arc<Self>) -> Result<Receipt, AttemptError> {
         if !self.progress.conclude() {
             return Err(self.over());
         }
-        let (acknowledge, acknowledged) = oneshot::channel();
+        let (reply_to, reply) = oneshot::channel();
         let this = self.clone();
         self.engine.lifecycle.spawn(async move {
             let mut unended = Unended(Some(this.clone()));
-            let run = AssertUnwindSafe(this.run_commit(acknowledge));
+            let run = AssertUnwindSafe(this.run_commit(reply_to));
             if run.catch_unwind().await.is_err() {
                 this.give_up().await;
             }
             unended.0 = None;
         });
-        match self.by_deadline(async { Ok(acknowledged.await) }).await {
+        match self.by_deadline(async { Ok(reply.await) }).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => self.cut_short(
                 "the task of its commit panicked, or the runtime of that task has ended",
@@ -66,8 +68,10 @@ impl Attempt {
         }
     }
 
-    /// The answer for a caller who cannot wait for that of the commit. What has not left this process yet never will;
-    /// what is committed is said to be, and not to be applied yet.
+    /// Returns the answer for a caller that cannot wait for the commit.
+    ///
+    /// A commit that was not sent yet will never be sent. An acknowledged commit is reported as
+    /// committed and not yet applied.
     fn cut_short(&self, why: &str) -> Result<Receipt, AttemptError> {
         if self.progress.close() {
             self.handle.cancel();
@@ -76,7 +80,7 @@ impl Attempt {
         let single = || self.working.lock().writes.keys().next().cloned();
         match self.progress.stage() {
             Stage::Committed(receipt) => Ok(receipt),
-            Stage::Sent(Decisive::Single) | Stage::Released(Some(Decisive::Single))
+            Stage::Sent(CommitKind::Single) | Stage::Released(Some(CommitKind::Single))
                 if let Some(key) = single() =>
             {
                 Err(crate::engine::single_write::unknown(&key, &Error::unavailable(why)))
@@ -85,7 +89,7 @@ impl Attempt {
         }
     }
 
-    /// How the attempt ended, as far as it is known at its commit.
+    /// Returns the receipt, as far as it is known at the commit.
     pub(super) fn receipt(
         &self,
         tid: Option<AttemptId>,
@@ -95,7 +99,9 @@ impl Attempt {
         Receipt { tid, commit_version, attempts, applied: false }
     }
 
-    /// The commit panicked: what may be committed is left to whoever meets it.
+    /// Ends an attempt whose commit panicked.
+    ///
+    /// A commit that may have been sent is left to other transactions.
     async fn give_up(self: &Arc<Self>) {
         tracing::error!(tid = %self.tid, "a task of the engine panicked");
         if self.progress.close() {
@@ -104,13 +110,15 @@ impl Attempt {
         self.leave_to_others();
     }
 
-    /// The commit may land: nothing may be taken back. Whoever meets the locks decides.
+    /// Leaves the locks to other transactions, because the commit may land.
+    ///
+    /// A transaction that finds the locks recovers the attempt.
     pub(super) fn leave_to_others(&self) {
         self.engine.lifecycle.leave_over();
         self.progress.release();
         self.heart.cancel();
         self.engine.live_attempts.forget(self.tid);
-        self.hot.seat.leave();
+        self.hot.reservations.leave();
         self.hot.under_way.lock().take();
         let locks = self.locks.lock();
         self.engine.live_attempts.release(locks.held.keys().chain(&locks.uncertain));
@@ -118,18 +126,18 @@ impl Attempt {
 
     async fn run_commit(
         self: &Arc<Self>,
-        acknowledge: oneshot::Sender<Result<Receipt, AttemptError>>,
+        reply_to: oneshot::Sender<Result<Receipt, AttemptError>>,
     ) {
         let receipt =
             |tid, commit_version, applied| Receipt { applied, ..self.receipt(tid, commit_version) };
-        // Nobody listening any more is no reason to stop: the outcome stands in the record.
-        let say = |result| drop(acknowledge.send(result));
-        match self.prepare().await {
-            Ok(Prepared::Nothing) => {
+        // The commit continues even if the caller is gone, because the record has the outcome.
+        let say = |result| drop(reply_to.send(result));
+        match self.commit_inner().await {
+            Ok(CommitOutcome::Nothing) => {
                 self.release_by_deadline("it only read".to_owned(), false).await;
                 say(Ok(receipt(None, None, true)));
             }
-            Ok(Prepared::Single(single)) => {
+            Ok(CommitOutcome::Single(single)) => {
                 let result = self.commit_single(&single).await;
                 self.engine.live_attempts.forget(self.tid);
                 self.progress.release();
@@ -141,11 +149,11 @@ impl Attempt {
                     Err(error) => Err(error),
                 });
             }
-            Ok(Prepared::CommittedRecord(committed)) => {
+            Ok(CommitOutcome::CommittedRecord(committed)) => {
                 let commit = committed.record.commit_version;
                 self.remember(&committed);
-                self.hot.seat.leave_turn();
-                if self.options.acknowledge == Acknowledge::Committed {
+                self.hot.reservations.free_slot();
+                if self.options.wait_for == WaitFor::Commit {
                     say(Ok(receipt(Some(self.tid), commit, false)));
                     self.complete(*committed, true).await;
                 } else {
@@ -166,10 +174,10 @@ impl Attempt {
                 say(Err(error));
             }
         }
-        self.hot.seat.leave();
+        self.hot.reservations.leave();
     }
 
-    /// From here on readers find the contents in the record.
+    /// Caches the committed contents, which are still in the record only.
     fn remember(&self, committed: &CommittedRecord) {
         let record = &committed.record;
         let Some(commit) = record.commit_version else { return };
@@ -186,12 +194,12 @@ impl Attempt {
         }
     }
 
-    /// Everything up to and including the commit point.
-    async fn prepare(self: &Arc<Self>) -> Result<Prepared, AttemptError> {
+    /// Runs all steps up to and including the commit point.
+    async fn commit_inner(self: &Arc<Self>) -> Result<CommitOutcome, AttemptError> {
         let _one_at_a_time = self.locking.lock().await;
         match self.lock_and_commit().await {
-            // What was refused may have been computed from reads that do not belong together, and what was found
-            // under one lock may have come about after another was lost.
+            // The refused content may rest on reads of different states. The state under one lock
+            // may be newer than the loss of another lock.
             Err(AttemptError::Fail(error))
                 if matches!(error.kind(), ErrorKind::Exists | ErrorKind::Invalid) =>
             {
@@ -202,7 +210,7 @@ impl Attempt {
         }
     }
 
-    async fn lock_and_commit(self: &Arc<Self>) -> Result<Prepared, AttemptError> {
+    async fn lock_and_commit(self: &Arc<Self>) -> Result<CommitOutcome, AttemptError> {
         self.check_time()?;
         let (reads, mut writes) = {
             let working = self.working.lock();
@@ -216,7 +224,7 @@ impl Attempt {
         if !self.is_recorded()
             && let Some(single) = self.single_document(&reads, &writes).await?
         {
-            return Ok(Prepared::Single(Box::new(single)));
+            return Ok(CommitOutcome::Single(Box::new(single)));
         }
         let held = self.locks.lock().held.clone();
         let mut wanted: BTreeMap<Key, Option<ReadEntry>> = writes
@@ -249,39 +257,38 @@ impl Attempt {
                 Phase::Locking => {
                     let (wanted, checks) = (take(&mut wanted), take(&mut checks));
                     self.acquire(wanted, checks, &CancellationToken::new()).await?;
-                    self.without_set_aside(&mut only_read, &mut writes);
+                    self.drop_evicted(&mut only_read, &mut writes);
                 }
                 Phase::Validating => {
                     self.validate_all_that_is_left(take(&mut only_read)).await?;
-                    self.without_set_aside(&mut only_read, &mut writes);
+                    self.drop_evicted(&mut only_read, &mut writes);
                 }
                 Phase::Verifying => {
-                    // Nothing to commit: that everything was held at once is all that was asked for.
+                    // Nothing to commit: the proof that all locks were held at once is enough.
                     self.verify_locks().await?;
-                    return Ok(Prepared::Nothing);
+                    return Ok(CommitOutcome::Nothing);
                 }
                 Phase::Reading | Phase::Committing => break,
             }
         }
-        // The lock of a read that was given up may stand, or land yet: the record would not name it.
+        // The lock of an abandoned read may exist, or land later, and the record would not name
+        // this lock.
         if let Some(key) = self.locks.lock().uncertain.first() {
             cov_mark::hit!(commit_beside_an_uncertain_lock);
             return Err(AttemptError::Retry(RetryReason::Changed(key.clone())));
         }
         let mut participants = loop {
             match self.participants(&writes) {
-                Err(error)
-                    if error.document().is_some_and(|key| self.set_aside_for(&error, key)) =>
-                {
-                    self.without_set_aside(&mut only_read, &mut writes);
+                Err(error) if error.document().is_some_and(|key| self.evict_for(&error, key)) => {
+                    self.drop_evicted(&mut only_read, &mut writes);
                 }
                 participants => break participants?,
             }
         };
-        // From here on it is too late to leave: who is in is in.
-        self.seal();
+        // No member can leave after this point.
+        self.close_membership();
         let before = writes.len();
-        self.without_set_aside(&mut only_read, &mut writes);
+        self.drop_evicted(&mut only_read, &mut writes);
         if writes.len() < before {
             participants = self.participants(&writes)?;
         }
@@ -290,10 +297,10 @@ impl Attempt {
         let (record, commit) = self.deciding_record(participants, images).await?;
         let (version, first) = self.commit_record(&record).await?;
         let record = Arc::new(record);
-        Ok(self.note_committed(CommittedRecord { record, version, first, known }, commit))
+        Ok(self.on_committed(CommittedRecord { record, version, first, known }, commit))
     }
 
-    /// The record by which the attempt commits, and the version of what it writes.
+    /// Builds the committing record, and the version of its writes.
     async fn deciding_record(
         &self,
         participants: Vec<Participant>,
@@ -313,12 +320,12 @@ impl Attempt {
         Ok((record, commit))
     }
 
-    /// It is committed by acknowledged writes: everybody may know.
-    fn note_committed(
+    /// Announces the commit after its acknowledgement.
+    fn on_committed(
         &self,
         committed: CommittedRecord,
         commit_version: CommitVersion,
-    ) -> Prepared {
+    ) -> CommitOutcome {
         let (tid, participants) = (self.tid, &committed.record.participants);
         let written = participants.iter().filter(|it| it.op != Op::Read).count();
         self.progress.committed(self.receipt(Some(tid), Some(commit_version)));
@@ -330,10 +337,12 @@ impl Attempt {
             under_way.recorded();
         }
         self.engine.emit(&Event::Committed { tid, commit_version, written });
-        Prepared::CommittedRecord(Box::new(committed))
+        CommitOutcome::CommittedRecord(Box::new(committed))
     }
 
-    /// Validates what was only read. Where that was changed, those who read it are set aside, if others are left.
+    /// Validates the remaining reads.
+    ///
+    /// Members that read a changed document are evicted, if other members remain.
     async fn validate_all_that_is_left(
         self: &Arc<Self>,
         mut reads: BTreeMap<Key, ReadEntry>,
@@ -341,30 +350,32 @@ impl Attempt {
         loop {
             match self.validate(reads.clone()).await {
                 Err(AttemptError::Retry(reason))
-                    if reason.document().is_some_and(|key| self.set_aside(key, &reason)) =>
+                    if reason.document().is_some_and(|key| self.evict(key, &reason)) =>
                 {
-                    reads.retain(|key, _| !self.is_set_aside(key));
+                    reads.retain(|key, _| !self.is_evicted(key));
                 }
                 result => return result,
             }
         }
     }
 
-    /// What exists already fails only those who insert it, if others are left: a run by itself tells whose it is.
-    fn set_aside_for(&self, error: &Error, key: &Key) -> bool {
-        error.kind() == ErrorKind::Exists && self.set_aside(key, &RetryReason::LeftGroup)
+    /// Evicts the members that insert an existing document, if other members remain.
+    ///
+    /// A run without a group then shows which member is refused.
+    fn evict_for(&self, error: &Error, key: &Key) -> bool {
+        error.kind() == ErrorKind::Exists && self.evict(key, &RetryReason::LeftGroup)
     }
 
-    fn without_set_aside(
+    fn drop_evicted(
         &self,
         reads: &mut BTreeMap<Key, ReadEntry>,
         writes: &mut BTreeMap<Key, Mutation>,
     ) {
-        reads.retain(|key, _| !self.is_set_aside(key));
-        writes.retain(|key, _| !self.is_set_aside(key));
+        reads.retain(|key, _| !self.is_evicted(key));
+        writes.retain(|key, _| !self.is_evicted(key));
     }
 
-    /// Whether the commit changes a document, by what stands under the locks.
+    /// Whether the commit changes a document, given the states under the locks.
     fn changes_anything(&self, writes: &BTreeMap<Key, Mutation>) -> bool {
         let locks = self.locks.lock();
         let exists = |key| locks.held.get(key).is_none_or(|held| !held.before.absent);
@@ -378,7 +389,9 @@ impl Attempt {
         Error::broken(invariant).in_transaction(self.tid).into()
     }
 
-    /// Would the new contents be accepted? Asked before the commit, for after it there is no way back.
+    /// Returns dry runs of the new contents.
+    ///
+    /// The dry runs precede the commit, because a refused apply could not be undone.
     fn dry_runs(&self, writes: &BTreeMap<Key, Mutation>) -> Result<Vec<Write>, Error> {
         let stored = |image: &Image| Stored {
             tid: Some(CommitVersion::STAND_IN),
@@ -393,7 +406,9 @@ impl Attempt {
         Ok(writes.iter().filter_map(check).collect())
     }
 
-    /// The record is one document: it must fit before the first lock is taken.
+    /// Checks the size of the record before the first lock.
+    ///
+    /// The record is one document of the store.
     fn check_record_size(
         &self,
         wanted: &BTreeMap<Key, Option<ReadEntry>>,
@@ -427,11 +442,11 @@ impl Attempt {
         limits.check(&key, source.len() + heads).map_err(|refusal| too_large(&refusal))
     }
 
-    /// The record needs the partition of its day: better found missing before the first lock than at the commit.
+    /// Checks the partition of the record's day before the first lock.
     async fn check_day(&self) -> Result<(), AttemptError> {
         let day = self.tid.day();
         match self.engine.ensure_partition(day, &self.deadline).await? {
-            // The commit makes it, or says what is wrong.
+            // The commit creates the partition, or reports the problem.
             Partition::Ready | Partition::Unmade => Ok(()),
             Partition::Gone => {
                 let message = format!(
@@ -442,7 +457,7 @@ impl Attempt {
         }
     }
 
-    /// Later than everything that was read or is overwritten.
+    /// Returns a version later than all read and overwritten versions.
     pub(super) async fn commit_version(&self) -> Result<CommitVersion, Error> {
         let read = {
             let working = self.working.lock();
@@ -452,8 +467,10 @@ impl Attempt {
         self.engine.commit_version(Some(self.tid), read.max(held)).await
     }
 
-    /// The commit point: one conditional write of the record. Returns the version of the record,
-    /// and the same version again unless another process may have seen it committed earlier.
+    /// The commit point: one conditional write of the record.
+    ///
+    /// Returns the version of the record, and the same version again unless another process may
+    /// have seen the commit earlier.
     #[tracing::instrument(name = "commit", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
     async fn commit_record(
         &self,
@@ -469,7 +486,7 @@ impl Attempt {
         let before = *slot;
         let presumed = slot.seal().ok_or(Invariant::RecordFromSlot);
         let presumed = presumed.map_err(|broken| self.broken(broken))?;
-        if !self.progress.send(Decisive::Record) {
+        if !self.progress.send(CommitKind::Record) {
             *slot = before;
             return Err(self.over());
         }
@@ -497,7 +514,7 @@ impl Attempt {
                     return Err(self.in_doubt(error));
                 }
                 cov_mark::hit!(commit_refused_for_certain);
-                // Nothing happened: the release decides what a heartbeat left.
+                // Nothing was written: the release decides a record that a heartbeat left.
                 *slot = before;
                 Err(error)
             }
@@ -513,8 +530,9 @@ impl Attempt {
     }
 }
 
-/// The error where the store refuses the record for good. Its size is that of all documents
-/// together, and the fault of none.
+/// The error of a record that the store refuses for good.
+///
+/// The record is as large as all documents together, so that no single document is at fault.
 fn refused_record(outcome: &Outcome, key: &Key) -> Error {
     match outcome {
         Outcome::Invalid(refusal) if refusal.kind == RefusalKind::TooLarge => too_large(refusal),
@@ -529,8 +547,10 @@ fn too_large(refusal: &Refusal) -> Error {
     ))
 }
 
-/// The attempt of a commit task that has not ended. A task that is dropped with its runtime leaves
-/// its locks to others.
+/// The attempt of a commit task that has not ended.
+///
+/// If the task is dropped with its runtime, the guard releases the locks, or leaves them to other
+/// transactions.
 struct Unended(Option<Arc<Attempt>>);
 
 impl Drop for Unended {
@@ -545,18 +565,18 @@ impl Drop for Unended {
     }
 }
 
-/// A document that is the whole transaction.
+/// The only document of a transaction that commits without a record.
 pub(super) struct Single {
     pub(super) key: Key,
     pub(super) entry: ReadEntry,
     pub(super) image: Image,
 }
 
-/// What an attempt came to.
-pub(super) enum Prepared {
-    /// Nothing was to be written.
+/// The result of the steps up to the commit point.
+pub(super) enum CommitOutcome {
+    /// The transaction wrote nothing.
     Nothing,
-    /// One document is the whole transaction: one conditional write.
+    /// A single conditional write will commit the transaction.
     Single(Box<Single>),
     /// The record is committed.
     CommittedRecord(Box<CommittedRecord>),

@@ -1,5 +1,6 @@
-//! After the commit: the documents are handed off to the next transactions or applied, and the
-//! record is marked as finished.
+//! Hand-off or apply of the documents after the commit.
+//!
+//! A record is marked as finished once all of its documents are applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use futures::stream::FuturesUnordered;
 
 use super::Attempt;
 use super::commit::CommittedRecord;
-use crate::config::Acknowledge;
+use crate::config::WaitFor;
 use crate::engine::apply::Unapplied;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
@@ -22,8 +23,9 @@ use txn_protocol::document::View;
 use txn_protocol::record::{Participant, Record};
 
 impl Attempt {
-    /// Applies the commit and marks its record. `hands_off`: the next transactions may lock the
-    /// documents over this commit. Returns whether all of it is done.
+    /// Applies the commit and finishes its record. Returns whether all is done.
+    ///
+    /// `hands_off`: the next transactions may lock the documents over this commit.
     pub(super) async fn complete(
         self: &Arc<Self>,
         committed: CommittedRecord,
@@ -34,7 +36,7 @@ impl Attempt {
         self.finish(committed, published).await
     }
 
-    /// Applies what was committed, off the critical path. Returns whether all of it is done.
+    /// Applies the commit, off the critical path. Returns whether all is done.
     #[tracing::instrument(name = "apply", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
     async fn finish(
         self: &Arc<Self>,
@@ -45,13 +47,13 @@ impl Attempt {
         let CommittedRecord { record, version, first, known } = committed;
         let own_record = first.map(|version| Arc::new(OwnRecord::new(record.clone(), version)));
         let keys: BTreeSet<Key> = record.participants.iter().map(Participant::key).collect();
-        let deadline = engine.deadline(engine.config.deadline);
-        // Only members that were evicted wanted the other documents.
-        self.hot.seat.give_back(&|key| !keys.contains(key));
+        let deadline = engine.deadline(engine.config.timeout);
+        // Only evicted members used the other documents.
+        self.hot.reservations.give_back(&|key| !keys.contains(key));
         let applied = async {
             let is_later = |key: &Key| published.as_ref().is_some_and(|it| it.keys.contains(key));
             let at_once = keys.iter().filter(|key| !is_later(key)).cloned().collect();
-            let apply = Application { record: &record, own_record, deadline: &deadline };
+            let apply = ApplyContext { record: &record, own_record, deadline: &deadline };
             let at_once = self.apply_documents(&apply, at_once, &known);
             let later = async {
                 match &published {
@@ -60,10 +62,10 @@ impl Attempt {
                 }
             };
             let (at_once, later) = futures::future::join(at_once, later).await;
-            self.hot.seat.leave();
+            self.hot.reservations.leave();
             let mut unapplied = at_once?;
             unapplied.extend(later?);
-            if self.options.acknowledge == Acknowledge::Searchable {
+            if self.options.wait_for == WaitFor::Refresh {
                 self.refresh(&keys).await?;
             }
             if unapplied.is_empty() {
@@ -86,25 +88,25 @@ impl Attempt {
         done
     }
 
-    /// Says why what is committed is not applied.
+    /// Reports why the commit is not applied.
     fn tell_unfinished(&self, error: &AttemptError) {
         let why = error.to_string();
         tracing::warn!(tid = %self.tid, why, "committed, and left to the janitor to apply");
         if let AttemptError::Fail(error) = error
             && error.kind() == ErrorKind::Damaged
         {
-            // The caller was told that it is committed: nobody else would learn of this.
+            // The caller received a success, so that only this event reports the damage.
             let document = error.document().cloned();
             let document = document.unwrap_or_else(|| self.engine.table.record_key(self.tid));
             self.engine.emit(&Event::Damaged { tid: self.tid, document, what: why });
         }
     }
 
-    /// Publishes the documents in the hand-off table, if they were not handed on too often.
+    /// Publishes the documents in the hand-off table, up to `MAX_DEPTH` hand-offs.
     fn publish(&self, committed: &CommittedRecord) -> Option<Published> {
         let CommittedRecord { record, known, .. } = committed;
         let engine = &self.engine;
-        // All documents together: other processes may want several of them.
+        // The limit counts for all documents together: another process may request several of them.
         let depth = self.locks.lock().held.values().map(|held| held.depth).max().unwrap_or(0);
         if depth >= MAX_DEPTH {
             return None;
@@ -118,15 +120,17 @@ impl Attempt {
             record.participants.iter().enumerate().filter_map(view).collect();
         let published = Published::new(engine, views, depth + 1);
         engine.live_attempts.release(&published.keys);
-        self.hot.seat.give_back(&|key| published.keys.contains(key));
+        self.hot.reservations.give_back(&|key| published.keys.contains(key));
         Some(published)
     }
 
-    /// Applies published documents: those that no transaction takes within a moment, and those
-    /// whose taker did not lock them.
+    /// Applies the published documents that no later transaction locks.
+    ///
+    /// A document is applied if no transaction takes the document within `LINGER`, or if the taker
+    /// did not lock the document.
     async fn apply_untaken(
         self: &Arc<Self>,
-        apply: &Application<'_>,
+        apply: &ApplyContext<'_>,
         published: &handoff::Unapplied,
         known: &BTreeMap<Key, View>,
     ) -> Result<Unapplied, AttemptError> {
@@ -139,7 +143,7 @@ impl Attempt {
         let mut under_way = FuturesUnordered::new();
         let mut unapplied = Unapplied::new();
         loop {
-            engine.hot.handoffs.decline(&self.hot.seat.reclaim(published.untaken()));
+            engine.hot.handoffs.decline(&self.hot.reservations.reclaim(published.untaken()));
             let returned = published.take_returned();
             if !returned.is_empty() {
                 under_way.push(self.apply_documents(apply, returned, known));
@@ -157,26 +161,26 @@ impl Attempt {
         }
     }
 
-    /// Applies documents, and gives each back to the queue as soon as it is applied.
+    /// Applies documents, and returns each to the queue after its apply.
     async fn apply_documents(
         self: &Arc<Self>,
-        apply: &Application<'_>,
+        apply: &ApplyContext<'_>,
         keys: BTreeSet<Key>,
         known: &BTreeMap<Key, View>,
     ) -> Result<Unapplied, AttemptError> {
         if keys.is_empty() {
             return Ok(Unapplied::new());
         }
-        let Application { record, own_record, deadline } = apply;
+        let ApplyContext { record, own_record, deadline } = apply;
         let known = |key: &Key| Some((key.clone(), known.get(key)?.clone()));
         let known = keys.iter().filter_map(known).collect();
         let (record, own_record) = ((*record).clone(), own_record.clone());
         let this = self.clone();
         let give_back = move |keys: &BTreeSet<Key>| {
             this.engine.live_attempts.release(keys);
-            this.hot.seat.give_back(&|key| keys.contains(key));
-            if !this.hot.seat.has_documents() {
-                this.engine.call_members();
+            this.hot.reservations.give_back(&|key| keys.contains(key));
+            if !this.hot.reservations.has_documents() {
+                this.engine.start_groups();
             }
         };
         let on_settled = Box::new(give_back.clone());
@@ -188,7 +192,7 @@ impl Attempt {
     }
 
     async fn refresh(&self, keys: impl IntoIterator<Item = &Key>) -> Result<(), AttemptError> {
-        let deadline = self.engine.deadline(self.engine.config.deadline);
+        let deadline = self.engine.deadline(self.engine.config.timeout);
         let collections: BTreeSet<Arc<str>> =
             keys.into_iter().map(|key| key.collection.clone()).collect();
         for collection in collections {
@@ -198,7 +202,7 @@ impl Attempt {
     }
 
     pub(super) async fn refresh_if_asked(&self, keys: impl IntoIterator<Item = &Key>) {
-        if self.options.acknowledge == Acknowledge::Searchable
+        if self.options.wait_for == WaitFor::Refresh
             && let Err(error) = self.refresh(keys).await
         {
             tracing::warn!(tid = %self.tid, why = %error.into_error(), "committed, but not refreshed");
@@ -207,7 +211,7 @@ impl Attempt {
 }
 
 /// The parts that each apply of a commit shares.
-struct Application<'a> {
+struct ApplyContext<'a> {
     record: &'a Arc<Record>,
     own_record: Option<Arc<OwnRecord>>,
     deadline: &'a Deadline,

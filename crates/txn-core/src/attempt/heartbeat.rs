@@ -1,4 +1,7 @@
-//! The heartbeat: a transaction that lives longer than half a lease says that it is alive.
+//! The heartbeat: renews the `pending` record of a long attempt.
+//!
+//! The first heartbeat follows half a lease after the first lock. Without heartbeats, other
+//! processes would take the owner for dead after one lease.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -14,7 +17,9 @@ use txn_protocol::machines::settle::{Answer, Condition};
 use txn_protocol::record::{Record, State};
 
 impl Attempt {
-    /// Starts the heartbeat, once, with the first lock. At the limit of an attempt it ends, and the attempt with it.
+    /// Starts the heartbeat with the first lock, once.
+    ///
+    /// At the time limit of the attempt, the heartbeat ends and the attempt expires.
     pub(super) fn start_heart(self: &Arc<Self>) {
         if self.beating.swap(true, Ordering::AcqRel) {
             return;
@@ -32,7 +37,9 @@ impl Attempt {
         });
     }
 
-    /// Beats, and never returns: also an attempt whose heart stopped, by a panic of the store, has a limit.
+    /// Beats, and never returns.
+    ///
+    /// So the time limit of the attempt applies even after a panic of the store.
     async fn beat_whatever_happens(&self) {
         while AssertUnwindSafe(self.beat()).catch_unwind().await.is_err() {
             tracing::error!(tid = %self.tid, "a heartbeat panicked; it beats again");
@@ -40,9 +47,11 @@ impl Attempt {
         std::future::pending::<()>().await;
     }
 
-    /// Beats until the slot is sealed or the attempt is aborted. A write in the middle of which this future is
-    /// dropped leaves the slot as it was, or doubtful if it was the first; whoever seals it finds the record at
-    /// another version and settles that.
+    /// Beats until the slot is sealed or the attempt is aborted.
+    ///
+    /// If this future is dropped during a write, the slot stays as it was; after the first write
+    /// the slot is doubtful. The task that seals the slot finds the record at another version, and
+    /// settles the record.
     async fn beat(&self) {
         let lease = self.engine.config.lease_of(self.tid.attempt());
         self.engine.config.clock.sleep(lease / 2).await;

@@ -1,11 +1,10 @@
-//! Locks on hot documents: hand-offs from earlier commits, members that leave the group, and the
-//! turn of the process.
+//! Locks on hot documents: hand-offs, evicted members, and board turns.
 
 use std::collections::BTreeMap;
 
 use super::Attempt;
 use super::lock::Step;
-use super::want::Want;
+use super::lock_request::LockRequest;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::hot::handoff::Handoff;
 use crate::event::Event;
@@ -15,15 +14,20 @@ use txn_protocol::ids::AttemptId;
 use txn_protocol::rules::lock::read_of_commit;
 
 impl Attempt {
-    /// Whether the commit before applies the document at once, because its lock could not overwrite
-    /// it.
-    pub(super) fn is_applied_soon(&self, want: &Want, holder: AttemptId) -> bool {
-        want.handed_off && self.engine.live_attempts.is_live(holder)
+    /// Whether an earlier commit is about to apply the document.
+    ///
+    /// The lock of this attempt could not overwrite that commit.
+    pub(super) fn is_applied_soon(&self, request: &LockRequest, holder: AttemptId) -> bool {
+        request.handed_off && self.engine.live_attempts.is_live(holder)
     }
 
-    /// Whether another process holds the document, or has changed what was read.
-    pub(super) fn shows_another(&self, want: &Want, step: &Result<Step, AttemptError>) -> bool {
-        match (step, &want.view) {
+    /// Whether another process holds the document, or changed it after the read.
+    pub(super) fn shows_another(
+        &self,
+        request: &LockRequest,
+        step: &Result<Step, AttemptError>,
+    ) -> bool {
+        match (step, &request.view) {
             (Ok(Step::Blocked(holder)), _) => !self.engine.live_attempts.is_live(*holder),
             (
                 Err(AttemptError::Retry(RetryReason::Changed(_))),
@@ -33,36 +37,37 @@ impl Attempt {
         }
     }
 
-    /// From here on the turn of the process goes on until this attempt is applied or released.
-    pub(super) fn begin_locking(&self, wants: &BTreeMap<Key, Want>) {
-        if !wants.is_empty() {
+    /// Prolongs the turn of the process until apply or release.
+    pub(super) fn begin_locking(&self, requests: &BTreeMap<Key, LockRequest>) {
+        if !requests.is_empty() {
             let mut under_way = self.hot.under_way.lock();
-            under_way.get_or_insert_with(|| self.engine.hot.board.begin()).add(wants.keys());
+            under_way.get_or_insert_with(|| self.engine.hot.board.begin()).add(requests.keys());
         }
     }
 
-    /// Takes documents that this process has committed and not applied, to lock them over these
-    /// commits.
+    /// Takes hand-offs: documents to lock over an unapplied commit of this process.
     pub(super) fn take_handoffs(
         &self,
-        wants: &mut BTreeMap<Key, Want>,
+        requests: &mut BTreeMap<Key, LockRequest>,
         handoffs: &mut BTreeMap<Key, Handoff>,
     ) {
         let uncertain = self.locks.lock().uncertain.clone();
-        for (key, want) in wants {
-            if want.handed_off || uncertain.contains(key) {
+        for (key, request) in requests {
+            if request.handed_off || uncertain.contains(key) {
                 continue;
             }
             let Some(handoff) = self.engine.hot.handoffs.take(key) else { continue };
-            want.see(handoff.view.clone());
+            request.see(handoff.view.clone());
             let of_commit = |read| read_of_commit(&self.engine.rules, read);
-            want.read = want.read.take().map(of_commit);
-            (want.depth, want.handed_off) = (handoff.depth, true);
+            request.read = request.read.take().map(of_commit);
+            (request.depth, request.handed_off) = (handoff.depth, true);
             handoffs.insert(key.clone(), handoff);
         }
     }
 
-    /// Tells the commits which of their documents are locked. They apply the others.
+    /// Tells the earlier commits which hand-offs are locked.
+    ///
+    /// The earlier commits apply the other documents.
     pub(super) fn settle_handoffs(&self, handoffs: BTreeMap<Key, Handoff>) {
         let mut documents = Vec::new();
         for (key, handoff) in handoffs {
@@ -78,29 +83,29 @@ impl Attempt {
         }
     }
 
-    /// Drops the wants of members that left the group, except locks that may stand.
-    pub(super) fn leave_out_who_left(
+    /// Drops the requests of evicted members, except for uncertain locks.
+    pub(super) fn drop_unsent_evicted(
         &self,
-        wants: &mut BTreeMap<Key, Want>,
+        requests: &mut BTreeMap<Key, LockRequest>,
         checks: &mut Vec<Write>,
     ) {
-        if self.has_left() {
+        if self.has_evicted() {
             let uncertain = self.locks.lock().uncertain.clone();
-            checks.retain(|check| !self.is_set_aside(&check.key));
-            wants.retain(|key, _| uncertain.contains(key) || !self.is_set_aside(key));
+            checks.retain(|check| !self.is_evicted(&check.key));
+            requests.retain(|key, _| uncertain.contains(key) || !self.is_evicted(key));
         }
     }
 
-    /// Sends no more locks for evicted members. A lock without an answer is settled.
-    pub(super) fn leave_out_set_aside(
+    /// Drops the requests of evicted members, and settles their uncertain locks.
+    pub(super) fn drop_evicted_requests(
         &self,
-        wants: &mut BTreeMap<Key, Want>,
+        requests: &mut BTreeMap<Key, LockRequest>,
         checks: &mut Vec<Write>,
     ) {
-        self.leave_out_who_left(wants, checks);
-        for (_, want) in wants.iter_mut().filter(|(key, _)| self.is_set_aside(key)) {
-            // The lock counts, with any content under it.
-            *want = Want::default();
+        self.drop_unsent_evicted(requests, checks);
+        for (_, request) in requests.iter_mut().filter(|(key, _)| self.is_evicted(key)) {
+            // The lock counts, whether or not the content under it changed.
+            *request = LockRequest::default();
         }
     }
 }

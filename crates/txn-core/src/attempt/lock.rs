@@ -1,5 +1,7 @@
-//! Taking locks: one bulk of conditional writes, and whatever has to be settled until each is
-//! acknowledged.
+//! Lock acquisition by bulks of conditional writes.
+//!
+//! A lock counts once its write is acknowledged. A lock without an answer is settled by a further
+//! write.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,9 +9,9 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::waiting::Queues;
-use super::want::Want;
-use super::{Attempt, Held, Mutation, ReadEntry};
+use super::lock_request::LockRequest;
+use super::waiting::LockWaits;
+use super::{Attempt, HeldLock, Mutation, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::help::Resolution;
 use crate::engine::holder::Lock;
@@ -26,7 +28,7 @@ use txn_protocol::rules::lock::{Locking, locking};
 use txn_protocol::rules::validate::Observed;
 
 impl Attempt {
-    /// Locks documents as they are read.
+    /// Locks documents when a pessimistic closure reads them.
     pub(super) async fn acquire_for_reading(
         self: &Arc<Self>,
         keys: Vec<Key>,
@@ -34,7 +36,7 @@ impl Attempt {
     ) -> Result<(), AttemptError> {
         let _one_at_a_time = self.locking.lock().await;
         if !self.progress.is_working() {
-            // A read that the closure did not wait for: nobody would take its lock off.
+            // The closure did not wait for this read, so no task would release its lock.
             return Err(self.over());
         }
         let _wanted = self.wait_for_turn(&keys, given_up).await?;
@@ -42,9 +44,12 @@ impl Attempt {
         self.acquire(wanted, Vec::new(), given_up).await
     }
 
-    /// Locks documents, each on the version that was read, and has `checks` (dry runs) answered in the
-    /// same bulk. Waits for older holders, wounds younger ones, helps committed ones. Once it is `given_up`, no further
-    /// lock is sent and nobody is waited for; what was sent is settled. The caller holds `self.locking`.
+    /// Locks documents at the versions that were read.
+    ///
+    /// The same bulk carries `checks`, which are dry runs. The attempt waits for older holders,
+    /// wounds younger ones, and rolls committed ones forward. After `given_up` the attempt sends no
+    /// further lock and waits for no holder, but settles the locks that were sent. The caller holds
+    /// `self.locking`.
     #[tracing::instrument(name = "lock", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
     pub(super) async fn acquire(
         self: &Arc<Self>,
@@ -52,71 +57,73 @@ impl Attempt {
         mut checks: Vec<Write>,
         given_up: &CancellationToken,
     ) -> Result<(), AttemptError> {
-        let mut wants: BTreeMap<Key, Want> = BTreeMap::new();
+        let mut requests: BTreeMap<Key, LockRequest> = BTreeMap::new();
         for (key, entry) in wanted {
             if self.locks.lock().held.contains_key(&key) {
                 continue;
             }
-            // What is to be inserted is taken for absent: its lock is a create, and that tells.
+            // An insert takes the document for absent: its lock is a create, which fails otherwise.
             let inserts = self.inserts(&key);
-            let blind = || Want { view: inserts.then_some(View::Absent), ..Want::default() };
-            let want = entry.map_or_else(blind, |entry| Want {
-                // What came from a record is no view to lock on: look again.
+            let blind =
+                || LockRequest { view: inserts.then_some(View::Absent), ..LockRequest::default() };
+            let request = entry.map_or_else(blind, |entry| LockRequest {
+                // Content from a record is no view to lock on, so the document is read again.
                 view: entry.observed.version.map_or_else(
                     || entry.observed.holder.is_none().then_some(View::Absent),
                     |_| Some(entry.view),
                 ),
                 read: Some(entry.observed),
-                ..Want::default()
+                ..LockRequest::default()
             });
-            wants.insert(key, want);
+            requests.insert(key, request);
         }
         let mut handoffs = BTreeMap::new();
         self.start_heart();
         let mut backoff = self.engine.backoff();
-        let mut queues = Queues::default();
+        let mut waits = LockWaits::default();
         let mut rounds = 0_u32;
         if !given_up.is_cancelled() {
-            self.begin_locking(&wants);
+            self.begin_locking(&requests);
         }
         loop {
             if given_up.is_cancelled() {
                 let locks = self.locks.lock();
-                wants.retain(|key, _| locks.uncertain.contains(key));
+                requests.retain(|key, _| locks.uncertain.contains(key));
             }
-            self.leave_out_who_left(&mut wants, &mut checks);
-            if wants.is_empty() && checks.is_empty() {
+            self.drop_unsent_evicted(&mut requests, &mut checks);
+            if requests.is_empty() && checks.is_empty() {
                 if self.stepped {
                     self.engine.hot.board.won(self.tid.age());
                 }
                 return Ok(());
             }
-            self.take_handoffs(&mut wants, &mut handoffs);
-            let blank = |(_, want): &(&Key, &Want)| want.view.is_none();
-            let blank: Vec<Key> = wants.iter().filter(blank).map(|(key, _)| key.clone()).collect();
+            self.take_handoffs(&mut requests, &mut handoffs);
+            let blank = |(_, request): &(&Key, &LockRequest)| request.view.is_none();
+            let blank: Vec<Key> =
+                requests.iter().filter(blank).map(|(key, _)| key.clone()).collect();
             let views =
                 self.engine.read_documents(&blank, ReadPreference::Primary, &self.deadline).await?;
             for (key, view) in blank.into_iter().zip(views) {
-                wants.entry(key).or_default().see(view);
+                requests.entry(key).or_default().see(view);
             }
-            let met = self.resolve_holders(&queues, &mut wants).await?;
+            let met = self.resolve_holders(&waits, &mut requests).await?;
             let mut writes = std::mem::take(&mut checks);
             let mut busy = BTreeMap::new();
             let mut in_the_way = Vec::new();
-            for (key, want) in &mut wants {
-                let step = self.step(key, want, met.get(key));
-                if self.shows_another(want, &step) {
+            for (key, request) in &mut requests {
+                let step = self.step(key, request, met.get(key));
+                if self.shows_another(request, &step) {
                     self.engine.lost_document_to_another(self.tid.age());
                 }
                 match step {
                     Ok(Step::Write(op)) => writes.push(Write::new(key.clone(), op)),
                     Ok(Step::LookAgain) => {}
-                    // The other members of a group do not wait for this document. A lock that was
+                    // The other members of the group do not wait for this document. A lock that was
                     // sent has to be settled.
                     Ok(Step::Blocked(holder))
-                        if self.has_components()
-                            && !self.is_set_aside(key)
-                            && !self.is_applied_soon(want, holder) =>
+                        if self.has_several_members()
+                            && !self.is_evicted(key)
+                            && !self.is_applied_soon(request, holder) =>
                     {
                         in_the_way.push(RetryReason::Waited(key.clone()));
                     }
@@ -130,41 +137,42 @@ impl Attempt {
             if !in_the_way.is_empty() {
                 for reason in in_the_way {
                     let document = reason.document();
-                    if !document.is_some_and(|key| self.set_aside(key, &reason)) {
+                    if !document.is_some_and(|key| self.evict(key, &reason)) {
                         return Err(AttemptError::Retry(reason));
                     }
                 }
                 checks = writes.into_iter().filter(|write| !write.op.changes()).collect();
-                self.leave_out_set_aside(&mut wants, &mut checks);
-                // The commits before apply what is not locked any more.
-                handoffs.retain(|key, _| wants.contains_key(key) && !self.is_set_aside(key));
+                self.drop_evicted_requests(&mut requests, &mut checks);
+                // The earlier commits apply the documents that are no longer locked.
+                handoffs.retain(|key, _| requests.contains_key(key) && !self.is_evicted(key));
                 self.check_time()?;
                 continue;
             }
-            let reason = self.take_outcomes(writes, &mut wants, &mut checks).await;
+            let reason = self.send_locks(writes, &mut requests, &mut checks).await;
             self.settle_handoffs(std::mem::take(&mut handoffs));
             let reason = reason?;
             match reason {
-                // Whether the lock that was sent stands is not worth that wait: the attempt does not commit.
+                // The attempt does not commit, so that settling its sent locks is not worth this
+                // wait.
                 _ if !busy.is_empty() && given_up.is_cancelled() => {
-                    wants.retain(|key, _| !busy.contains_key(key));
+                    requests.retain(|key, _| !busy.contains_key(key));
                 }
                 _ if !busy.is_empty() => {
                     if self.waited_for_turn(&busy, given_up).await? {
-                        queues = Queues::default();
-                        self.begin_locking(&wants);
+                        waits = LockWaits::default();
+                        self.begin_locking(&requests);
                     } else {
-                        self.wait_for(&busy, &mut queues, &mut backoff, given_up).await?;
+                        self.wait_for(&busy, &mut waits, &mut backoff, given_up).await?;
                     }
                 }
                 Some(reason) => {
                     self.engine.pause(&self.deadline, &mut backoff, reason).await?;
                 }
                 None => {
-                    let Some(key) = wants.keys().next() else { continue };
+                    let Some(key) = requests.keys().next() else { continue };
                     let changing = WaitReason::Changing(key.clone());
-                    // What others changed is tried again at once, what stands as it stood is not.
-                    if rounds > 0 || wants.values().any(|want| want.again) {
+                    // A changed document is locked again at once, an unchanged one after a pause.
+                    if rounds > 0 || requests.values().any(|request| request.again) {
                         self.engine.pause(&self.deadline, &mut backoff, changing).await?;
                     } else {
                         self.deadline.left(&*self.engine.config.clock, &changing)?;
@@ -179,33 +187,36 @@ impl Attempt {
         matches!(self.working.lock().writes.get(key), Some(Mutation::Insert(_)))
     }
 
-    /// Resolves the locks on what is wanted, each holder once. A void lock is taken out of what was seen.
+    /// Resolves the locks on the requested documents, each holder once.
+    ///
+    /// A void lock is removed from the view of its request.
     async fn resolve_holders(
         &self,
-        queues: &Queues,
-        wants: &mut BTreeMap<Key, Want>,
+        waits: &LockWaits,
+        requests: &mut BTreeMap<Key, LockRequest>,
     ) -> Result<BTreeMap<Key, Resolution>, AttemptError> {
         let mut met = BTreeMap::new();
         let (mut waited_for, mut decided) = (Vec::new(), Vec::new());
-        for (key, want) in &*wants {
-            let Some(view) = &want.view else { continue };
-            let step = locking(&self.engine.rules, self.tid, want.read.as_ref(), view);
+        for (key, request) in &*requests {
+            let Some(view) = &request.view else { continue };
+            let step = locking(&self.engine.rules, self.tid, request.read.as_ref(), view);
             let Locking::Held(holder) = step else { continue };
             let lock = || Lock { key: key.clone(), view: view.clone() };
-            match self.requester(queues, key, holder) {
-                Requester::Courteous(_) => waited_for.push(lock()),
+            match self.requester(waits, key, holder) {
+                Requester::WithinGrace(_) => waited_for.push(lock()),
                 _ => decided.push(lock()),
             }
         }
-        for (requester, locks) in
-            [(Requester::Courteous(self.tid), waited_for), (Requester::Locking(self.tid), decided)]
-        {
+        for (requester, locks) in [
+            (Requester::WithinGrace(self.tid), waited_for),
+            (Requester::Locking(self.tid), decided),
+        ] {
             if !locks.is_empty() {
                 met.extend(self.engine.resolve_locks(requester, locks, &self.deadline).await?);
             }
         }
         for (key, _) in met.iter().filter(|(_, met)| **met == Resolution::Aborted) {
-            let view = wants.get_mut(key).and_then(|want| want.view.as_mut());
+            let view = requests.get_mut(key).and_then(|request| request.view.as_mut());
             if let Some(View::Present { stored, .. }) = view {
                 stored.lock = None;
             }
@@ -213,15 +224,17 @@ impl Attempt {
         Ok(met)
     }
 
-    /// The next step towards one lock. `met`: what became of the lock in its way, if there was one.
+    /// Returns the next step towards one lock.
+    ///
+    /// `met`: the resolution of the lock that blocks the document, if there is one.
     fn step(
         &self,
         key: &Key,
-        want: &mut Want,
+        request: &mut LockRequest,
         met: Option<&Resolution>,
     ) -> Result<Step, AttemptError> {
-        let Some(view) = &want.view else { return Ok(Step::LookAgain) };
-        match (locking(&self.engine.rules, self.tid, want.read.as_ref(), view), view) {
+        let Some(view) = &request.view else { return Ok(Step::LookAgain) };
+        match (locking(&self.engine.rules, self.tid, request.read.as_ref(), view), view) {
             (Locking::CreatePlaceholder, _) => {
                 Ok(Step::Write(WriteOp::Create(Stored::placeholder(self.tid).encode())))
             }
@@ -241,7 +254,7 @@ impl Attempt {
             }
             (Locking::Changed, _) => Err(AttemptError::Retry(RetryReason::Changed(key.clone()))),
             (Locking::Held(holder), View::Present { .. }) => {
-                want.view = None;
+                request.view = None;
                 let busy = met == Some(&Resolution::Blocked);
                 Ok(if busy { Step::Blocked(holder) } else { Step::LookAgain })
             }
@@ -251,19 +264,21 @@ impl Attempt {
         }
     }
 
-    /// Sends a bulk of dry runs and locks. What is done leaves `wants`; unanswered dry runs go back to
-    /// `checks`. A lock that may have landed is uncertain, and stays so whatever a later try is answered. Returns what
-    /// hinders, if something does.
-    async fn take_outcomes(
+    /// Sends a bulk of dry runs and locks.
+    ///
+    /// Acknowledged locks leave `requests`. Dry runs without an answer return to `checks`. A lock
+    /// that may have been written is uncertain until its acknowledgement, even if a later try
+    /// fails. Returns the reason to wait, if there is one.
+    async fn send_locks(
         self: &Arc<Self>,
         writes: Vec<Write>,
-        wants: &mut BTreeMap<Key, Want>,
+        requests: &mut BTreeMap<Key, LockRequest>,
         checks: &mut Vec<Write>,
     ) -> Result<Option<WaitReason>, AttemptError> {
         if writes.is_empty() {
             return Ok(None);
         }
-        // Which locks are sent for the first time: only they may turn out not to have been sent at all.
+        // Only a lock that is sent for the first time can turn out not to have been written.
         let first: BTreeSet<Key> = {
             let mut locks = self.locks.lock();
             let changing = writes.iter().filter(|write| write.op.changes());
@@ -279,7 +294,7 @@ impl Attempt {
         }
         let mut reason = None;
         let mut fault = None;
-        let mut set_aside = false;
+        let mut has_evicted = false;
         let mut locked = Vec::new();
         for (write, outcome) in writes.into_iter().zip(outcomes) {
             let key = write.key.clone();
@@ -292,8 +307,8 @@ impl Attempt {
                         reason = Some(WaitReason::Store(why));
                         checks.push(write);
                     }
-                    // A run by itself tells whose it is.
-                    _ if self.set_aside(&key, &RetryReason::LeftGroup) => set_aside = true,
+                    // A run without a group shows which member is refused.
+                    _ if self.evict(&key, &RetryReason::LeftGroup) => has_evicted = true,
                     refused => fault = Some(Error::from_refused(&refused, &key, "write it")),
                 }
                 continue;
@@ -303,45 +318,46 @@ impl Attempt {
             }
             match outcome {
                 Outcome::Applied(version) => {
-                    let Entry::Occupied(want) = wants.entry(key.clone()) else { continue };
-                    let Want { view, depth, .. } = want.remove();
+                    let Entry::Occupied(request) = requests.entry(key.clone()) else { continue };
+                    let LockRequest { view, depth, .. } = request.remove();
                     self.hold(&key, version, write.op, view, depth);
                     locked.push(key);
                 }
                 Outcome::Conflict => {
                     self.engine.hot.cache.was_stale(&key, self.engine.now());
-                    wants.entry(key).or_default().view = None;
+                    requests.entry(key).or_default().view = None;
                 }
-                // The others of the group do not wait until the store accepts it.
+                // The other members do not wait until the store accepts the lock.
                 Outcome::Rejected(_)
                     if first.contains(&key)
-                        && self.set_aside(&key, &RetryReason::Waited(key.clone())) =>
+                        && self.evict(&key, &RetryReason::Waited(key.clone())) =>
                 {
                     cov_mark::hit!(refused_lock_leaves_group);
-                    set_aside = true;
+                    has_evicted = true;
                 }
                 Outcome::Rejected(why) => reason = Some(WaitReason::Store(why)),
                 Outcome::Unknown(_) if !self.engine.rules.decides(Rule::LockAcknowledged) => {
-                    let Want { view, depth, .. } = wants.remove(&key).unwrap_or_default();
+                    let LockRequest { view, depth, .. } = requests.remove(&key).unwrap_or_default();
                     self.hold(&key, Version::new(0, 0), write.op, view, depth);
                 }
                 Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
                     self.engine.hot.cache.forget(&key);
-                    wants.entry(key).or_default().view = None;
+                    requests.entry(key).or_default().view = None;
                     reason = Some(WaitReason::Store(why));
                 }
                 refused => {
-                    // Whatever is remembered of a collection that is gone is not what stands in the next of its name.
+                    // A new collection of the same name may have other content than the cache.
                     self.engine.hot.cache.forget_collection(&key.collection);
-                    // The content of the commit before may be refused, which that commit reports.
-                    if !wants.get_mut(&key).is_some_and(Want::gives_up_handoff) {
+                    // The store may refuse the content of the earlier commit, and that commit
+                    // reports the refusal.
+                    if !requests.get_mut(&key).is_some_and(LockRequest::drop_handoff) {
                         fault = Some(Error::from_refused(&refused, &key, "lock it"));
                     }
                 }
             }
         }
-        if set_aside {
-            self.leave_out_set_aside(wants, checks);
+        if has_evicted {
+            self.drop_evicted_requests(requests, checks);
         }
         if !locked.is_empty() {
             self.engine.hot.board.locked(&locked, self.engine.now());
@@ -353,7 +369,7 @@ impl Attempt {
         Ok(reason)
     }
 
-    /// A lock was acknowledged, over what was seen.
+    /// Notes an acknowledged lock, with the document under it.
     pub(super) fn hold(
         &self,
         key: &Key,
@@ -384,10 +400,10 @@ impl Attempt {
         self.working.lock().note_read(key.clone(), entry);
         let mut locks = self.locks.lock();
         locks.uncertain.remove(key);
-        locks.held.insert(key.clone(), Held { version, expected, before, source, depth });
+        locks.held.insert(key.clone(), HeldLock { version, expected, before, source, depth });
     }
 
-    /// A document that is to be inserted exists.
+    /// The error of an insert of an existing document.
     pub(crate) fn exists(key: &Key) -> Error {
         Error::new(ErrorKind::Exists, "cannot insert it: it exists already").at(key)
     }

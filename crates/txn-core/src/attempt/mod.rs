@@ -1,27 +1,27 @@
-//! One attempt of a transaction: what it read, what it wants to write, which locks it holds.
+//! One attempt of a transaction: its reads, its mutations, and its locks.
 //!
-//! From the first lock on, the writes of an attempt are carried out by tracked tasks that own it
-//! (`Arc<Attempt>`), never by the caller's future: dropping that future stops nothing half way.
+//! From the first lock on, tracked tasks own the attempt (`Arc<Attempt>`) and carry out its writes.
+//! A caller that drops its future stops no write half way.
 
 mod commit;
-pub(crate) mod composition;
 mod finish;
 mod heartbeat;
 mod hot_locks;
-mod joining;
 mod lock;
+mod lock_request;
+mod members;
 mod mutation;
 pub(crate) mod nesting;
 mod participants;
 mod read;
 mod receipt;
 mod release;
-pub(crate) mod seat;
+pub(crate) mod reservation;
+pub(crate) mod serial_batch;
 mod single;
-mod stage;
+mod state;
 mod validate;
 mod waiting;
-mod want;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,10 +47,10 @@ use txn_protocol::document::{Stored, View};
 use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::record::Slot;
 
-use composition::Composition;
-use joining::Components;
-use seat::Seat;
-use stage::Progress;
+use members::Members;
+use reservation::Reservations;
+use serial_batch::SerialBatch;
+use state::AttemptState;
 
 pub(crate) use mutation::{Edit, Mutation};
 pub use receipt::Receipt;
@@ -59,7 +59,7 @@ pub use receipt::Receipt;
 struct Working {
     reads: BTreeMap<Key, ReadEntry>,
     writes: BTreeMap<Key, Mutation>,
-    /// How many documents `reads` and `writes` have together.
+    /// The number of different documents in `reads` and `writes`.
     documents: usize,
 }
 
@@ -68,7 +68,9 @@ impl Working {
         self.reads.contains_key(key) || self.writes.contains_key(key)
     }
 
-    /// Notes what was read of a document. What was read first stays, for the closure may have seen it.
+    /// Notes the entry of a document.
+    ///
+    /// The first entry stays, because the closure may have seen it.
     fn note_read(&mut self, key: Key, read: ReadEntry) {
         self.documents += usize::from(!self.uses(&key));
         self.reads.entry(key).or_insert(read);
@@ -87,23 +89,23 @@ impl Working {
     }
 }
 
-/// A lock that was acknowledged.
+/// An acknowledged lock.
 #[derive(Clone, Debug)]
-struct Held {
-    /// The version of the lock itself.
+struct HeldLock {
+    /// The version of the document with the lock.
     version: Version,
-    /// The version it was conditioned on; none for a placeholder that was created.
+    /// The expected version of the lock write; `None` for a placeholder.
     expected: Option<Version>,
-    /// The document as it stands, without the lock. `absent` for a placeholder.
+    /// The document without the lock; `absent` for a placeholder.
     before: Stored,
-    /// As it stands, with the lock.
+    /// The stored document with the lock.
     source: Source,
-    /// How many commits of this process have handed the document on since it was applied.
+    /// The number of hand-offs since the last apply of the document.
     depth: u8,
 }
 
-impl Held {
-    /// Takes the lock off, and leaves the document as it stands.
+impl HeldLock {
+    /// Returns the write that releases the lock and changes nothing else.
     fn void(&self, key: &Key) -> Write {
         let op = match self.before.absent {
             true => WriteOp::Delete(self.version),
@@ -112,7 +114,7 @@ impl Held {
         Write::new(key.clone(), op)
     }
 
-    /// The document as it stands, under the lock of `tid`.
+    /// Returns the document with the lock of `tid`.
     fn view(&self, tid: AttemptId) -> View {
         let stored = self.before.locked_by(Some(tid));
         View::Present { version: self.version, source: self.source.clone(), stored }
@@ -121,8 +123,8 @@ impl Held {
 
 #[derive(Debug, Default)]
 struct Locks {
-    held: BTreeMap<Key, Held>,
-    /// Documents for which a lock was sent whose outcome is not known.
+    held: BTreeMap<Key, HeldLock>,
+    /// Documents whose lock was sent, with an unknown outcome.
     uncertain: BTreeSet<Key>,
 }
 
@@ -131,61 +133,65 @@ pub(crate) struct Attempt {
     pub(crate) tid: AttemptId,
     handle: Arc<AttemptHandle>,
     pub(crate) options: Options,
-    /// The attempts in whose closures it was begun.
+    /// The attempts in whose closures this attempt began.
     enclosing: Arc<[AttemptId]>,
     /// Lock at each read.
     pub(crate) pessimistic: bool,
     deadline: Deadline,
-    /// Of the whole transaction, on the monotonic clock.
+    /// The end of the whole transaction, on the monotonic clock.
     ends_at: Duration,
-    /// Of this attempt, until its commit is sent, on the monotonic clock.
+    /// The time limit for sending the commit, on the monotonic clock.
     limit: Duration,
     working: Mutex<Working>,
     locks: Mutex<Locks>,
-    /// One lock operation of the attempt at a time.
+    /// Allows one lock operation at a time.
     locking: tokio::sync::Mutex<()>,
     slot: tokio::sync::Mutex<Slot>,
-    /// Its commit by a record stays in the lists of documents until nobody of this process looks for it there.
+    /// Keeps the commit version in the lists of documents.
+    ///
+    /// This process may still search a list for the version.
     doubt: Mutex<Option<Doubt>>,
-    progress: Progress,
-    /// Somebody knows the tid and may ask what became of it: only a record can tell.
-    asked: AtomicBool,
-    /// Its closure saw what only a run by itself can show.
-    pinned: AtomicBool,
-    /// Reads from the cache of documents.
-    recalls: bool,
+    progress: AttemptState,
+    /// Whether a caller knows the tid and may ask for the outcome.
+    ///
+    /// Only a record can answer.
+    is_tid_exposed: AtomicBool,
+    /// Whether the closure used something that no group can provide.
+    is_solo: AtomicBool,
+    /// Whether reads use the document cache.
+    uses_cache: bool,
     /// The caller commits by hand: no attempt follows.
     stepped: bool,
     hot: Participation,
-    /// How long it waits for transactions of others, if not until its end.
+    /// How long the attempt waits for other transactions; `None` until its end.
     patience: Option<Duration>,
     heart: CancellationToken,
     beating: AtomicBool,
 }
 
-/// The part of an attempt in groups, and in the turn of its process.
+/// The part of an attempt in groups and turns.
 #[derive(Debug, Default)]
 struct Participation {
-    /// The group in which its closure runs again, which the closure reads from.
-    basis: Mutex<Option<Arc<Mutex<Composition>>>>,
-    /// Its place in the queue of this process.
-    seat: Seat,
-    /// The transactions that it commits.
-    components: Mutex<Components>,
-    /// It locks, commits or releases: the turn of its process does not end before.
+    /// The batch from which a further run of the closure reads.
+    batch: Mutex<Option<Arc<Mutex<SerialBatch>>>>,
+    /// The reservations in the queue of this process.
+    reservations: Reservations,
+    /// The transactions that this attempt commits.
+    members: Mutex<Members>,
+    /// Prolongs the turn of the process until apply or release.
     under_way: Mutex<Option<UnderWay>>,
 }
 
-/// How an attempt goes about it.
+/// How an attempt reads, retries and waits.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Manner {
+pub(crate) struct AttemptMode {
     /// Lock at each read.
     pub(crate) pessimistic: bool,
-    /// Read from the cache of documents.
-    pub(crate) recalls: bool,
+    /// Read from the document cache.
+    pub(crate) uses_cache: bool,
     /// The caller commits by hand: no attempt follows.
     pub(crate) stepped: bool,
-    /// How long to wait for transactions of others, if not until the end.
+    /// How long to wait for other transactions; `None` until the end.
     pub(crate) patience: Option<Duration>,
 }
 
@@ -194,12 +200,12 @@ impl Attempt {
         engine: Arc<Engine>,
         tid: AttemptId,
         options: Options,
-        manner: Manner,
+        mode: AttemptMode,
         ends_at: Duration,
     ) -> Arc<Self> {
-        let Manner { pessimistic, recalls, stepped, patience } = manner;
+        let AttemptMode { pessimistic, uses_cache, stepped, patience } = mode;
         let handle = engine.live_attempts.register(tid);
-        let limit = engine.now() + engine.config.transaction_limit;
+        let limit = engine.now() + engine.config.attempt_timeout;
         let deadline = Deadline::of_attempt(ends_at, limit, handle.clone());
         engine.emit(&Event::Started { tid });
         Arc::new(Self {
@@ -217,10 +223,10 @@ impl Attempt {
             locking: tokio::sync::Mutex::default(),
             slot: tokio::sync::Mutex::default(),
             doubt: Mutex::default(),
-            progress: Progress::default(),
-            asked: AtomicBool::new(false),
-            pinned: AtomicBool::new(false),
-            recalls,
+            progress: AttemptState::default(),
+            is_tid_exposed: AtomicBool::new(false),
+            is_solo: AtomicBool::new(false),
+            uses_cache,
             stepped,
             hot: Participation::default(),
             patience,
@@ -229,7 +235,9 @@ impl Attempt {
         })
     }
 
-    /// Runs `work`, which commits nothing, as a tracked task that goes on when the caller is dropped.
+    /// Runs `work` as a tracked task, which survives a dropped caller.
+    ///
+    /// `work` must not commit.
     pub(crate) fn spawn_tracked<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl Future<Output = Result<T, AttemptError>> + Send + 'static,
@@ -245,7 +253,7 @@ impl Attempt {
         self.by_deadline(async move { task.await.map_err(panicked)? })
     }
 
-    /// Waits for `work` until the deadline and not longer, whatever the store does.
+    /// Waits for `work` until the deadline, even if the store hangs.
     pub(crate) async fn by_deadline<T>(
         &self,
         work: impl Future<Output = Result<T, AttemptError>>,
@@ -253,8 +261,10 @@ impl Attempt {
         self.engine.within(self.ends_at.saturating_sub(self.engine.now()), work).await
     }
 
-    /// Ends the attempt without a commit, and takes its locks off. Returns once that is done, or the deadline passed;
-    /// it goes on then, and when the caller is dropped.
+    /// Ends the attempt without a commit, and releases its locks.
+    ///
+    /// Returns after the release or at the deadline. The release continues after the deadline, and
+    /// after the caller is dropped.
     pub(crate) async fn roll_back(self: &Arc<Self>, why: String, retried: bool) {
         if self.progress.conclude() {
             self.release_by_deadline(why, retried).await;
@@ -272,8 +282,9 @@ impl Attempt {
         }
     }
 
-    /// The attempt came to its limit while its caller was busy with something else: its heart stops, and its locks are
-    /// given back. The caller finds out with its next call.
+    /// Ends the attempt at its time limit, without its caller.
+    ///
+    /// The heartbeat stops, and the locks are released. The next call of the caller fails.
     fn expire(self: &Arc<Self>) {
         if !self.progress.conclude() {
             return;
@@ -285,13 +296,13 @@ impl Attempt {
         });
     }
 
-    /// Fails if no time is left for what comes next.
+    /// Fails if the time of the attempt is over.
     fn check_time(&self) -> Result<(), AttemptError> {
         let reason = WaitReason::Store("no time is left".to_owned());
         self.deadline.left(&*self.engine.config.clock, &reason).map(drop)
     }
 
-    /// The answer to a call that comes after the end.
+    /// Returns the error of a call after the end.
     fn over(&self) -> AttemptError {
         match self.handle.expired.load(Ordering::Acquire) {
             true => AttemptError::Retry(RetryReason::Expired(None)),
@@ -299,19 +310,19 @@ impl Attempt {
         }
     }
 
-    /// The id of the attempt, for somebody who may ask what became of it.
+    /// Returns the tid to a caller that may ask for the outcome.
     pub(crate) fn tid_to_ask_for(&self) -> AttemptId {
-        self.asked.store(true, Ordering::Release);
+        self.is_tid_exposed.store(true, Ordering::Release);
         self.tid
     }
 
-    /// The caller is gone: stop as soon as possible, and take the locks off.
+    /// Ends the attempt as soon as possible, because its caller is gone.
     pub(crate) fn abandon(self: &Arc<Self>) {
         if !self.progress.conclude() {
             return;
         }
         self.handle.cancel();
-        // What waited in vain holds nothing, but its heart may beat.
+        // An attempt that only waited holds no lock, but may have a heartbeat.
         if !self.may_hold_locks() && !self.beating.load(Ordering::Acquire) {
             self.engine.live_attempts.forget(self.tid);
             return;
@@ -319,7 +330,7 @@ impl Attempt {
         self.heart.cancel();
         let this = self.clone();
         let release = async move { this.release("its caller went away", false).await };
-        // Whoever drops a handle need not be in a runtime.
+        // A handle may be dropped outside of any runtime.
         self.engine.lifecycle.spawn_from_anywhere(release);
     }
 
@@ -328,7 +339,7 @@ impl Attempt {
         !locks.held.is_empty() || !locks.uncertain.is_empty() || self.locking.try_lock().is_err()
     }
 
-    /// Notes what the closure wants of a document. Refused, it changes nothing.
+    /// Buffers one call of the closure. A refused call changes nothing.
     pub(crate) fn buffer(&self, key: &Key, mutation: Edit) -> Result<(), Error> {
         if self.options.read_only {
             return Err(Error::invalid("the transaction is read-only").at(key));
@@ -346,13 +357,13 @@ impl Attempt {
         self.check_count(&working, used.filter(|key| !working.uses(key)).count())?;
         working.note_write(key.clone(), mutation);
         if let Some(head) = head {
-            // What it becomes is known under the locks.
+            // The content of the head is known under the locks.
             working.note_write(head, Mutation::Put(participants::stand_in()));
         }
         Ok(())
     }
 
-    /// Whether so many more documents are within the limit.
+    /// Refuses more documents than the limit.
     fn check_count(&self, working: &Working, more: usize) -> Result<(), Error> {
         let most = self.engine.config.max_documents;
         if working.documents + more > most {
@@ -363,7 +374,7 @@ impl Attempt {
         Ok(())
     }
 
-    /// Refuses to wait for a transaction that goes on only when this one has ended.
+    /// Refuses to wait for an outer transaction, which waits for this one.
     fn refuse_to_wait_for_oneself(&self, key: &Key, holder: AttemptId) -> Result<(), Error> {
         if !self.enclosing.contains(&holder) {
             return Ok(());
@@ -380,8 +391,7 @@ impl Attempt {
         self.ends_at
     }
 
-    /// Whether the aliases by which the collections of its documents were opened still stand for
-    /// them.
+    /// Checks that each alias still names the collection opened by this alias.
     pub(crate) async fn confirm_aliases(&self) -> Result<(), Error> {
         let collections = || {
             let working = self.working.lock();
@@ -396,12 +406,12 @@ impl Attempt {
     }
 }
 
-/// An attempt that nobody works on any more holds nothing up, however it ended: also by a panic.
+/// No transaction waits for a dropped attempt, even after a panic.
 impl Drop for Attempt {
     fn drop(&mut self) {
         self.engine.live_attempts.forget(self.tid);
     }
 }
 
-/// Room for the reserved fields beside a document's own content.
+/// Room for the reserved fields of a document, in bytes.
 const RESERVED_BYTES: usize = 4 * 1024;

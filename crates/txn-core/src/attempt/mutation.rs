@@ -1,16 +1,16 @@
-//! What a transaction wants to do with one document, and what a further call makes of that.
+//! The combined effect of all calls of a transaction on one document.
 
 use txn_protocol::document::Image;
 use txn_protocol::machines::attempt::Change;
 
-/// What one call of the closure asks for.
+/// A call of the closure on one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Edit {
-    /// Write it, whether or not it exists.
+    /// Write the document, whether or not the document exists.
     Put(Image),
-    /// Write it; it must not exist.
+    /// Write the document, which must not exist.
     Insert(Image),
-    /// Delete it, if it exists.
+    /// Delete the document, if the document exists.
     Delete,
 }
 
@@ -23,26 +23,32 @@ impl Edit {
     }
 }
 
-/// What all calls so far come to. Whether the document must not have existed survives all that follows.
+/// The combined effect of all calls so far.
+///
+/// Later calls keep the condition that the document must not have existed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mutation {
-    /// Write it, whether or not it existed.
+    /// Write the document, whether or not the document existed.
     Put(Image),
-    /// Write it; it must not have existed.
+    /// Write the document, which must not have existed.
     Insert(Image),
-    /// Delete it, if it existed.
+    /// Delete the document, if the document existed.
     Delete,
-    /// Inserted and deleted again: nothing is written; it must not have existed.
+    /// Write nothing, after insert and delete.
+    ///
+    /// The document must not have existed.
     Withdrawn,
 }
 
 impl Mutation {
-    /// What is wanted after one more call; `None` if that inserts what the transaction itself wrote.
+    /// Returns the effect after one more call.
+    ///
+    /// `None` if the call inserts a document that the transaction itself wrote.
     pub(super) fn after(before: Option<&Self>, mutation: Edit) -> Option<Self> {
         let must_be_new = matches!(before, Some(Self::Insert(_) | Self::Withdrawn));
         Some(match (before, mutation) {
             (Some(Self::Put(_) | Self::Insert(_)), Edit::Insert(_)) => return None,
-            // Deleted by this transaction: it may have existed.
+            // The document may have existed before this transaction deleted it.
             (Some(Self::Delete), Edit::Insert(image)) => Self::Put(image),
             (_, Edit::Insert(image)) => Self::Insert(image),
             (_, Edit::Put(image)) if must_be_new => Self::Insert(image),
@@ -52,14 +58,16 @@ impl Mutation {
         })
     }
 
-    /// What all calls of two transactions come to, one after the other; `None` if the later inserts what the earlier wrote.
+    /// Returns the effect of two transactions, one after the other.
+    ///
+    /// `None` if the later transaction inserts a document that the earlier one wrote.
     pub(super) fn followed_by(before: Option<&Self>, later: &Self) -> Option<Self> {
         match later.clone() {
             Self::Put(image) => Self::after(before, Edit::Put(image)),
             Self::Insert(image) => Self::after(before, Edit::Insert(image)),
             Self::Delete => Self::after(before, Edit::Delete),
             Self::Withdrawn if before.is_none() => Some(Self::Withdrawn),
-            // What is inserted there is deleted again, whatever it is.
+            // The insert is deleted again, so that its content does not matter.
             Self::Withdrawn => {
                 let inserted = Self::after(before, Edit::Insert(Image::default()))?;
                 Self::after(Some(&inserted), Edit::Delete)
@@ -89,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_call_on_every_intent() {
+    fn edits_combine_into_one_mutation() {
         let old = || Image::parse("{\"old\":1}").expect("valid");
         let new = || Image::parse("{\"new\":1}").expect("valid");
         let (put, insert) = (|| Mutation::Put(new()), || Mutation::Insert(new()));

@@ -1,7 +1,9 @@
-//! Transactions that are begun inside the closure of another one. Such a transaction may use other documents; one that
-//! the outer transaction holds would be waited for until the deadline, for the outer one goes on only when
-//! the inner one has ended. That is refused. A circle through a third transaction (the inner one waits for a stranger,
-//! who waits for the outer one) is not seen: the outer one comes to the limit of an attempt, and starts again.
+//! Detects a nested transaction that would wait for its outer transaction.
+//!
+//! A nested transaction may use documents that the outer transaction does not hold. A lock of the
+//! outer transaction lasts until the nested one ends, so the engine refuses that wait. A cycle
+//! through a third transaction is not detected: the outer attempt reaches its time limit and starts
+//! again.
 
 use std::sync::Arc;
 

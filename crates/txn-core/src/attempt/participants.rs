@@ -1,9 +1,9 @@
-//! What stands in the record of a commit: by the locks that are held, and by what the closure wants of their documents.
+//! The participants of a record, from held locks and buffered mutations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
-use super::{Attempt, Held, Locks, Mutation};
+use super::{Attempt, HeldLock, Locks, Mutation};
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::history::{History, read_head};
 use crate::error::{Error, ErrorKind};
@@ -15,28 +15,32 @@ use txn_protocol::machines::attempt::{Change, operation};
 use txn_protocol::machines::invariant::Invariant;
 use txn_protocol::record::{Op, Participant};
 
-/// The participants of a record.
+/// The participants of a record, with their contents.
 #[derive(Default)]
 pub(super) struct Participants {
     pub(super) list: Vec<Participant>,
-    /// Their new contents, in the same order.
+    /// The new contents, in the same order.
     pub(super) images: Vec<Option<Image>>,
-    /// What is known of them by the locks.
+    /// The documents as the acknowledged locks show them.
     pub(super) known: BTreeMap<Key, View>,
-    /// What is overwritten where the past is kept. It is written before the commit is sent.
+    /// The overwritten versions, for collections with history.
+    ///
+    /// Their writes precede the commit.
     pub(super) past: Past,
 }
 
-/// What is overwritten.
+/// The overwritten versions that the history keeps.
 #[derive(Default)]
 pub(super) struct Past {
     versions: Vec<(Key, Image)>,
-    /// Some of it is known only if all locks stood at one moment.
+    /// Whether the versions depend on locks held at one moment.
     has_to_be_verified: bool,
 }
 
 impl Attempt {
-    /// Notes that the head of a document's history is written with it. What it becomes is known under the locks.
+    /// Returns the key of a document's history head, which is written, too.
+    ///
+    /// The content of the head is known under the locks.
     pub(super) fn head_of(&self, key: &Key) -> Result<Option<Key>, Error> {
         let Some(history) = self.history_of(key) else { return Ok(None) };
         let longest = history.version(key, Some(CommitVersion::STAND_IN));
@@ -47,7 +51,9 @@ impl Attempt {
         Ok(Some(history.head(key)))
     }
 
-    /// The heads among what is to be written: none is written whose document is not.
+    /// Returns the heads among the writes.
+    ///
+    /// A head is not written without its document.
     pub(super) fn heads_among(&self, writes: &BTreeMap<Key, Mutation>) -> BTreeSet<Key> {
         writes.keys().filter_map(|key| Some(self.history_of(key)?.head(key))).collect()
     }
@@ -56,7 +62,7 @@ impl Attempt {
         self.engine.histories.of(&key.collection)
     }
 
-    /// The participants of the record, by the locks that are held.
+    /// Builds the participants of the record from the held locks.
     pub(super) fn participants(
         &self,
         writes: &BTreeMap<Key, Mutation>,
@@ -73,7 +79,7 @@ impl Attempt {
                 None => writes.get(key),
             };
             if mutation.and_then(Mutation::image).is_some_and(|image| *image == stand_in()) {
-                return Err(opened_anew(key));
+                return Err(opened_again(key));
             }
             let change = mutation.map_or(Change::Read, Mutation::change);
             let op = operation(change, !absent).map_err(|_| Self::exists(key))?;
@@ -86,19 +92,24 @@ impl Attempt {
         Ok(come_to)
     }
 
-    /// Keeps what is overwritten: returns once each version is acknowledged, whoever wrote it.
+    /// Writes the overwritten versions.
+    ///
+    /// Returns after each version is acknowledged, even if another process wrote the version.
     pub(super) async fn keep(&self, past: Past) -> Result<(), AttemptError> {
         if past.has_to_be_verified {
-            // A lock that was lost before the other was taken would tell of a state that never was.
+            // A lock that was lost before the other lock was taken would show a state that never
+            // existed.
             self.verify_locks().await?;
         }
         self.engine.keep_versions(past.versions, &self.deadline).await
     }
 
-    /// What becomes of the heads of documents whose past is kept: none is written whose document is not.
+    /// Returns the changes of the history heads.
+    ///
+    /// `None` for the head of a document that is not written.
     fn heads(
         &self,
-        held: &BTreeMap<Key, Held>,
+        held: &BTreeMap<Key, HeldLock>,
         writes: &BTreeMap<Key, Mutation>,
         past: &mut Past,
     ) -> Result<BTreeMap<Key, Option<Mutation>>, Error> {
@@ -107,8 +118,8 @@ impl Attempt {
             let Some(kept) = self.history_of(key) else { continue };
             let at = kept.head(key);
             let Some(document) = held.get(key) else { continue };
-            // It was kept from a later moment on than the closure wrote it.
-            let head = held.get(&at).ok_or_else(|| opened_anew(key))?;
+            // The history began after the closure wrote the document.
+            let head = held.get(&at).ok_or_else(|| opened_again(key))?;
             let exists = !document.before.absent;
             let op = operation(mutation.change(), exists).map_err(|_| Self::exists(key))?;
             if op == Op::Read {
@@ -136,7 +147,7 @@ impl Attempt {
     }
 }
 
-/// What stands for a head until its document is locked. It is never written.
+/// The stand-in for a head until its document is locked, never written.
 pub(super) fn stand_in() -> Image {
     static STAND_IN: LazyLock<Image> = LazyLock::new(|| {
         Image::parse(r#"{"stands for":"the head of a document"}"#).unwrap_or_default()
@@ -144,15 +155,17 @@ pub(super) fn stand_in() -> Image {
     STAND_IN.clone()
 }
 
-fn opened_anew(key: &Key) -> Error {
+fn opened_again(key: &Key) -> Error {
     let message = "its collection was opened anew meanwhile, with or without its past: run the transaction again";
     Error::new(ErrorKind::Conflict, message).at(key)
 }
 
-/// More than a head has: the way back to some thousands of millions of versions.
+/// An upper bound for the bytes of a head.
+///
+/// The links in a head reach back some billions of versions within this bound.
 pub(super) const HEAD_BYTES: usize = 4 * 1024;
 
-/// A participant that is no placeholder.
+/// Returns a participant that is no placeholder.
 pub(super) fn participant_of(
     key: &Key,
     op: Op,

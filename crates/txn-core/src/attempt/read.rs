@@ -1,4 +1,4 @@
-//! Reads of a transaction, and the lock-free reading of locked documents.
+//! Reads of a closure: optimistic, or with a lock at each read.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,9 @@ use txn_protocol::document::Image;
 use txn_protocol::ids::CommitVersion;
 
 impl Attempt {
-    /// The committed content of documents, or what the transaction itself wrote; one per key, in order.
+    /// Returns the contents of documents, one per key, in order.
+    ///
+    /// The content is committed, or written by the transaction itself.
     pub(crate) async fn read(
         self: &Arc<Self>,
         keys: &[Key],
@@ -38,21 +40,21 @@ impl Attempt {
         Ok(keys.iter().map(content).collect())
     }
 
-    /// The commit that wrote what was read of a document.
+    /// Returns the version of the commit that wrote the read content.
     pub(crate) fn version(&self, key: &Key) -> Result<Option<CommitVersion>, Error> {
-        // Within a composition nobody knows yet which commit it will be.
-        self.pinned.store(true, Ordering::Release);
+        // Within a group the commit version is not known yet.
+        self.is_solo.store(true, Ordering::Release);
         let working = self.working.lock();
         let unread = || Error::invalid("it was written without being read: ask before").at(key);
         let entry = working.reads.get(key).ok_or_else(unread)?;
         Ok(entry.observed.image.as_ref().and(entry.observed.tid))
     }
 
-    /// Notes what is known of documents without asking the store. Returns the others.
+    /// Notes the documents that are known without a request. Returns the other keys.
     fn take_known(&self, keys: Vec<Key>) -> Vec<Key> {
         let (mut known, mut unknown) = (Vec::new(), Vec::new());
         for key in keys {
-            match self.recall(&key) {
+            match self.known(&key) {
                 Some(entry) => known.push((key, entry)),
                 None => unknown.push(key),
             }
@@ -66,7 +68,7 @@ impl Attempt {
 
     pub(super) async fn fetch(self: &Arc<Self>, keys: Vec<Key>) -> Result<(), AttemptError> {
         if self.pessimistic {
-            // A read that its caller does not wait for any more holds up neither the next one nor the commit.
+            // A read whose caller no longer waits must delay neither the next read nor the commit.
             let given_up = CancellationToken::new();
             let _guard = given_up.clone().drop_guard();
             let this = self.clone();
@@ -85,7 +87,7 @@ impl Attempt {
         let entries = self.by_deadline(read).await?;
         let mut working = self.working.lock();
         for (key, entry) in keys.into_iter().zip(entries) {
-            if self.recalls {
+            if self.uses_cache {
                 self.engine.hot.cache.read(&key, &entry);
             }
             working.note_read(key, entry);

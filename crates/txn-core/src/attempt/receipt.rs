@@ -1,21 +1,29 @@
-//! What a caller is told of its commit.
+//! The receipt of a commit, for the caller.
 
 use txn_protocol::ids::{AttemptId, CommitVersion};
 
-/// How a transaction ended that did not fail.
+/// The result of a transaction that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Receipt {
-    /// The attempt that succeeded, to be asked for by [`Domain::outcome`](crate::Domain::outcome). `None` where nobody
-    /// can: a transaction that only read, or that wrote one document without a record, leaves none.
+    /// The attempt that succeeded, for [`Domain::outcome`](crate::Domain::outcome).
+    ///
+    /// `None` if the transaction left no record, because the transaction only read, or wrote one
+    /// document without a record.
     pub tid: Option<AttemptId>,
-    /// The version of everything that it wrote; `None` if it wrote nothing, or if another transaction, composed with it into
-    /// one commit, wrote one of its documents behind it ([`Options::by_itself`](crate::Options::by_itself)).
+    /// The version of all documents that the transaction wrote.
+    ///
+    /// `None` if the transaction wrote nothing. `None` also if a later member of the same group
+    /// overwrote one of its documents, which
+    /// [`Options::exclude_from_groups`](crate::Options::exclude_from_groups) prevents.
     pub commit_version: Option<CommitVersion>,
-    /// How many attempts it took, from 1.
+    /// The number of attempts, from 1.
     pub attempts: u32,
-    /// Whether every document was applied (and refreshed, if that was asked for) when it returned. `false`
-    /// where the caller did not ask to wait for it, or where the store did not let it happen in time: it is
-    /// committed all the same, and whoever meets its locks finishes it.
+    /// Whether every document was applied before the transaction returned.
+    ///
+    /// Includes the refresh, if [`WaitFor::Refresh`](crate::WaitFor::Refresh) asked for one.
+    /// `false` if the caller did not wait for the apply, or the store prevented the apply in time.
+    /// The transaction is committed even then, and any transaction that finds its locks rolls it
+    /// forward.
     pub applied: bool,
 }

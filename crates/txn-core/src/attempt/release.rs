@@ -1,5 +1,6 @@
-//! The end of an attempt that did not commit: its locks are taken off. Nothing else has to be undone,
-//! for the content of a locked document never changed.
+//! The end of an attempt without a commit: releases its locks.
+//!
+//! Nothing else has to be undone, because a locked document has committed content only.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,16 +11,18 @@ use crate::event::Event;
 use crate::store::{Key, Outcome, Write};
 
 impl Attempt {
-    /// Takes the locks off, once. No commit of this attempt may have been sent, or its `aborted` is acknowledged.
-    /// What cannot be taken off now is left to whoever meets it.
+    /// Releases the locks, once.
+    ///
+    /// The caller has sent no commit of this attempt, or its `aborted` record is acknowledged.
+    /// Locks that cannot be released now are left to other transactions.
     #[tracing::instrument(name = "release", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
     pub(super) async fn release(self: &Arc<Self>, why: &str, retried: bool) {
         if !self.progress.release() {
             return;
         }
-        // However this ends, also by a panic of the store, nobody in this process waits for the attempt any more.
+        // Even after a panic of the store, no task of this process waits for the attempt any more.
         let _forget = Forget(self);
-        // A lock operation of this attempt that still runs sees that it is cancelled.
+        // A lock operation of this attempt that still runs is cancelled.
         self.handle.cancel();
         let _one_at_a_time = self.locking.lock().await;
         self.heart.cancel();
@@ -36,7 +39,8 @@ impl Attempt {
         };
         let deadline = engine.deadline(engine.config.lease_of(self.tid.attempt()));
         if has_record || !uncertain.is_empty() {
-            // A lock may land late, or a heartbeat says that we live: a record spares others the wait.
+            // A lock may land late, and a heartbeat shows a live attempt. An `aborted` record
+            // spares other processes the wait for the lease.
             let found = engine.record_of(self.tid, ReadPreference::Primary, &deadline).await;
             if let Ok(found) = found
                 && found.record.as_ref().is_none_or(|record| !record.state.is_committed())

@@ -1,12 +1,13 @@
-//! One document, one conditional write, no lock and no record. Whether an unacknowledged write happened is
-//! told by the document itself: it keeps the last commit tids.
+//! Commits one document by one conditional write, without lock and record.
+//!
+//! A document keeps its last commit versions, which settle a write without an answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::commit::Single;
-use super::stage::Decisive;
+use super::state::CommitKind;
 use super::{Attempt, Mutation, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::store_access::ReadPreference;
@@ -17,9 +18,12 @@ use txn_protocol::machines::settle::SingleOutcome;
 use txn_protocol::rule::Rule;
 
 impl Attempt {
-    /// Whether the transaction is one document that was committed before: then it needs no record. A document without
-    /// a `tid` has no list to tell what happened; a deletion leaves none; and an attempt that locks at each read
-    /// holds a lock already. Whoever asked for the tid may ask for the outcome, which only a record tells.
+    /// Returns the document if the transaction can commit without a record.
+    ///
+    /// The transaction must consist of one existing document that a transaction committed before. A
+    /// document without a `tid` has no list of commits that could settle a write without an answer.
+    /// A deletion leaves no list. An attempt that locks at each read holds a lock already. A caller
+    /// that knows the tid may ask for the outcome, which only a record can answer.
     pub(super) async fn single_document(
         self: &Arc<Self>,
         reads: &BTreeMap<Key, ReadEntry>,
@@ -27,7 +31,8 @@ impl Attempt {
     ) -> Result<Option<Single>, AttemptError> {
         let Some((key, Mutation::Put(image))) = writes.first_key_value() else { return Ok(None) };
         let alone = writes.len() == 1 && reads.keys().all(|read| read == key);
-        let wants_record = self.options.metadata.is_some() || self.asked.load(Ordering::Acquire);
+        let wants_record =
+            self.options.metadata.is_some() || self.is_tid_exposed.load(Ordering::Acquire);
         if !alone || self.pessimistic || wants_record {
             return Ok(None);
         }
@@ -63,7 +68,7 @@ impl Attempt {
         Single { key, entry, image }: &Single,
     ) -> Result<CommitVersion, AttemptError> {
         let commit = self.commit_version().await?;
-        if !self.progress.send(Decisive::Single) {
+        if !self.progress.send(CommitKind::Single) {
             return Err(self.over());
         }
         let outcome = self.engine.write_single(key, entry, image, commit, &self.deadline).await?;

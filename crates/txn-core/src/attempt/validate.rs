@@ -1,11 +1,13 @@
-//! Validation: after every lock is acknowledged, is everything that was only read still what it was?
+//! Validation: whether documents that were only read are still current.
+//!
+//! Validation follows the acknowledgement of every lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Attempt, Held, ReadEntry};
+use super::{Attempt, HeldLock, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::help::Resolution;
 use crate::engine::holder::Lock;
@@ -20,11 +22,13 @@ use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::validate::{Observed, Validity, validity};
 
-/// A transaction that wounds nobody looks this often at a lock before it starts again.
+/// A transaction without locks waits this often before a retry.
 const MOST_WAITS: u32 = 16;
 
 impl Attempt {
-    /// Whether everything that was read belongs together, for a closure that fails: its error may rest on it.
+    /// Validates the reads of a closure that failed.
+    ///
+    /// The error of the closure may rest on reads of different states.
     pub(crate) async fn examine(self: &Arc<Self>) -> Result<(), AttemptError> {
         let this = self.clone();
         let examined = async move {
@@ -37,8 +41,9 @@ impl Attempt {
         self.spawn_tracked(examined).await
     }
 
-    /// Validates everything that was read, as a transaction that only reads does, and verifies the locks that it
-    /// holds. The caller holds `self.locking`.
+    /// Validates all reads as a read-only transaction does.
+    ///
+    /// The held locks are verified, too. The caller holds `self.locking`.
     pub(super) async fn validate_all(self: &Arc<Self>) -> Result<(), AttemptError> {
         let reads = self.working.lock().reads.clone();
         let mut only_read: BTreeMap<Key, ReadEntry> = {
@@ -53,7 +58,7 @@ impl Attempt {
         self.verify_locks().await
     }
 
-    /// Of the documents that were only read, takes those out that are locked rather than validated.
+    /// Takes out the reads that must be locked instead of validated.
     pub(super) fn take_reads_to_lock(
         &self,
         only_read: &mut BTreeMap<Key, ReadEntry>,
@@ -68,8 +73,11 @@ impl Attempt {
         taken.map(|(key, read)| (key, Some(read))).collect()
     }
 
-    /// Validates reads. A transaction that holds locks meets conflicts by age, and takes over the locks of those
-    /// that it puts aside; one that holds nothing wounds nobody. The caller holds `self.locking`, if it holds locks.
+    /// Validates reads.
+    ///
+    /// A transaction that holds locks resolves conflicts by age, and takes over the locks of
+    /// wounded transactions. A transaction without locks wounds no other transaction. The caller
+    /// holds `self.locking`, if the caller holds locks.
     #[tracing::instrument(name = "validate", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
     pub(super) async fn validate(
         self: &Arc<Self>,
@@ -78,7 +86,7 @@ impl Attempt {
         let engine = &self.engine;
         let locks_nothing = self.locks.lock().held.is_empty();
         let requester =
-            if locks_nothing { Requester::Patient } else { Requester::Locking(self.tid) };
+            if locks_nothing { Requester::NonPreempting } else { Requester::Locking(self.tid) };
         if !engine.rules.decides(Rule::ValidateReads) {
             return Ok(());
         }
@@ -87,7 +95,7 @@ impl Attempt {
         let all = reads.values().all(absent);
         let first =
             |_: &Key, read: &mut ReadEntry| validated_first(&engine.rules, absent(read), all);
-        // More than one absence are locked.
+        // Several absences are locked, not validated.
         let alone = reads.extract_if(.., first).collect();
         self.validate_round(alone, requester, &mut backoff).await?;
         self.validate_round(reads, requester, &mut backoff).await
@@ -102,8 +110,8 @@ impl Attempt {
         let engine = &self.engine;
         let (mut waits, mut since) = (0, None);
         loop {
-            // Callers may have left meanwhile.
-            reads.retain(|key, _| !self.is_set_aside(key));
+            // Members may have left meanwhile.
+            reads.retain(|key, _| !self.is_evicted(key));
             if reads.is_empty() {
                 return Ok(());
             }
@@ -147,9 +155,10 @@ impl Attempt {
             let seen = doubtful.into_iter().zip(views).collect();
             if let Some((key, holder)) = self.revalidate(seen, &mut reads, requester).await? {
                 waits += 1;
-                // What others of this process wait for is not kept waiting.
-                let is_awaited = self.hot.seat.has_documents();
-                if requester == Requester::Patient && (waits > MOST_WAITS || is_awaited) {
+                // Other transactions of this process wait for the documents of a group, so the
+                // group starts again early.
+                let is_awaited = self.hot.reservations.has_documents();
+                if requester == Requester::NonPreempting && (waits > MOST_WAITS || is_awaited) {
                     return Err(AttemptError::Retry(RetryReason::Waited(key)));
                 }
                 self.refuse_to_wait_for_oneself(&key, holder)?;
@@ -163,8 +172,10 @@ impl Attempt {
         }
     }
 
-    /// For a transaction that only locked reads and so has no commit that a wound would compete with: each
-    /// lock that still stands now has stood since before the last one was taken.
+    /// Verifies that all locks were held at the same time.
+    ///
+    /// A transaction that only locked reads has no commit that a wound would compete with. A lock
+    /// that is still held has been held since before the last lock was taken.
     pub(super) async fn verify_locks(&self) -> Result<(), AttemptError> {
         let engine = &self.engine;
         if !engine.rules.decides(Rule::VerifyReadLocks) {
@@ -176,7 +187,7 @@ impl Attempt {
             let verifies: Vec<Write> = {
                 let locks = self.locks.lock();
                 let held = locks.held.iter().filter(|(key, _)| open.contains(*key));
-                let verify = |lock: &Held| WriteOp::Verify(Some(lock.version));
+                let verify = |lock: &HeldLock| WriteOp::Verify(Some(lock.version));
                 held.map(|(key, lock)| Write::new(key.clone(), verify(lock))).collect()
             };
             let outcomes = engine.write_all(&verifies).await;
@@ -210,9 +221,10 @@ impl Attempt {
         Ok(())
     }
 
-    /// A touch by somebody else moved a document that this attempt holds. The lock is still the one that was taken:
-    /// it was conditioned on a version, so it landed once. A placeholder carries no condition, and counts at its
-    /// version only.
+    /// Finds a held lock again after a touch by another process.
+    ///
+    /// The lock is still the lock that was taken: its write was conditional on a version, so it
+    /// landed once. A placeholder has no such condition, and counts at its version only.
     fn find_lock_again(&self, key: &Key, view: &View) -> Result<(), AttemptError> {
         let mut locks = self.locks.lock();
         let Some(held) = locks.held.get_mut(key) else { return Ok(()) };
@@ -230,7 +242,9 @@ impl Attempt {
         }
     }
 
-    /// A second look at reads. Returns one whose holder has to be waited for, and that holder.
+    /// Reads the documents again, after a failed validation.
+    ///
+    /// Returns a document whose holder must be waited for, with that holder.
     async fn revalidate(
         self: &Arc<Self>,
         seen: BTreeMap<Key, View>,
@@ -245,13 +259,14 @@ impl Attempt {
             match validity(&engine.rules, &read.observed, &view, Some(self.tid)) {
                 Validity::Valid => drop(reads.remove(&key)),
                 Validity::Held(_)
-                    if requester == Requester::Patient
+                    if requester == Requester::NonPreempting
                         && !engine.rules.decides(Rule::ReadOnlyWaits) =>
                 {
                     reads.remove(&key);
                 }
                 Validity::Held(holder) => {
-                    // The lock has to be looked at again, whoever held it at first.
+                    // The lock has to be checked again, even if another attempt held the document
+                    // at first.
                     read.observed.holder = Some(holder);
                     holders.insert(key.clone(), holder);
                     locks.push(Lock { key, view });
@@ -261,8 +276,8 @@ impl Attempt {
         }
         let met = engine.resolve_locks(requester, locks.clone(), &self.deadline).await?;
         locks.retain(|lock| met.get(&lock.key) == Some(&Resolution::Aborted));
-        if requester == Requester::Patient {
-            // The lock of a blocked index stays, and its document can be read.
+        if requester == Requester::NonPreempting {
+            // A blocked index keeps its locks, and its documents can be read.
             let current = engine.unlock_current(&locks).await?;
             for Lock { key, view } in locks.iter().filter(|lock| current.contains(&lock.key)) {
                 let is_same =
@@ -272,8 +287,8 @@ impl Attempt {
                 }
             }
         } else if !locks.is_empty() {
-            // Only set free they would be locked again before the next look, by the next attempt of the one that was
-            // wounded; so whoever wounds takes what it wants.
+            // The wounding attempt takes the locks. Otherwise the next attempt of the wounded
+            // transaction would lock the documents again before the next read.
             let taken = locks.into_iter().map(|Lock { key, .. }| (key.clone(), reads.remove(&key)));
             Box::pin(self.acquire(taken.collect(), Vec::new(), &CancellationToken::new())).await?;
         }

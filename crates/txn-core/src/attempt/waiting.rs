@@ -1,4 +1,4 @@
-//! Waiting for whoever holds a document.
+//! Waits of an attempt for lock holders and for the board turn.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,49 +18,54 @@ use txn_protocol::ids::AttemptId;
 use txn_protocol::record::State;
 use txn_protocol::rules::conflict::{HolderState, Requester};
 
-/// How long a holder in another process may finish by itself, in round trips: a batch takes three.
+/// The grace for a holder in another process, in round trips.
 ///
-/// With a fixed time of 30 ms four processes reach 0.15 of one beside a process that does not know
-/// the board.
+/// A batch takes three round trips. With a fixed grace of 30 ms, four processes reach 0.15 of the
+/// throughput of one process, if another process does not know the board.
 const GRACE: u32 = 5;
 
-/// An attempt that waits for this long decides about each holder at once: the board may be lost.
+/// The longest wait with grace: later the board may be lost.
 const LONGEST_GRACE: Duration = Duration::from_secs(1);
 
-/// The queues that an attempt waits in.
+/// The waits of an attempt for lock holders.
 #[derive(Default)]
-pub(super) struct Queues {
+pub(super) struct LockWaits {
     tickets: BTreeMap<Key, Ticket>,
-    /// For whom it waits, when it looked last, and since when, on the monotonic clock.
+    /// The last holder of each document, and the start of the wait.
+    ///
+    /// The start is a time of the monotonic clock.
     holders: BTreeMap<Key, (AttemptId, Duration)>,
     polls: u32,
-    /// Since when it waits for anybody.
+    /// The start of the wait for any holder.
     since: Option<Duration>,
 }
 
 impl Attempt {
-    /// As whom it meets the holder of a document. Whoever could go on without it does not wait for it at all.
-    pub(super) fn requester(&self, queues: &Queues, key: &Key, holder: AttemptId) -> Requester {
+    /// Returns how the attempt resolves the holder of a document.
+    ///
+    /// An attempt with several members gives no grace, because the attempt can evict the members
+    /// that use the document.
+    pub(super) fn requester(&self, waits: &LockWaits, key: &Key, holder: AttemptId) -> Requester {
         let now = self.engine.now();
         let is_over = |since: Duration, grace| now.saturating_sub(since) >= grace;
         let grace = self.engine.hot.board.round_trip() * GRACE;
         let stands = !self.engine.hot.board.is_enabled()
-            || queues.since.is_some_and(|since| is_over(since, LONGEST_GRACE))
-            || queues
+            || waits.since.is_some_and(|since| is_over(since, LONGEST_GRACE))
+            || waits
                 .holders
                 .get(key)
                 .is_some_and(|(before, since)| *before == holder && is_over(*since, grace));
-        match self.has_components() || stands {
+        match self.has_several_members() || stands {
             true => Requester::Locking(self.tid),
-            false => Requester::Courteous(self.tid),
+            false => Requester::WithinGrace(self.tid),
         }
     }
 
-    /// Waits for the turn of the process at documents before an attempt locks them, until it is
-    /// `given_up`. The result names the documents to the board until it is dropped.
+    /// Waits for the turn of this process at documents, before their locks.
     ///
-    /// The queue waits for the turns of groups. An attempt that holds locks does not wait for a
-    /// turn.
+    /// The wait ends early after `given_up`. The result names the documents on the board until
+    /// dropped. The queue itself waits for the turns of groups. An attempt that holds locks does
+    /// not wait for a turn.
     pub(super) async fn wait_for_turn(
         &self,
         keys: &[Key],
@@ -80,12 +85,12 @@ impl Attempt {
         Ok(Some(wanted))
     }
 
-    /// Whether the queue of the process composed it.
+    /// Whether the queue of the process started this attempt.
     fn is_in_queue(&self) -> bool {
-        self.hot.seat.has_documents()
+        self.hot.reservations.has_documents()
     }
 
-    /// Whether no transaction waits for a lock of this one, or of one that it is nested in.
+    /// Whether no transaction can wait for this attempt or its outer attempts.
     fn may_wait_for_turn(&self) -> bool {
         self.enclosing.is_empty() && !self.may_hold_any()
     }
@@ -95,8 +100,10 @@ impl Attempt {
         !locks.held.is_empty() || !locks.uncertain.is_empty()
     }
 
-    /// If it is the turn of another process at these documents: waits for the turn of this one, and
-    /// returns true. An attempt with locks, or of a group, has to start again.
+    /// Waits if another process has the turn at these documents.
+    ///
+    /// Returns whether the attempt waited. An attempt that holds locks or commits a group starts
+    /// again instead.
     pub(super) async fn waited_for_turn(
         &self,
         busy: &BTreeMap<Key, AttemptId>,
@@ -114,7 +121,7 @@ impl Attempt {
         if !self.may_wait_for_turn() {
             return Ok(false);
         }
-        // Without a lock it does not keep its process from ending its turn.
+        // An attempt without locks must not prolong the turn of its process.
         self.hot.under_way.lock().take();
         let keys: Vec<Key> = busy.keys().cloned().collect();
         tokio::select! {
@@ -126,26 +133,29 @@ impl Attempt {
         Ok(true)
     }
 
-    /// Waits for older holders: in this process in the queues by age, across processes by polling.
+    /// Waits for older holders.
+    ///
+    /// The wait queue orders the attempts of this process by age. Holders in other processes are
+    /// polled.
     pub(super) async fn wait_for(
         &self,
         busy: &BTreeMap<Key, AttemptId>,
-        queues: &mut Queues,
+        waits: &mut LockWaits,
         backoff: &mut Backoff,
         given_up: &CancellationToken,
     ) -> Result<(), AttemptError> {
         let engine = &self.engine;
-        queues.tickets.retain(|key, _| busy.contains_key(key));
+        waits.tickets.retain(|key, _| busy.contains_key(key));
         for (key, holder) in busy {
             self.refuse_to_wait_for_oneself(key, *holder)?;
-            queues.tickets.entry(key.clone()).or_insert_with(|| {
+            waits.tickets.entry(key.clone()).or_insert_with(|| {
                 let (tid, holder, document) = (self.tid, *holder, key.clone());
                 engine.emit(&Event::Waiting { tid, holder, document });
                 engine.live_attempts.enter(key, self.tid.age())
             });
         }
         let now = engine.now();
-        let since = |key: &Key, holder: AttemptId| match queues.holders.get(key) {
+        let since = |key: &Key, holder: AttemptId| match waits.holders.get(key) {
             Some((before, since)) if *before == holder => *since,
             _ => now,
         };
@@ -153,30 +163,31 @@ impl Attempt {
             .iter()
             .map(|(key, holder)| (key.clone(), (*holder, since(key, *holder))))
             .collect();
-        if queues.holders != holders {
+        if waits.holders != holders {
             // A new holder has just begun, and needs about the time of a commit.
             *backoff = engine.backoff();
-            queues.holders = holders;
+            waits.holders = holders;
         }
-        queues.polls += 1;
-        if queues.polls.is_multiple_of(4) {
+        waits.polls += 1;
+        if waits.polls.is_multiple_of(4) {
             self.check_own_record().await?;
         }
         let Some((key, holder)) = busy.iter().next() else { return Ok(()) };
-        self.wait_with_patience(key, &mut queues.since)?;
+        self.wait_with_patience(key, &mut waits.since)?;
         let others = WaitReason::Others { key: key.clone(), holder: *holder };
         let left = self.deadline.left(&*engine.config.clock, &others)?;
-        // Whoever is not first, or waits for one of this process, is woken and need not poll often.
+        // Only the first in the queue polls often, for a holder in another process. The queue wakes
+        // the rest.
         let polls = |(key, ticket): (&Key, &Ticket)| {
             ticket.is_first()
                 && busy.get(key).is_some_and(|holder| !engine.live_attempts.is_live(*holder))
         };
-        let poll = if queues.tickets.iter().any(polls) {
+        let poll = if waits.tickets.iter().any(polls) {
             backoff.next(&*engine.config.entropy)
         } else {
             engine.config.lease / 4
         };
-        let woken = queues.tickets.values().map(|ticket| Box::pin(ticket.woken()));
+        let woken = waits.tickets.values().map(|ticket| Box::pin(ticket.woken()));
         tokio::select! {
             biased;
             _ = futures::future::select_all(woken) => {}
@@ -187,14 +198,15 @@ impl Attempt {
         Ok(())
     }
 
-    /// Whoever waits for others keeps nobody from having a turn, and waits for so long only, in all, as it has patience. `since`: its
-    /// first wait.
+    /// Frees the group slot for the wait, and limits all waits together.
+    ///
+    /// `since`: the start of the first wait. The limit is `self.patience`.
     pub(super) fn wait_with_patience(
         &self,
         key: &Key,
         since: &mut Option<Duration>,
     ) -> Result<(), AttemptError> {
-        self.hot.seat.leave_turn();
+        self.hot.reservations.free_slot();
         let now = self.engine.now();
         let since = *since.get_or_insert(now);
         match self.patience {
@@ -205,7 +217,7 @@ impl Attempt {
         }
     }
 
-    /// Finds out early that an older transaction aborted this one.
+    /// Checks early whether an older transaction aborted this one.
     async fn check_own_record(&self) -> Result<(), AttemptError> {
         let found =
             self.engine.record_of(self.tid, ReadPreference::AnyCopy, &self.deadline).await?;

@@ -1,8 +1,8 @@
-//! Aliases by which collections were opened, and whether each still stands for the same one.
+//! Aliases by which collections were opened, and their present targets.
 //!
-//! A collection is used under its physical name. An alias that is moved to another index would
-//! leave this process with the old one, and its commits with it. So a transaction that uses such a
-//! collection asks the store what the alias stands for, at most once in a lease.
+//! The engine uses a collection under its physical name. If an alias is moved to another index,
+//! this process would commit to the old index. So a transaction that uses such a collection asks
+//! the store for the target of the alias, at most once per lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,28 +14,27 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::store::{CollectionIdentity, CollectionInfo, StoreError, StoreErrorKind};
 
-/// The aliases of collections, by the physical names.
+/// The aliases of opened collections, by physical name.
 #[derive(Debug, Default)]
 pub(crate) struct Aliases {
     opened: Mutex<BTreeMap<Arc<str>, OpenedBy>>,
 }
 
-/// By which aliases a collection was opened.
+/// The aliases of one collection.
 type OpenedBy = BTreeMap<Arc<str>, Opened>;
 
-/// How a collection was opened by an alias.
+/// An alias through which a collection was opened.
 #[derive(Debug)]
 struct Opened {
     uid: Arc<str>,
-    /// When the store was asked last.
+    /// When the store was last asked, on the monotonic clock.
     asked: Duration,
-    /// The collection that the alias stands for now, if the alias was moved.
+    /// The current target of a moved alias, as text for the error.
     instead: Option<String>,
 }
 
 impl Aliases {
-    /// Notes what `asked` stood for when it was opened. The name of the collection itself is no
-    /// alias.
+    /// Notes the target of `asked` at the open. A collection's own name is no alias.
     fn note(&self, asked: &str, info: &CollectionInfo, now: Duration) {
         let mut opened = self.opened.lock();
         for (name, aliases) in opened.iter_mut().filter(|(name, _)| **name != info.name) {
@@ -55,8 +54,8 @@ impl Aliases {
         self.opened.lock().is_empty()
     }
 
-    /// The aliases of a collection that were asked for longer ago than a lease. They count as asked
-    /// for now.
+    /// Returns the aliases whose last check is a lease old. The returned aliases count as checked
+    /// now.
     fn due(&self, collection: &str, now: Duration, lease: Duration) -> Vec<Arc<str>> {
         let mut opened = self.opened.lock();
         let aliases = opened.get_mut(collection).into_iter().flatten();
@@ -85,7 +84,7 @@ impl Aliases {
             Err(error) if error.kind == StoreErrorKind::Misconfigured => {
                 Some("several collections".to_owned())
             }
-            // The store cannot say now: the last answer stays.
+            // The store cannot answer now, so the last answer stays.
             Err(error) => {
                 tracing::debug!(alias, %error, "asking what an alias stands for");
                 return;
@@ -111,14 +110,15 @@ impl Aliases {
 }
 
 impl Engine {
-    /// Notes by which name a collection was opened.
+    /// Notes the name under which a collection was opened.
     pub(crate) fn note_alias(&self, asked: &str, info: &CollectionInfo) {
         self.aliases.note(asked, info, self.now());
     }
 
-    /// Whether the aliases by which collections were opened still stand for them. Asks the store
-    /// for each alias at most once in a lease; a store that cannot say holds nothing up longer than
-    /// a lease.
+    /// Fails if an alias no longer points to the opened collection.
+    ///
+    /// Asks the store for each alias at most once per lease. A store that does not answer delays
+    /// the caller by at most one lease per alias.
     pub(crate) async fn confirm_aliases(
         &self,
         collections: impl FnOnce() -> BTreeSet<Arc<str>>,

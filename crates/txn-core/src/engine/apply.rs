@@ -1,5 +1,6 @@
-//! Applying a committed transaction to its participants, round by round. Used by the owner and
-//! by whoever recovers it.
+//! Applies a committed transaction to its participants, round by round.
+//!
+//! Owners and recovering processes run the same rounds.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -25,61 +26,63 @@ use txn_protocol::record::{Op, Participant, Record, State};
 use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::apply::{Applying, Committed, applying, is_locked_by};
 
-/// The participants that were not applied, each with the reason. The others are, by acknowledged writes.
+/// The participants without an acknowledged apply, each with the reason.
+///
+/// Acknowledged writes applied all other participants.
 pub(crate) type Unapplied = BTreeMap<Key, Error>;
 
-/// The result of an apply.
 pub(crate) struct Applied {
     pub(crate) unapplied: Unapplied,
     /// Participants whose commit is lost with their collection.
     pub(crate) lost: BTreeSet<Key>,
 }
 
-/// Called with documents that an apply is through with, as soon as it is.
+/// Receives documents as soon as an apply has settled them.
 pub(crate) type OnSettled = Box<dyn Fn(&BTreeSet<Key>) + Send + Sync>;
 
-/// An apply under way.
+/// The progress of one apply, kept between rounds.
 pub(crate) struct Apply {
     record: Arc<Record>,
     pub(super) commit: CommitVersion,
-    /// The participants that are waited for; once they are settled, what is hindered is left to the janitor.
+    /// The participants that the caller waits for. Blocked participants outside of this set are
+    /// left to the janitor.
     wanted: BTreeSet<Key>,
-    /// What remains to be done, and where in the record it is.
+    /// The unsettled participants, with their indices in the record.
     pending: BTreeMap<Key, usize>,
-    /// What is known of participants since the last round.
+    /// The views of participants in this round. The first round starts with the caller's views.
     known: BTreeMap<Key, View>,
     /// The participants as the owner locked them.
     locked: BTreeMap<Key, View>,
-    /// What is in the way of a participant in this round.
+    /// The blocked participants of this round, with the reason.
     blocked: BTreeMap<Key, WaitReason>,
-    /// The locks of others that have to be resolved before this round is over, by their holders.
+    /// Foreign locks to resolve before the next round, by holder.
     in_the_way: VecDeque<Vec<Lock>>,
     unapplied: Unapplied,
     lost: BTreeSet<Key>,
-    /// What is wrong with participants, in short.
+    /// Short descriptions of damaged participants, for events.
     damages: BTreeMap<Key, String>,
     backoff: Backoff,
-    /// When its owner looks again whether its record stands.
+    /// When the owner next checks that the record exists.
     looks_again: Option<Duration>,
-    /// When it began, on the monotonic clock.
+    /// The start of the apply, on the monotonic clock.
     pub(super) began: Duration,
-    /// The committed record, if this process owns the transaction and no other process is known to
-    /// have applied it.
+    /// The committed record of an owner. `None` in other processes, and after another process may
+    /// have applied the transaction.
     pub(super) own: Option<Arc<OwnRecord>>,
-    /// Placeholders that the owner acknowledged in place of locks that were lost.
+    /// Placeholders that the owner wrote, acknowledged, in place of lost locks.
     pub(super) relocked: BTreeMap<Key, Version>,
-    /// Participants that were never applied and that others wrote since, as the owner knows.
+    /// Participants that the owner never applied and other transactions wrote since.
     pub(super) never_applied: BTreeSet<Key>,
-    /// Participants that were deleted by a later transaction, as its record says.
+    /// Participants that a later transaction deleted, by its record.
     pub(super) deleted: BTreeSet<Key>,
-    /// Participants whose collection was found to be made again in this round.
+    /// Participants whose collection was made again, as seen in this round.
     elsewhere: BTreeSet<Key>,
-    /// Its record is finished by now.
+    /// Whether the record is finished.
     pub(super) is_finished: bool,
     on_settled: Option<OnSettled>,
 }
 
-/// What a round of an apply sends and asks.
+/// The writes and checks of one round.
 #[derive(Default)]
 struct Round {
     writes: Vec<Write>,
@@ -87,11 +90,11 @@ struct Round {
     held: Vec<Lock>,
     overtaken: BTreeSet<Key>,
     unclear: BTreeMap<Key, Applying>,
-    /// Participants whose collection was made again.
+    /// Participants whose collection was dropped and made again.
     elsewhere: BTreeSet<Key>,
-    /// What is written into documents that stay.
+    /// The new contents of documents that are not deleted.
     contents: BTreeMap<Key, Stored>,
-    /// What each of them asks for.
+    /// The next step of each participant.
     steps: BTreeMap<Key, Applying>,
 }
 
@@ -101,12 +104,12 @@ impl Apply {
         self.unapplied.insert(key.clone(), error.at(key).in_transaction(self.record.tid));
     }
 
-    /// Calls `on_settled` with wanted documents as soon as they are settled.
+    /// Sets the callback for wanted documents that are settled.
     pub(crate) fn tell_settled(&mut self, on_settled: OnSettled) {
         self.on_settled = Some(on_settled);
     }
 
-    /// Takes settled documents out of the wanted ones, and tells of them.
+    /// Removes settled documents from `wanted`, and passes them to the callback.
     fn note_settled(&mut self) {
         let Some(on_settled) = &self.on_settled else { return };
         let pending = &self.pending;
@@ -117,7 +120,7 @@ impl Apply {
         }
     }
 
-    /// The others are somebody else's to write.
+    /// Drops the unwanted participants, which other transactions apply.
     pub(crate) fn leave_out_unwanted(&mut self) {
         self.pending.retain(|key, _| self.wanted.contains(key));
     }
@@ -131,12 +134,14 @@ impl Apply {
         }
     }
 
-    /// The locks of another transaction that has to be decided before this one goes on.
+    /// Returns the locks of the next holder to resolve.
     pub(crate) fn next_in_the_way(&mut self) -> Option<Vec<Lock>> {
         self.in_the_way.pop_front()
     }
 
-    /// What stood there was deleted, which was acknowledged: a void placeholder proves the absence.
+    /// Settles a participant after the acknowledged deletion of its void placeholder.
+    ///
+    /// The deletion proves that the document is absent.
     pub(crate) fn prove_absent(&mut self, key: &Key) {
         if let Some(View::Present { stored, .. }) = self.known.get(key)
             && stored.absent
@@ -149,7 +154,7 @@ impl Apply {
         self.record.tid
     }
 
-    /// A participant that is not settled yet, from the record.
+    /// The recorded participant of an unsettled document.
     pub(super) fn recorded(&self, key: &Key) -> Option<&Participant> {
         self.pending.get(key).map(|index| &self.record.participants[*index])
     }
@@ -164,12 +169,12 @@ impl Apply {
         self.blocked.insert(key.clone(), why);
     }
 
-    /// Whether what stands there is a placeholder and nothing else.
+    /// Whether the current document is only a placeholder.
     pub(super) fn is_bare(&self, key: &Key) -> bool {
         matches!(self.known.get(key), Some(View::Present { stored, .. }) if stored.is_bare_placeholder())
     }
 
-    /// The participant as it stands in the record, or as its owner has locked it again.
+    /// The participant as recorded, or as the owner locked the document again.
     fn participant(&self, index: usize, key: &Key) -> Participant {
         let participant = self.record.participants[index].clone();
         match self.relocked.get(key) {
@@ -181,7 +186,6 @@ impl Apply {
         }
     }
 
-    /// The next step for a participant.
     fn step(&self, rules: &Rules, index: usize, key: &Key, view: &View) -> Applying {
         let applied = self.is_finished || self.deleted.contains(key);
         let elsewhere = self.elsewhere.contains(key);
@@ -204,12 +208,14 @@ impl Apply {
 }
 
 impl Engine {
-    /// Begins to apply the participants of a transaction, each by an acknowledged write and each for itself: what hinders
-    /// one does not keep the others from being applied. Of a finished transaction only those that are wanted are looked
-    /// at.
+    /// Begins to apply a committed transaction.
     ///
-    /// `known`: what the caller knows of participants by acknowledged writes of its own. `own`: its
-    /// record, if it owns the transaction.
+    /// Each participant is applied by its own acknowledged write, so a blocked participant delays
+    /// no other participant. For a finished transaction the apply checks only the `wanted`
+    /// participants.
+    ///
+    /// `known`: the caller's knowledge of participants, by its own acknowledged writes. `own`: the
+    /// record, if the caller owns the transaction.
     pub(crate) fn begin_apply(
         &self,
         record: Arc<Record>,
@@ -222,7 +228,7 @@ impl Engine {
         })?;
         let mut pending = record.by_key();
         pending.retain(|key, _| record.state == State::Committed || wanted.contains(key));
-        // Only its owner applies it while it lives in this process.
+        // Within this process, only the owner applies a live transaction.
         let is_own = self.live_attempts.is_live(record.tid);
         Ok(Apply {
             commit,
@@ -249,8 +255,10 @@ impl Engine {
         })
     }
 
-    /// One round: each participant is looked at, and what is next to be written to it is sent. Who holds one of them and has
-    /// to be decided first is in the way, if the caller `helps`; else that is waited for.
+    /// Runs one round: reads each participant, and sends its next write.
+    ///
+    /// With `helps`, the round collects the locks of holders to resolve first. Without `helps`, the
+    /// apply waits for these holders.
     pub(crate) async fn round(
         &self,
         apply: &mut Apply,
@@ -286,7 +294,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits for the next round, if anything is left that is wanted, and time for it.
+    /// Waits for the next round, and returns whether to run the round.
+    ///
+    /// The apply ends if no time is left, or only unwanted participants that are blocked.
     pub(crate) async fn goes_on(
         &self,
         apply: &mut Apply,
@@ -302,7 +312,7 @@ impl Engine {
             let soon = self.now() + self.config.lease / 4;
             apply.looks_again = Some(soon);
             if let Err(error) = self.keep_record(&apply.record, &deadline.at_most(soon)).await {
-                tracing::debug!(tid = %apply.record.tid, why = %error.into_error(), "the record is not seen");
+                tracing::debug!(tid = %apply.record.tid, why = %error.into_error(), "the record could not be read");
             }
         }
         let reason = apply.blocked.values().next().cloned().unwrap_or_else(changing);
@@ -313,7 +323,7 @@ impl Engine {
         }
     }
 
-    /// Says what was not applied, and why.
+    /// Ends the apply, and returns the participants that were not applied.
     pub(crate) fn end_apply(&self, mut apply: Apply) -> Applied {
         for key in std::mem::take(&mut apply.pending).into_keys() {
             let reason = apply.blocked.remove(&key).unwrap_or_else(changing);
@@ -323,7 +333,7 @@ impl Engine {
         Applied { unapplied: apply.unapplied, lost: apply.lost }
     }
 
-    /// Reads the participants of which nothing is known.
+    /// Reads the participants that have no view yet.
     async fn look_at_participants(&self, apply: &mut Apply) {
         let tid = apply.record.tid;
         let record = apply.record.clone();
@@ -363,7 +373,7 @@ impl Engine {
         }
     }
 
-    /// What remains to be done to each participant, by what stands there.
+    /// Chooses the next step of each participant, by its current view.
     fn next_steps(&self, apply: &mut Apply) -> Round {
         let mut round = Round::default();
         for (key, index) in apply.pending.clone() {
@@ -400,7 +410,7 @@ impl Engine {
         round
     }
 
-    /// Sends the writes of a round. What is not acknowledged is looked at in the next one.
+    /// Sends the writes of a round. The next round reads every document without an acknowledgement.
     async fn carry_out(&self, apply: &mut Apply, round: &mut Round) {
         if round.writes.is_empty() {
             return;
@@ -431,7 +441,7 @@ impl Engine {
                 {
                     apply.pending.remove(key);
                 }
-                // The next look tells what stands there, and whether the collection is gone.
+                // The next read shows the document, and whether the collection is gone.
                 Outcome::Conflict | Outcome::MissingCollection => {}
                 Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
                     apply.block(key, WaitReason::Store(why));
@@ -444,7 +454,7 @@ impl Engine {
         }
     }
 
-    /// The write that a step asks for, if it asks for one.
+    /// Returns the write of a step, if the step needs one.
     pub(super) fn step_write(
         &self,
         step: Applying,
@@ -473,7 +483,7 @@ impl Engine {
         }
     }
 
-    /// What a person must look at.
+    /// Emits the damage that an operator must inspect.
     fn emit_damage(&self, apply: &Apply) {
         let tid = apply.record.tid;
         for (document, error) in &apply.unapplied {
@@ -486,8 +496,9 @@ impl Engine {
         }
     }
 
-    /// A plain client changed or deleted a document under the owner's lock: the commit's content
-    /// takes its place, and that is said.
+    /// Reports that the commit overwrites a plain client's write.
+    ///
+    /// The plain client changed or deleted the document under the owner's lock.
     pub(super) fn emit_overwritten(&self, tid: AttemptId, key: &Key) {
         tracing::error!(%tid, document = %key, "another client's write to a locked document is overwritten");
         let what =
@@ -495,8 +506,10 @@ impl Engine {
         self.emit(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
     }
 
-    /// A plain client took a lock off, and others committed on top of the old content. Nobody can mend that but a
-    /// person, and nothing is left to do.
+    /// Reports a committed write that is lost for good.
+    ///
+    /// A plain client removed the lock, and another transaction committed on top of the old
+    /// content. Only an operator can correct the document.
     fn emit_overtaken(&self, tid: AttemptId, key: &Key) {
         tracing::error!(%tid, document = %key, "a committed write is lost: another client took its lock off");
         let what = "another client took the lock off, and a later transaction wrote the document without what this \
@@ -504,9 +517,11 @@ impl Engine {
         self.emit(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
     }
 
-    /// Whether the document is certainly absent: a placeholder under an aborted tid was created and
-    /// deleted, both acknowledged. `incarnation`: the collection of the document; zero for any
-    /// collection.
+    /// Proves that a document is absent. Returns whether the proof succeeded.
+    ///
+    /// The engine creates a placeholder under an aborted tid, and deletes the placeholder. The
+    /// store must acknowledge both writes. `incarnation`: the collection of the document; zero for
+    /// any collection.
     pub(super) async fn prove_absence(
         &self,
         key: &Key,
@@ -522,7 +537,7 @@ impl Engine {
         Ok(matches!(deleted, Outcome::Applied(_)) && is_here)
     }
 
-    /// A tid of today whose `aborted` record is acknowledged.
+    /// Returns a tid of today whose `aborted` record is acknowledged.
     async fn absence_probe(&self, deadline: &Deadline) -> Result<AttemptId, AttemptError> {
         let deadline = deadline.clone();
         let probe = self.shared(|engine| -> BoxFuture<'static, _> {
@@ -547,7 +562,7 @@ fn changing() -> WaitReason {
     WaitReason::Store("its documents are being changed".to_owned())
 }
 
-/// Whether a plain client changed the content under the participant's own lock since it was locked.
+/// Whether a plain client changed the content under the participant's lock.
 fn overwritten(
     rules: &Rules,
     tid: AttemptId,

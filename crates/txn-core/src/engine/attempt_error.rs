@@ -1,4 +1,4 @@
-//! Why an attempt stops short.
+//! Reasons for the early end of an attempt.
 
 use std::fmt;
 
@@ -6,34 +6,34 @@ use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::store::Key;
 
-/// An attempt stops short.
+/// Why an attempt ends early.
 #[derive(Debug)]
 pub(crate) enum AttemptError {
-    /// The transaction may try again.
+    /// The transaction may run another attempt.
     Retry(RetryReason),
-    /// It may not.
+    /// The transaction fails with this error.
     Fail(Error),
 }
 
-/// Why an attempt has to start again.
+/// Why a transaction has to run another attempt.
 #[derive(Clone, Debug)]
 pub(crate) enum RetryReason {
-    /// An older transaction aborted it.
+    /// An older transaction aborted the attempt.
     Wounded,
-    /// A document that it read was changed.
+    /// Another transaction changed a document that the attempt read.
     Changed(Key),
-    /// It took longer than the transaction limit, and waited for this in the end, if the engine knows.
+    /// The attempt exceeded `attempt_timeout`, during this wait if the engine knows one.
     Expired(Option<WaitReason>),
-    /// A read-only transaction met a lock and had to wait.
+    /// A read-only transaction found a lock and had to wait.
     Waited(Key),
-    /// A write without a record was overtaken.
+    /// Another write came before a write without a record.
     Overtaken(Key),
-    /// It could not be composed with others, and runs by itself.
+    /// The transaction could not be merged into a group, and runs alone.
     LeftGroup,
 }
 
 impl RetryReason {
-    /// The document that was in the way.
+    /// The document that caused the conflict, if known.
     pub(crate) fn document(&self) -> Option<&Key> {
         match self {
             Self::Changed(key) | Self::Waited(key) | Self::Overtaken(key) => Some(key),
@@ -50,19 +50,17 @@ impl fmt::Display for RetryReason {
         match self {
             Self::Wounded => f.write_str("an older transaction aborted this attempt"),
             Self::Changed(key) => write!(f, "{key} was changed by another transaction"),
-            Self::Expired(None) => {
-                f.write_str("the attempt took longer than the transaction limit")
-            }
+            Self::Expired(None) => f.write_str("the attempt took longer than attempt_timeout"),
             Self::Expired(Some(why)) => {
                 write!(
                     f,
-                    "the attempt took longer than the transaction limit: {}",
+                    "the attempt took longer than attempt_timeout: {}",
                     why.clone().into_error()
                 )
             }
             Self::Waited(key) => write!(f, "{key} was locked by another transaction"),
             Self::Overtaken(key) => write!(f, "another write to {key} came first"),
-            Self::LeftGroup => f.write_str("it could not be composed with others"),
+            Self::LeftGroup => f.write_str("the transaction could not be merged into its group"),
         }
     }
 }
@@ -98,7 +96,7 @@ impl From<Error> for AttemptError {
 }
 
 impl AttemptError {
-    /// The document that was in the way.
+    /// The document that caused the error, if known.
     pub(crate) fn document(&self) -> Option<&Key> {
         match self {
             Self::Retry(reason) => reason.document(),

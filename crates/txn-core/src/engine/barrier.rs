@@ -1,4 +1,6 @@
-//! The barrier: waits until every earlier commit is applied, and searches see all of them.
+//! The barrier: waits for the apply of all earlier commits.
+//!
+//! A refresh of each collection follows, so that searches see these commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +19,9 @@ use txn_protocol::ids::{AttemptId, CommitVersion, Day};
 use txn_protocol::record::State;
 use txn_protocol::rules::conflict::{HolderState, Requester};
 
-/// Holders that one barrier rolls forward at a time. A damaged one takes up to half a lease, and
-/// the others must not queue behind it.
+/// The number of holders that a barrier rolls forward at a time.
+///
+/// A damaged holder takes up to half a lease, and must not delay the rest.
 const AT_ONCE: usize = 16;
 
 /// The committed writes that [`Domain::barrier`](crate::Domain::barrier) could not wait for.
@@ -26,23 +29,29 @@ const AT_ONCE: usize = 16;
 #[non_exhaustive]
 #[must_use = "searches do not see the writes that the report lists"]
 pub struct BarrierReport {
-    /// The committed writes that no process can apply, in the order of their records. Empty if
-    /// searches see every earlier commit.
+    /// The unapplied writes, in the order of their records.
+    ///
+    /// The list is empty if searches see every earlier commit.
     pub unapplied: Vec<UnappliedWrite>,
 }
 
-/// A committed write that no process can apply until a person mends what is damaged.
+/// A committed write that no process can apply.
+///
+/// An operator must repair the damage first.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct UnappliedWrite {
-    /// The record of the transaction. Its id is the id of the attempt.
+    /// The record of the transaction, under the id of the attempt.
     pub record: Key,
-    /// The version of the commit, as its caller has it in
-    /// [`Receipt::commit_version`](crate::Receipt::commit_version). `None` if the record cannot be
-    /// read.
+    /// The version of the commit, as in
+    /// [`Receipt::commit_version`](crate::Receipt::commit_version).
+    ///
+    /// `None` if the record cannot be read.
     pub commit_version: Option<CommitVersion>,
-    /// The fault: [`Error::document`] is the document to mend (the record, if the record is
-    /// damaged), [`Error::tid`] the attempt, and the message says what to do.
+    /// The fault.
+    ///
+    /// [`Error::document`] names the document to repair, or the record if the record is damaged.
+    /// [`Error::tid`] names the attempt, and the message names the remedy.
     pub error: Error,
 }
 
@@ -53,10 +62,10 @@ impl BarrierReport {
         self.unapplied.is_empty()
     }
 
-    /// Makes an incomplete barrier an error, for callers that cannot do with less than all.
+    /// Turns an incomplete barrier into an error.
     ///
     /// # Errors
-    /// The error of the first write that is not applied, with the number of the others.
+    /// The error of the first unapplied write, with the number of further ones.
     pub fn into_result(self) -> Result<()> {
         let further = self.unapplied.len().saturating_sub(1);
         match self.unapplied.into_iter().next() {
@@ -78,9 +87,9 @@ impl BarrierReport {
 /// The transactions that a barrier waits for.
 #[derive(Default)]
 struct Awaited {
-    /// The committed ones that are not finished.
+    /// The committed transactions that are not finished.
     committed: BTreeSet<AttemptId>,
-    /// Why the last try to roll one forward failed, if a later try may succeed.
+    /// Why the last roll forward failed, if a retry may succeed.
     hindered: BTreeMap<AttemptId, Error>,
     report: BarrierReport,
 }
@@ -91,7 +100,9 @@ impl Awaited {
         self.hindered.remove(&tid);
     }
 
-    /// Notes what hinders a transaction. It is settled once only a person can do more.
+    /// Notes the failures of a roll forward.
+    ///
+    /// The transaction is settled once only an operator can apply it.
     fn note(
         &mut self,
         record: &Key,
@@ -100,7 +111,7 @@ impl Awaited {
         hindrances: Vec<Error>,
     ) {
         let (later, never): (Vec<Error>, Vec<Error>) =
-            hindrances.into_iter().partition(|error| error.kind().passes());
+            hindrances.into_iter().partition(|error| error.kind().is_transient_or_unknown());
         if let Some(why) = later.into_iter().next() {
             self.hindered.insert(tid, why);
         } else if !never.is_empty() {
@@ -111,7 +122,7 @@ impl Awaited {
         }
     }
 
-    /// The error of a barrier whose time is over.
+    /// The error of a barrier that reached its deadline.
     fn late(&self, first: AttemptId) -> Error {
         let mut message = format!(
             "{} committed transactions were not applied before the deadline, this is the first of them",
@@ -146,8 +157,9 @@ impl Engine {
         Ok(report)
     }
 
-    /// The transactions of one day that are committed and not finished. A record that was acknowledged is found, for
-    /// the partition is refreshed first.
+    /// Finds the unfinished committed transactions of one day.
+    ///
+    /// The partition is refreshed first, so the scan finds every acknowledged record.
     async fn find_committed(
         &self,
         day: Day,
@@ -157,7 +169,7 @@ impl Engine {
     ) -> Result<(), AttemptError> {
         let open = Filter::any_of(crate::fields::STATE, ["committed"]);
         match self.refresh(partition, deadline).await {
-            // Dropped meanwhile: everything in it was finished.
+            // Another process dropped the day, so every transaction of the day was finished.
             Err(AttemptError::Fail(error))
                 if error.kind() == ErrorKind::Misconfigured
                     && self.domain_document(deadline).await?.0.is_gone(day) =>
@@ -183,7 +195,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits for the owners, and rolls forward what an owner left for one lease.
+    /// Waits for the owners. Rolls forward transactions that stay committed for one lease.
     async fn wait_until_applied(
         &self,
         awaited: &mut Awaited,
@@ -211,14 +223,13 @@ impl Engine {
         }
     }
 
-    /// Looks at the records of those that are waited for. Returns those that are to be rolled
-    /// forward.
+    /// Reads the records of the awaited transactions. Returns the ones to roll forward.
     async fn left_by_their_owners(
         &self,
         awaited: &mut Awaited,
         deadline: &Deadline,
     ) -> Result<Vec<Holding>, AttemptError> {
-        // The owner of one that lives here is at it.
+        // An owner in this process still applies its transaction.
         let is_away = |tid: &AttemptId| !self.live_attempts.is_live(*tid);
         let away: BTreeSet<AttemptId> = awaited.committed.iter().copied().filter(is_away).collect();
         let asked = self.now();
@@ -233,8 +244,9 @@ impl Engine {
             }
             let (key, lease) = (self.table.record_key(tid), self.config.lease_of(tid.attempt()));
             let is_dead = self.liveness.is_dead(tid, &key, found.version(), lease, at);
-            // A transaction that meets a damaged document touches the record each time. So a
-            // committed record may move for ever, and its moves are no sign of the owner's life.
+            // A transaction that finds a damaged document touches the record each time. So a
+            // committed record may change forever, and its changes are no sign of life of the
+            // owner.
             if self.liveness.stays_committed(tid, lease, at) || is_dead {
                 left.push(Holding { holder: tid, locks: Vec::new(), found, at, whole: true });
             }
@@ -242,7 +254,7 @@ impl Engine {
         Ok(left)
     }
 
-    /// The records that can be read; the others go into the report.
+    /// Returns the readable records, and adds the unreadable ones to the report.
     async fn readable_records(
         &self,
         tids: &BTreeSet<AttemptId>,
@@ -250,15 +262,15 @@ impl Engine {
         deadline: &Deadline,
     ) -> Result<BTreeMap<AttemptId, RecordLookup>, AttemptError> {
         match self.records(tids, ReadPreference::Primary, deadline).await {
-            Err(AttemptError::Fail(error)) if !error.kind().passes() => {}
+            Err(AttemptError::Fail(error)) if !error.kind().is_transient_or_unknown() => {}
             found => return found,
         }
-        // One of them cannot be read: each alone says which.
+        // A record cannot be read: single reads show which.
         let mut readable = BTreeMap::new();
         for tid in tids {
             match self.record_of(*tid, ReadPreference::Primary, deadline).await {
                 Ok(found) => drop(readable.insert(*tid, found)),
-                Err(AttemptError::Fail(error)) if !error.kind().passes() => {
+                Err(AttemptError::Fail(error)) if !error.kind().is_transient_or_unknown() => {
                     let error = error.in_transaction(*tid);
                     awaited.report.add(&self.table.record_key(*tid), None, error);
                     awaited.settle(*tid);
@@ -269,7 +281,7 @@ impl Engine {
         Ok(readable)
     }
 
-    /// Rolls one transaction forward. Returns what hinders its participants.
+    /// Rolls one transaction forward, and returns the failures of its participants.
     async fn roll_left_forward(
         &self,
         holding: Holding,
@@ -277,9 +289,9 @@ impl Engine {
     ) -> (AttemptId, Option<CommitVersion>, Vec<Error>) {
         let tid = holding.holder;
         let version = holding.found.record.as_ref().and_then(|record| record.commit_version);
-        // One that waits for its documents must not take the time of all the others.
+        // A transaction with blocked documents must not use up the time of the rest.
         let soon = deadline.at_most(self.now() + self.config.lease);
-        let met = Box::pin(self.resolve_holder(Requester::Patient, holding, &soon)).await;
+        let met = Box::pin(self.resolve_holder(Requester::NonPreempting, holding, &soon)).await;
         let hindrances = match met {
             Ok(met) => met.into_values().filter_map(Result::err).collect(),
             Err(error) => vec![error.into_error()],

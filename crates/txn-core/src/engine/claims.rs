@@ -1,4 +1,4 @@
-//! Whose a collection is: the claims in the registry.
+//! Claims in the registry: the owning domain of each collection.
 
 use std::collections::BTreeMap;
 
@@ -30,13 +30,15 @@ impl Claim {
     }
 }
 
-/// What to do about a collection that is missing.
+/// The action for a collection that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IfMissing<'a> {
     Fail,
-    /// Make it, with these mappings.
+    /// Create the collection with these mappings.
     Create(Option<&'a str>),
-    /// Make it for a system on top of the engine: nothing else writes to it.
+    /// Create the collection for a system on top of the engine.
+    ///
+    /// Only this system writes to the collection.
     CreateForSystem(&'a str),
 }
 
@@ -53,7 +55,7 @@ impl IfMissing<'_> {
 }
 
 impl Engine {
-    /// Opens a collection, or makes it, and claims it for this domain.
+    /// Opens or creates a collection, and claims it for this domain.
     pub(crate) async fn open_collection(
         &self,
         name: &str,
@@ -72,7 +74,9 @@ impl Engine {
         Ok(info)
     }
 
-    /// Claims a collection for the domain by the acknowledged creation of a registry document under its
+    /// Claims a collection for the domain.
+    ///
+    /// The claim is the acknowledged creation of a registry document under the collection's
     /// identity.
     pub(crate) async fn claim(
         &self,
@@ -117,7 +121,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Who claimed a collection, if anybody did: by an acknowledged touch of the claim.
+    /// Returns the domain that claimed a collection, confirmed by an acknowledged touch.
     pub(crate) async fn claimed_by(
         &self,
         key: &Key,
@@ -133,7 +137,7 @@ impl Engine {
         Ok(source.map(|source| Claim::read(key, &source)).transpose()?.map(|claim| claim.domain))
     }
 
-    /// The claims of this domain, as collections with their identities.
+    /// Returns the claims of this domain: collection names with their identities.
     pub(crate) async fn claims(
         &self,
         deadline: &Deadline,

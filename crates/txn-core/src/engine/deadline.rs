@@ -1,4 +1,4 @@
-//! How long anything may wait.
+//! Deadlines of waits, for transactions, attempts and calls.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,14 +10,14 @@ use crate::engine::lock_queue::AttemptHandle;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
 
-/// How long something may go on.
+/// The time limit of a wait.
 #[derive(Clone, Debug)]
 pub(crate) struct Deadline {
-    /// Give up with an error at this monotonic time.
+    /// The monotonic time after which the call fails.
     until: Duration,
-    /// Start again at this monotonic time.
+    /// The monotonic time after which the transaction starts another attempt.
     attempt_until: Option<Duration>,
-    /// The attempt that it is of: the wait ends when that is wounded or cancelled.
+    /// The attempt that waits. A wound, an expiry or a cancellation ends the wait.
     handle: Option<Arc<AttemptHandle>>,
 }
 
@@ -26,7 +26,7 @@ impl Deadline {
         Self { until, attempt_until: None, handle: None }
     }
 
-    /// The same deadline, but not beyond this monotonic time.
+    /// The same deadline, but at most this monotonic time.
     pub(crate) fn at_most(&self, until: Duration) -> Self {
         Self { until: self.until.min(until), ..self.clone() }
     }
@@ -39,7 +39,9 @@ impl Deadline {
         Self { until, attempt_until: Some(attempt_until), handle: Some(handle) }
     }
 
-    /// Fails if no time is left; otherwise the longest wait that is still allowed.
+    /// Returns the time left for a wait.
+    ///
+    /// Fails if no time is left, or if the attempt was wounded, expired or cancelled.
     pub(crate) fn left(
         &self,
         clock: &dyn Clock,

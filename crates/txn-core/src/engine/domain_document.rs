@@ -1,6 +1,8 @@
-//! The document that rules a domain, and the other documents of the registry. It is made once, by
-//! [`Domain::create`](crate::Domain::create), and changed by conditional writes only. One that is missing later was lost: it
-//! is never made anew in silence, for the partitions beside it would be forgotten.
+//! The domain document, and the other documents of the registry.
+//!
+//! [`Domain::open_or_create`](crate::Domain::open_or_create) creates the domain document once, and
+//! only conditional writes change the document. The engine never replaces a lost domain document by
+//! itself, because the domain would lose its partitions.
 
 use txn_protocol::machines::domain::{ChangeDomain, Changing, DomainDocument};
 
@@ -16,7 +18,7 @@ use crate::store::{Key, Outcome, Read, Source, StoreErrorKind, Version, Write, W
 pub(crate) const REGISTRY: &str = "txn-registry";
 
 impl Engine {
-    /// The domain document as the primary has it.
+    /// Reads the domain document from the primary.
     pub(crate) async fn domain_document(
         &self,
         deadline: &Deadline,
@@ -27,14 +29,14 @@ impl Engine {
         }
     }
 
-    /// The error of a domain whose document, or the registry with it, is gone.
+    /// The error of a domain that lost its document or the registry.
     pub(crate) fn lost_document(&self) -> Error {
         let message = "the domain document is lost, and parts of the domain are still there: restore it, or have it \
                        rebuilt by Domain::rebuild (docs/operations.md, \"When a part is lost\")";
         Error::damaged(message).at(&self.table.domain_key())
     }
 
-    /// The domain document as the primary has it, if there is one.
+    /// Reads the domain document from the primary, if it exists.
     pub(crate) async fn read_domain(
         &self,
         deadline: &Deadline,
@@ -48,7 +50,7 @@ impl Engine {
         Ok(Some((document, version, source)))
     }
 
-    /// A document of the registry as the primary has it, if there is one.
+    /// Reads a document of the registry from the primary, if it exists.
     pub(crate) async fn read_registry(
         &self,
         key: &Key,
@@ -70,9 +72,11 @@ impl Engine {
         }
     }
 
-    /// Changes the domain document: `change` returns whether there is anything to write, and is asked
-    /// again on what stands there whenever the outcome was not acknowledged. Returns the document as
-    /// acknowledged: where nothing was to be changed it is touched.
+    /// Changes the domain document, and returns the acknowledged document.
+    ///
+    /// `change` returns whether a write is needed. After each write without an acknowledgement the
+    /// engine reads again, and calls `change` again. If no write is needed, the engine touches the
+    /// document.
     pub(crate) async fn change_domain(
         &self,
         deadline: &Deadline,
@@ -91,7 +95,7 @@ impl Engine {
     }
 }
 
-/// The domain document, which is about to be changed.
+/// The domain document with a change to write.
 struct TheDomain<F> {
     change: F,
 }
@@ -100,7 +104,7 @@ struct TheDomain<F> {
 struct Changed {
     document: DomainDocument,
     changing: Changing,
-    /// As it stands.
+    /// The stored bytes, for a touch.
     source: Source,
 }
 
@@ -127,7 +131,9 @@ impl<F: Fn(&mut DomainDocument) -> bool + Send + Sync> Place for TheDomain<F> {
     }
 }
 
-/// A document of the registry that is there for good once it is made: whoever comes first makes it.
+/// A document of the registry that never changes after its creation.
+///
+/// The first process that needs the document creates it.
 pub(crate) struct RegistryDocument<'a>(pub(crate) &'a Key);
 
 impl Place for RegistryDocument<'_> {
@@ -146,7 +152,7 @@ impl Place for RegistryDocument<'_> {
         self.0.clone()
     }
 
-    // A registry that is missing was lost: that is said at once.
+    // A missing registry was lost. So this write fails at once, without retries for a lagging node.
     async fn write(
         &self,
         engine: &Engine,

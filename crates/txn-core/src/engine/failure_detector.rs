@@ -1,4 +1,6 @@
-//! Who is dead? Judged by the observer's own monotonic clock alone; a wrong verdict costs an abort,
+//! The failure detector: judges holders by the observer's monotonic clock.
+//!
+//! A holder is dead if its record did not change for one lease. A wrong verdict costs an abort,
 //! never correctness.
 
 use std::collections::BTreeMap;
@@ -10,8 +12,10 @@ use parking_lot::Mutex;
 use crate::store::{Key, Version};
 use txn_protocol::ids::AttemptId;
 
-/// The sign of life of a holder: where its record stands, which its heart moves. Where the locked document stands is none, for
-/// whoever looks after others may touch it again and again.
+/// The sign of life of a holder: the version of its record.
+///
+/// A heartbeat changes this version. The version of the locked document is no sign of life, because
+/// recovering processes may touch the document repeatedly.
 type Sign = Option<Version>;
 
 #[derive(Debug)]
@@ -21,33 +25,39 @@ struct Sighting {
     last: Duration,
 }
 
-/// When something was looked at, on the monotonic clock. An answer may be late: what it shows stood there at some time between
-/// the two.
+/// The time of a read, on the monotonic clock.
+///
+/// The answer may be late: it shows a state between `asked` and `answered`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LookedAt {
     pub(crate) asked: Duration,
     pub(crate) answered: Duration,
 }
 
-/// Remembers since when the holder of each lock that was met has shown no sign of life.
+/// Remembers since when each lock holder has shown no sign of life.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
-    /// By the holder and where it was met. No key: its record was seen as committed, wherever that
-    /// stood.
+    /// By the holder and the observed document.
+    ///
+    /// `None` means a record that was read as committed, at any version.
     sightings: Mutex<BTreeMap<(AttemptId, Option<Key>), Sighting>>,
-    /// Since when each collection of an incarnation is missing, at every look.
+    /// Since when each collection of an incarnation is missing at every read.
     missing: Mutex<BTreeMap<(Arc<str>, u64), Duration>>,
 }
 
-/// Sightings beyond this number are thinned out.
+/// The maximum number of sightings before the detector drops some.
 const MOST: usize = 10_000;
 
-/// What a node says of a collection that was there this long ago is not said because it lags: a cluster drops a node
-/// that does not follow within minutes.
+/// The longest time for which a node of a cluster lags.
+///
+/// A cluster drops a node that does not follow within minutes. So a node that reports an older
+/// collection as missing does not lag.
 pub(crate) const NO_NODE_LAGS_FOR: Duration = Duration::from_secs(600);
 
 impl Liveness {
-    /// Notes what was seen of the holder of a lock, and tells whether it has shown no sign of life for its lease.
+    /// Notes a sign of a lock holder.
+    ///
+    /// Returns whether the holder has shown no new sign of life for its lease.
     pub(crate) fn is_dead(
         &self,
         holder: AttemptId,
@@ -59,13 +69,14 @@ impl Liveness {
         self.stays((holder, Some(at.clone())), sign, lease, looked)
     }
 
-    /// Notes that a record was seen as committed and not finished, and tells whether that has been
-    /// so for one lease, wherever the record stands.
+    /// Notes that a record is committed and not finished.
+    ///
+    /// Returns whether the record has stayed so for one lease, at any version.
     pub(crate) fn stays_committed(&self, holder: AttemptId, lease: Duration, at: LookedAt) -> bool {
         self.stays((holder, None), None, lease, at)
     }
 
-    /// Notes a sign, and tells whether it has been the same for one lease.
+    /// Notes a sign. Returns whether the sign has been the same for one lease.
     fn stays(
         &self,
         of: (AttemptId, Option<Key>),
@@ -78,13 +89,13 @@ impl Liveness {
             sightings.retain(|_, sighting| answered.saturating_sub(sighting.last) < lease * 10);
         }
         if sightings.len() >= MOST {
-            // Who was met first may be dead, and is remembered.
+            // The oldest sightings stay, because their holders are the likeliest to be dead.
             let mut since: Vec<Duration> = sightings.values().map(|seen| seen.since).collect();
             let (_, median, _) = since.select_nth_unstable(MOST / 2);
             let median = *median;
             sightings.retain(|_, sighting| sighting.since < median);
         }
-        // A look that took long shows what may have changed a moment ago.
+        // A slow answer may show a change of a moment ago, so the sighting starts at the answer.
         let fresh = || Sighting { sign, since: answered, last: answered };
         let sighting = sightings.entry(of).or_insert_with(fresh);
         if sighting.sign != sign {
@@ -94,15 +105,15 @@ impl Liveness {
         asked.saturating_sub(sighting.since) >= lease
     }
 
-    /// The transaction is finished.
+    /// Drops the sighting of a committed record, because the transaction is finished.
     pub(crate) fn forget_committed(&self, holder: AttemptId) {
         self.sightings.lock().remove(&(holder, None));
     }
 
     /// Notes that a collection is missing, and returns for how long.
     ///
-    /// A collection of the same name and of another incarnation counts as missing. The duration
-    /// begins with the first look of this process after the last one that found the collection.
+    /// A collection with the same name but another incarnation counts as missing. The duration
+    /// begins with the first failed read after the last successful one.
     pub(crate) fn misses(
         &self,
         collection: &Arc<str>,
@@ -117,12 +128,12 @@ impl Liveness {
         now.saturating_sub(*missing.entry(of).or_insert(now))
     }
 
-    /// Notes that a collection of this incarnation is there.
+    /// Notes that a collection of this incarnation exists.
     pub(crate) fn finds(&self, collection: &Arc<str>, incarnation: u64) {
         self.missing.lock().remove(&(collection.clone(), incarnation));
     }
 
-    /// The holder is decided.
+    /// Drops a sighting, because the holder is decided.
     pub(crate) fn forget(&self, holder: AttemptId, at: &Key) {
         self.sightings.lock().remove(&(holder, Some(at.clone())));
     }
@@ -134,7 +145,7 @@ mod tests {
     use txn_protocol::rules::testing::{tid, version};
 
     #[test]
-    fn a_collection_that_was_found_meanwhile_is_missing_from_anew() {
+    fn missing_time_restarts_after_collection_is_found() {
         let (liveness, at) = (Liveness::default(), Duration::from_secs);
         let (one, other): (Arc<str>, Arc<str>) = ("one".into(), "other".into());
         assert_eq!(liveness.misses(&one, 1, at(1)), at(0));
@@ -147,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn dead_is_what_stands_unchanged_for_a_lease() {
+    fn holder_is_dead_after_lease_without_heartbeat() {
         let liveness = Liveness::default();
         let key = Key::new("c", "i");
         let looks = |record: u64, asked: u64, answered: u64| {
@@ -165,12 +176,12 @@ mod tests {
         liveness.forget(tid(1, 0), &key);
         assert!(!sees(2, 2_001));
         assert!(!looks(3, 3_000, 4_100), "the heartbeat may have come with the answer");
-        assert!(!looks(3, 4_101, 5_200), "nobody knows what stood there when it was answered");
+        assert!(!looks(3, 4_101, 5_200), "the answer may show an older record");
         assert!(looks(3, 5_101, 5_102));
     }
 
     #[test]
-    fn who_was_met_first_is_remembered_however_many_are_met() {
+    fn oldest_sighting_survives_overflow() {
         let (liveness, lease) = (Liveness::default(), Duration::from_secs(1));
         let sees = |id: &str, millis: u64| {
             let at = Duration::from_millis(millis);

@@ -1,4 +1,4 @@
-//! The record of a committed transaction while it is applied, and the mark that it is finished.
+//! The record after the commit: kept during the apply, then finished.
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
@@ -16,9 +16,11 @@ use txn_protocol::record::{Record, State};
 use txn_protocol::rules::conflict::HolderState;
 
 impl Engine {
-    /// Writes the record of a transaction of this process again, if somebody removed it: without it others would take
-    /// the owner for dead, abort it, and take off the locks that are not applied yet. Where they did, the record is
-    /// theirs.
+    /// Writes a removed record of this process again.
+    ///
+    /// Without the record other processes would take the owner for dead, abort the transaction, and
+    /// remove its unapplied locks. If another process has written a record meanwhile, that record
+    /// stays.
     pub(crate) async fn keep_record(
         &self,
         record: &Record,
@@ -35,8 +37,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Marks a committed transaction as finished: every one of its writes was acknowledged.
-    /// `version`: the version at which its record stands as committed.
+    /// Marks a committed transaction as finished, after every apply is acknowledged.
+    ///
+    /// `version`: the version of the committed record.
     pub(crate) async fn finish(
         &self,
         record: &Record,
@@ -58,12 +61,12 @@ impl Engine {
                 }
                 Ok(())
             }
-            // Its day was dropped, which takes that others finished it.
+            // The day was dropped, so another process has finished the transaction.
             Err(Unsettled { because: Because::Refused(Outcome::MissingCollection), .. }) => Ok(()),
             Err(Unsettled { because: Because::Stuck, .. }) => {
                 cov_mark::hit!(committed_record_was_replaced);
                 let message = "its committed record was removed, and replaced by something else: \
-                               look at each of its documents";
+                               check each of its documents";
                 let key = self.table.record_key(tid);
                 Err(Error::damaged(message).at(&key).in_transaction(tid).into())
             }
@@ -71,7 +74,9 @@ impl Engine {
         }
     }
 
-    /// Somebody removed the record of a transaction that is committed, as an acknowledged write has said.
+    /// Reports that the record of a committed transaction was removed.
+    ///
+    /// An acknowledged write has shown the removal.
     fn tell_of_removed(&self, tid: AttemptId) {
         let document = self.table.record_key(tid);
         tracing::error!(%tid, record = %document, "a committed record was removed");

@@ -1,4 +1,4 @@
-//! Reading what other versions of this library may have written.
+//! Reads documents that other versions of this library may have written.
 
 use txn_protocol::format::Format;
 use txn_protocol::record::Record;
@@ -6,12 +6,12 @@ use txn_protocol::record::Record;
 use crate::error::{Error, ErrorKind};
 use crate::store::Key;
 
-/// The record at a key, or why it cannot be read.
+/// Reads the record at a key, or returns why that fails.
 pub(crate) fn read_record(key: &Key, source: &str) -> Result<Record, Error> {
     Record::parse(source).map_err(|fault| unreadable(key, source, &fault.to_string()))
 }
 
-/// Why a document cannot be read: a newer library wrote it, or else as `fault` says.
+/// The error of an unreadable document: a newer format, or else `fault`.
 pub(crate) fn unreadable(key: &Key, source: &str, fault: &str) -> Error {
     match Format::of(source) {
         Some(format) if !format.is_known() => {

@@ -1,9 +1,10 @@
-//! Participants whose collection was dropped, and perhaps made again under its name.
+//! Participants whose collection was dropped, and perhaps made again.
 //!
-//! A commit that is not applied is lost with its collection. A collection that is made again is
-//! another one: its documents prove nothing about the commit, and the apply never writes them.
-//! A version names the collection of its document. For an absent document the store is asked.
-//! A lagging node may answer, so the loss is reported after a lease and final after ten minutes.
+//! A commit that is not applied is lost with its collection. A collection that is made again under
+//! the same name is another collection. The documents of the new collection prove nothing about the
+//! commit, and the apply never writes them. A version names the collection of its document. For an
+//! absent document the engine asks the store. A lagging node may answer, so the loss is reported
+//! after a lease and final after ten minutes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,29 +21,27 @@ use txn_protocol::ids::AttemptId;
 use txn_protocol::record::{Op, Participant};
 
 /// The report for a collection that is gone.
-const GONE: &str = "its collection is gone, and what was committed to it with it";
+const GONE: &str = "its collection is gone, and the unapplied commit is lost with it";
 
 /// The report for a collection that was made again.
-const MADE_AGAIN: &str = "its collection was dropped, and another one of its name is made: what was committed to it is \
-                          lost, and its record has what was to stand there";
+const MADE_AGAIN: &str = "its collection was dropped and made again under the same name: the commit to it is lost, and \
+                          its record has the new content";
 
-/// The collection that has a name now.
+/// The current collection of a name.
 #[derive(Clone, Debug)]
 pub(super) enum Named {
-    /// The collection of this incarnation.
     Incarnation(u64),
-    /// No collection.
     Missing,
     /// The store cannot answer now, for this reason.
     Later(String),
 }
 
 impl Engine {
-    /// Checks whether each look shows another collection than the participant's.
+    /// Checks whether each read shows another collection than the participant's.
     ///
-    /// The answer for each look is `true` if the participant was locked in another collection.
-    /// The store identifies each collection with absent documents once. If the store cannot
-    /// answer, that result replaces the look.
+    /// `true` means that the participant was locked in another collection. For absent documents the
+    /// store identifies each collection once. If the store cannot answer, that result replaces the
+    /// read.
     pub(super) async fn identify_collections(
         &self,
         participants: &[&Participant],
@@ -130,9 +129,10 @@ impl Engine {
         }
     }
 
-    /// Whether a collection that was missing at every look for so long is gone. A node that lags
-    /// behind says of a new collection that it is missing; this one is older than the commit, and
-    /// no node of a cluster lags for so long.
+    /// Whether a collection that stayed missing for ten minutes is gone.
+    ///
+    /// A lagging node reports a new collection as missing. This collection is older than the
+    /// commit, and no node of a cluster lags for ten minutes.
     pub(super) async fn is_gone(&self, collection: &str) -> bool {
         let spec = CollectionSpec {
             name: collection.to_owned(),
@@ -146,12 +146,12 @@ impl Engine {
 
     /// Emits that a committed write is lost with its collection.
     fn emit_lost(&self, tid: AttemptId, key: &Key, what: &str) {
-        tracing::error!(%tid, document = %key, what, "a committed write went with its collection");
+        tracing::error!(%tid, document = %key, what, "a committed write is lost with its collection");
         self.emit(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
     }
 }
 
-/// Whether an absent document of the participant proves something about a certain collection.
+/// Whether an absent document counts only in the participant's own collection.
 fn needs_identity(participant: &Participant) -> bool {
     participant.op != Op::Read && participant.incarnation() != 0
 }

@@ -1,5 +1,7 @@
-//! Applying committed transactions: one's own, or somebody else's who needs help. Who is in the way of an apply is decided
-//! first, and where that one is committed, too, it is applied first, and so on.
+//! Rolls committed transactions forward, with the holders that block them.
+//!
+//! An apply may find another holder on a participant. The engine decides this holder first, and
+//! rolls a committed holder forward first, down to a bounded depth.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,41 +21,49 @@ use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::apply::is_held_by;
 use txn_protocol::rules::conflict::Requester;
 
-/// Whoever helps, and has to help another first, and so on, leaves the rest to others from here on.
+/// The maximum depth of nested roll forwards.
+///
+/// At this depth the apply waits for further holders instead of resolving them.
 const DEEPEST: usize = 8;
 
-/// What became of a lock that was in the way.
+/// The result for one foreign lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resolution {
-    /// The lock is void, by acknowledged writes: its holder is aborted, committed without the
-    /// document, or of a day that is gone. A conditional write may replace the lock. The look at
-    /// the lock is older, and may show content that is not current.
+    /// The lock is void, by acknowledged writes.
+    ///
+    /// The holder is aborted, its day is gone, or its record does not name the document. A
+    /// conditional write may replace the lock. The read of the lock is older than this verdict, and
+    /// may show outdated content.
     Aborted,
-    /// Its holder was committed and is applied: read again.
+    /// The holder was committed and is applied: read the document again.
     RolledForward,
-    /// Its holder is entitled to go on.
+    /// The holder may continue: wait.
     Blocked,
 }
 
-/// What became of each document of a holder, and of its record, if that was met. What hinders one is no matter of the
-/// others.
+/// The result for each document of a holder.
+///
+/// The key of the record has an entry if the caller found the record, too. An error of one document
+/// does not affect the rest.
 pub(crate) type Resolutions = BTreeMap<Key, Result<Resolution, Error>>;
 
-/// A committed transaction of somebody else.
+/// A foreign committed transaction to roll forward.
 pub(crate) struct Help {
     record: Arc<Record>,
-    /// Where its record stands.
+    /// The version of the record.
     version: Version,
-    /// The key of its record, if that was met as well.
+    /// The key of the record, if the caller found the record, too.
     whole: Option<Key>,
-    /// Its locks that were met.
+    /// The locks that the caller found.
     locks: Vec<Lock>,
-    /// Those that its record does not name are nobody's: copied by a plain client, put back, or left out of the record.
+    /// Void locks, which the record does not name.
+    ///
+    /// A plain client copied or restored such a document, or the record omits the lock.
     strays: BTreeSet<Key>,
 }
 
 impl Help {
-    /// The participants that have to be applied.
+    /// The participants to apply.
     fn wanted(&self) -> BTreeSet<Key> {
         let met = self.locks.iter().map(|lock| &lock.key);
         let mut wanted: BTreeSet<Key> =
@@ -64,7 +74,7 @@ impl Help {
         wanted
     }
 
-    /// What became of what was met.
+    /// The result for each lock that the caller found.
     fn resolutions(&self, mut unapplied: Unapplied) -> Resolutions {
         let mut met = Resolutions::new();
         if let Some(record) = self.whole.as_ref().filter(|_| unapplied.is_empty()) {
@@ -84,16 +94,16 @@ impl Help {
     }
 }
 
-/// What is to be done about a holder that was met.
+/// The remaining work for a holder.
 pub(crate) enum Met {
-    /// Nothing more.
+    /// No work.
     Resolved(Resolutions),
-    /// It is committed, and has to be applied.
+    /// Apply the committed transaction.
     Committed(Box<Apply>, Help),
 }
 
 impl Engine {
-    /// Decides a holder, and says what is to be done.
+    /// Decides a holder, and returns the remaining work.
     pub(crate) async fn meet(
         &self,
         requester: Requester,
@@ -124,9 +134,11 @@ impl Engine {
         Ok(Met::Resolved(keys.map(|key| (key, Ok(resolution))).collect()))
     }
 
-    /// Applies a committed transaction of this process to the participants that are wanted.
-    /// `known`: what it knows of these by acknowledged writes. `own`: its record. `on_settled`: the
-    /// apply calls it with documents as soon as they are applied, whatever hinders the others.
+    /// Applies a committed transaction of this process to the wanted participants.
+    ///
+    /// `known`: the knowledge of the process, by acknowledged writes. `own`: its record.
+    /// `on_settled`: receives documents as soon as they are applied, even if other documents are
+    /// blocked.
     pub(crate) async fn apply(
         &self,
         record: &Arc<Record>,
@@ -139,11 +151,14 @@ impl Engine {
         let mut apply = self.begin_apply(record.clone(), known, wanted, own)?;
         apply.leave_out_unwanted();
         apply.tell_settled(on_settled);
-        let applied = self.roll_forward(Requester::Patient, Box::new(apply), deadline).await?;
+        let applied =
+            self.roll_forward(Requester::NonPreempting, Box::new(apply), deadline).await?;
         Ok(applied.unapplied)
     }
 
-    /// Applies a committed transaction of somebody else, and marks it finished if nothing is left of it.
+    /// Rolls a foreign committed transaction forward.
+    ///
+    /// Marks the transaction as finished if every participant is applied.
     pub(crate) async fn help(
         &self,
         requester: Requester,
@@ -172,8 +187,11 @@ impl Engine {
         Ok(help.resolutions(unapplied))
     }
 
-    /// Carries an apply through, on behalf of `requester`: one that holds locks itself must not wait for a younger holder,
-    /// which may wait for it. Whoever is in the way has its turn first, while the others wait in a list, each for the next.
+    /// Carries out an apply on behalf of `requester`.
+    ///
+    /// A requester that holds locks must not wait for a younger holder, because the holder may wait
+    /// for the requester. The apply resolves each blocking holder first. Outer applies wait in a
+    /// list, each for the next one.
     async fn roll_forward(
         &self,
         requester: Requester,
@@ -204,7 +222,7 @@ impl Engine {
         }
     }
 
-    /// Meets a holder that is in the way of an apply.
+    /// Decides a holder that blocks an apply.
     async fn meet_first(
         &self,
         requester: Requester,
@@ -221,7 +239,7 @@ impl Engine {
         }
     }
 
-    /// Takes into account what became of the locks of one holder that was in the way.
+    /// Notes the results for a blocking holder, and removes void locks.
     async fn step_aside(
         &self,
         apply: &mut Apply,
@@ -235,7 +253,7 @@ impl Engine {
         let met = match met.and_then(all) {
             Ok(met) => met,
             Err(AttemptError::Fail(error)) => {
-                // The rest of them has its turn in the next round.
+                // The next round handles the remaining locks.
                 if let Some(lock) = locks.first() {
                     apply.give_up(&lock.key, error);
                 }
@@ -258,7 +276,7 @@ impl Engine {
     }
 }
 
-/// Those of the locks that the record does not name.
+/// The locks that the record does not name.
 fn strays(rules: &Rules, record: &Record, locks: &[Lock]) -> BTreeSet<Key> {
     let participants = record.by_key();
     let is_named = |lock: &&Lock| {

@@ -1,4 +1,4 @@
-//! Collections that keep what was overwritten: where that is, how it is kept, and how a moment is looked up in it.
+//! Histories of collections: registry entry, past versions, search by time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,18 +26,18 @@ use crate::engine::store_access::ReadPreference;
 use crate::error::{Error, ErrorKind};
 use crate::store::{CollectionInfo, Filter, Key, Source};
 
-/// The history of one collection.
+/// The history settings of one collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct History {
-    /// The collection that has the heads and the past versions.
+    /// The collection of the heads and the past versions.
     pub(crate) collection: Arc<str>,
-    /// Since when it is kept, as the time since the Unix epoch.
+    /// The start of the history, since the Unix epoch.
     pub(crate) since: Duration,
-    /// For how long.
+    /// How long past versions are kept.
     pub(crate) retention: Duration,
 }
 
-/// What the registry has of it, under `history:<uid>`. Made once, and never changed.
+/// The registry entry of a history, under `history:<uid>`. The entry never changes.
 #[derive(Serialize, Deserialize)]
 struct Entry {
     #[serde(default)]
@@ -47,7 +47,7 @@ struct Entry {
     retention_ms: u64,
 }
 
-/// The histories of the collections that this process has opened, by the name of the collection.
+/// The histories of the collections that this process has opened, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Histories(RwLock<BTreeMap<Arc<str>, Arc<History>>>);
 
@@ -61,7 +61,7 @@ impl Histories {
     }
 }
 
-/// Of names: `h` the head of a document, `v` a past version. The first version may have no tid.
+/// Prefixes of ids: `h` for heads, `v` for past versions. The first version may have no tid.
 impl History {
     fn key(&self, of: &Key, id: String) -> Key {
         let key = Key::new(self.collection.clone(), id);
@@ -71,12 +71,12 @@ impl History {
         }
     }
 
-    /// The head of a document.
+    /// The key of the head of a document.
     pub(crate) fn head(&self, of: &Key) -> Key {
         self.key(of, format!("h/{}", of.id))
     }
 
-    /// The document of a past version, and the commit that wrote it; none for keys of other things.
+    /// The document and the commit of a past version. `None` for other keys.
     pub(crate) fn document(
         &self,
         of: &Arc<str>,
@@ -92,20 +92,20 @@ impl History {
         Some((routed.unwrap_or(key), tid))
     }
 
-    /// A past version of a document.
+    /// The key of a past version of a document.
     pub(crate) fn version(&self, of: &Key, tid: Option<CommitVersion>) -> Key {
         let tid = tid.map_or_else(|| FIRST.to_owned(), |tid| tid.compact().to_string());
         self.key(of, format!("v/{tid}/{}", of.id))
     }
 }
 
-/// The first version of a document that no transaction wrote.
+/// Replaces the tid of a version that no transaction wrote.
 const FIRST: &str = "first";
 
-/// The settings of a collection of past versions: nothing in it is searched for.
+/// The mappings of a history collection: no search uses its fields.
 const UNSEARCHED: &str = r#"{"dynamic":false}"#;
 
-/// Where the registry says that a collection keeps its history.
+/// The key of the registry entry for a collection's history.
 pub(crate) fn history_entry(uid: &str) -> Key {
     Key::new(REGISTRY, format!("history:{uid}"))
 }
@@ -114,14 +114,16 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Reads the head that has this key.
+/// Parses the head that was read under this key.
 pub(crate) fn read_head(key: &Key, image: &Image) -> Result<Head, Error> {
     Head::parse(image).map_err(|fault| unreadable(key, image.as_str(), &fault))
 }
 
 impl Engine {
-    /// From now on what is overwritten in a collection is kept, by every process that opens it from now on.
-    pub(crate) async fn keep_history(
+    /// Starts the history of a collection.
+    ///
+    /// Each process that opens the collection from now on keeps the overwritten versions.
+    pub(crate) async fn enable_history(
         &self,
         name: &str,
         retention: Duration,
@@ -135,7 +137,7 @@ impl Engine {
         if self.read_registry(&key, deadline).await?.is_none() {
             self.check_free(&past.name, deadline).await?;
         }
-        // From here on: whatever was committed until now is what stood there at first.
+        // The history starts now. Content that was committed before counts as the first version.
         let entry = Entry {
             format: Format::default(),
             collection: past.name.to_string(),
@@ -161,7 +163,9 @@ impl Engine {
         }
     }
 
-    /// Whether a collection may have heads and past versions: nothing is in it, not even those of an earlier life.
+    /// Fails if the collection for a history is not empty.
+    ///
+    /// Entries of an earlier history count, too.
     async fn check_free(&self, name: &str, deadline: &Deadline) -> Result<(), AttemptError> {
         self.refresh(name, deadline).await?;
         let mut pages = self.pages(name, Filter::All, PAGE);
@@ -176,7 +180,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a collection that is being opened keeps its history.
+    /// Loads the history settings of a collection that is being opened.
     pub(crate) async fn learn_history(
         &self,
         opened: &CollectionInfo,
@@ -201,7 +205,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Keeps past versions: returns once each is acknowledged, whoever wrote it.
+    /// Keeps past versions. Returns once each is acknowledged, even if another process wrote it.
     pub(crate) async fn keep_versions(
         &self,
         versions: Vec<(Key, Image)>,
@@ -217,7 +221,9 @@ impl Engine {
         try_join_all(versions.into_iter().map(keep)).await.map(drop)
     }
 
-    /// The version of a document that stood there at `time`, by the links of one that stood there later.
+    /// Finds the version of a document at `time`.
+    ///
+    /// The search follows the links from a later version.
     pub(crate) async fn locate(
         &self,
         key: &Key,
@@ -236,7 +242,9 @@ impl Engine {
         }
     }
 
-    /// What stood there at `time`, the same way.
+    /// Reads the content of a document at `time`.
+    ///
+    /// The search follows the links from a later version.
     pub(crate) async fn look_back(
         &self,
         key: &Key,
@@ -276,20 +284,20 @@ impl Engine {
     }
 }
 
-/// What a version was is not known.
+/// The error for a version whose content is unknown.
 pub(crate) fn overwritten(key: &Key, version: Option<CommitVersion>) -> Error {
     let which = version.map_or_else(|| "the first".to_owned(), |tid| tid.to_string());
     let message = format!(
-        "what it was then is not known: a client that keeps no history wrote over the version {which}"
+        "the content at that time is unknown: a client without history overwrote the version {which}"
     );
     Error::damaged(message).at(key)
 }
 
 fn not_known(key: &Key) -> Error {
-    let message = "what it was then is not known: it was written later by a client that keeps no history, before the first that does";
+    let message = "the content at that time is unknown: a client without history wrote the document later, before the first client with history";
     Error::damaged(message).at(key)
 }
 
 fn no_longer_kept(key: &Key) -> Error {
-    Error::invalid("what it was then is no longer kept").at(key)
+    Error::invalid("the content at that time is no longer kept").at(key)
 }

@@ -1,4 +1,4 @@
-//! Who holds a lock, and what becomes of that transaction: it is entitled to go on, or it is decided.
+//! Verdicts on lock holders: wait, abort, or roll forward.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use txn_protocol::machines::record::{Decide, Decision};
 use txn_protocol::record::{Record, State};
 use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
 
-/// A lock that is in the way, as it was seen.
+/// A foreign lock, as it was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
     pub(crate) key: Key,
     pub(crate) view: View,
 }
 
-/// Locks by their holders.
+/// Groups locks by holder.
 pub(crate) fn by_holder(locks: impl IntoIterator<Item = Lock>) -> BTreeMap<AttemptId, Vec<Lock>> {
     let mut holders: BTreeMap<AttemptId, Vec<Lock>> = BTreeMap::new();
     for lock in locks {
@@ -38,30 +38,30 @@ pub(crate) fn by_holder(locks: impl IntoIterator<Item = Lock>) -> BTreeMap<Attem
     holders
 }
 
-/// What was met of one holder.
+/// The locks and the record of one holder, as they were read.
 pub(crate) struct Holding {
     pub(crate) holder: AttemptId,
-    /// Its locks.
     pub(crate) locks: Vec<Lock>,
-    /// Its record, and when it was looked at.
+    /// The record, and the time of its read.
     pub(crate) found: RecordLookup,
     pub(crate) at: LookedAt,
-    /// Its record was met as well: all of its participants are wanted, wherever they stand.
+    /// Whether the caller found the record, too. Then all participants are wanted.
     pub(crate) whole: bool,
 }
 
-/// A transaction that will not change any more, by an acknowledged write.
+/// A verdict on a transaction, final by an acknowledged write.
 #[derive(Clone, Debug)]
 pub(crate) enum Decided {
-    /// It never commits: its locks are void.
+    /// The transaction never commits: its locks are void.
     Aborted,
-    /// It is committed; `version` is where its record stands.
+    /// The transaction is committed. `version`: the version of its record.
     Committed { record: Arc<Record>, version: Version },
 }
 
 impl Engine {
-    /// The holders of locks, their records looked up at once; and the locks of those that live in this process and may go
-    /// first.
+    /// Groups locks by holder, and reads all records at once.
+    ///
+    /// Also returns the locks whose holders live in this process and may go first.
     pub(crate) async fn look_up(
         &self,
         requester: Requester,
@@ -71,7 +71,8 @@ impl Engine {
         let mut busy = Vec::new();
         let mut holders = by_holder(locks);
         holders.retain(|holder, locks| {
-            // Its own lock is nobody's to decide: who helps may meet it on a participant of another.
+            // The requester's own lock needs no verdict. A roll forward may find this lock on a
+            // participant of another transaction.
             let goes_first = |me: AttemptId| *holder == me || holder.age() < me.age();
             let entitled = requester.tid().is_none_or(goes_first);
             let is_busy = entitled && self.live_attempts.is_live(*holder);
@@ -94,7 +95,9 @@ impl Engine {
         Ok((holdings.collect(), busy))
     }
 
-    /// Decides a holder, if it is dead, wounded or decided already; none if it is entitled to go on.
+    /// Decides a holder that is dead, wounded or already decided.
+    ///
+    /// Returns `None` if the holder may continue.
     pub(crate) async fn judge(
         &self,
         requester: Requester,
@@ -106,14 +109,14 @@ impl Engine {
         let record_key = self.table.record_key(holder);
         let lease = self.config.lease_of(holder.attempt());
         let live = self.live_attempts.is_live(holder);
-        // Within a process nobody needs it: those who wait are woken, oldest first.
+        // Within this process no grace is needed: a release wakes the oldest waiter.
         let requester = match requester {
-            Requester::Courteous(me) if live => Requester::Locking(me),
+            Requester::WithinGrace(me) if live => Requester::Locking(me),
             requester => requester,
         };
-        // Of what moved on while others were dealt with nothing is known yet.
+        // The verdict holds for the time of the read. The holder may have moved on since.
         let stands = |key: &Key| self.liveness.is_dead(holder, key, found.version(), lease, *at);
-        // Each of them is noted, whatever the others say.
+        // `count` visits every lock, because the detector must note each of them.
         let unchanged = locks.iter().filter(|lock| stands(&lock.key)).count() > 0;
         let dead = (unchanged || *whole && stands(&record_key)) && !live;
         if conflict(&self.rules, requester, holder, state, dead) == Conflict::Wait {
@@ -131,7 +134,7 @@ impl Engine {
         }
         let undecided = matches!(state, HolderState::Missing | HolderState::Record(State::Pending));
         match decided {
-            // Its owner is this very process and is at it.
+            // The owner lives in this process, and applies the transaction itself.
             Decided::Committed { .. } if live => return Ok(None),
             Decided::Aborted if undecided => {
                 if dead && found.record.is_none() {
@@ -162,8 +165,10 @@ impl Engine {
         found.remove(&tid).ok_or_else(|| Error::unavailable("the store gave no answer").into())
     }
 
-    /// Carries out the recovery table, until the transaction is decided by an acknowledged write. It must be dead, wounded or
-    /// decided already. None if its record has to be looked at again.
+    /// Carries out the recovery table until an acknowledged write decides the transaction.
+    ///
+    /// The transaction must be dead, wounded or already decided. Returns `None` if the record must
+    /// be read again.
     #[tracing::instrument(level = "debug", skip_all, fields(%tid, state = ?found.state()))]
     pub(crate) async fn decide(
         &self,
@@ -178,7 +183,7 @@ impl Engine {
         let settled = self.settle(&place, &decide, found, aborted, deadline).await;
         let settled = match settled {
             Ok(settled) => settled,
-            // Gone: the lock of a dropped day is void.
+            // The day was dropped, so the lock is void.
             Err(Unsettled { because: Because::Refused(Outcome::MissingCollection), .. }) => {
                 cov_mark::hit!(holder_of_a_dropped_day);
                 return Ok(Some(Decided::Aborted));

@@ -1,4 +1,6 @@
-//! The commits of this process that it still looks for in the lists of recent commits: there they stay until then
+//! Commits in doubt, which stay in the lists of recent commits.
+//!
+//! This process may still search the list of a document for such a commit
 //! ([`txn_protocol::rules::recent`]).
 
 use std::collections::BTreeSet;
@@ -7,12 +9,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use txn_protocol::ids::CommitVersion;
 
-/// Commits of which it is not known what became of them, and those whose apply is not acknowledged.
+/// Commits with an unknown outcome, and commits whose apply is not acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct InDoubt(Arc<Mutex<BTreeSet<CommitVersion>>>);
 
 impl InDoubt {
-    /// This one is, until what is returned is dropped. It begins before it is sent.
+    /// Marks a commit as in doubt until the result is dropped.
+    ///
+    /// The mark begins before the write is sent.
     pub(crate) fn begin(&self, commit: CommitVersion) -> Doubt {
         self.0.lock().insert(commit);
         Doubt { all: self.0.clone(), commit }

@@ -1,5 +1,6 @@
-//! The janitor: finds transactions that everybody forgot, decides and applies them, and drops old
-//! partitions. It searches only to discover candidates; every verdict is by acknowledged writes.
+//! The janitor: recovers abandoned transactions, and drops old partitions.
+//!
+//! A scan shows candidates only; each verdict is an acknowledged write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,27 +20,30 @@ use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::record::State;
 use txn_protocol::rules::conflict::Requester;
 
-/// What a look at a domain found.
+/// The findings of the janitor in a domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Report {
-    /// Locked documents, with their holders as text (a forged lock need not be a tid).
+pub struct JanitorReport {
+    /// Locked documents, with their holders as text. A forged lock need not hold a tid.
     pub locked: Vec<(Key, String)>,
     /// Records that are neither finished nor aborted, with their state.
     pub open: Vec<(AttemptId, State)>,
-    /// Documents, records and parts of the domain that a person must look at, and what is wrong with them. A whole
-    /// collection has the id `*`.
+    /// Damaged documents, records and parts of the domain, with the damage.
+    ///
+    /// An operator must act. The id `*` means a whole collection.
     pub damaged: Vec<(Key, String)>,
-    /// Collections and partitions that could not be looked at now, and why. Nothing is known of what is in them.
+    /// Collections and partitions that could not be read, with the reason.
+    ///
+    /// The contents of these collections are unknown.
     pub unreachable: Vec<(String, String)>,
-    /// How many transactions were decided or applied.
+    /// The number of transactions that were decided or applied.
     pub recovered: usize,
-    /// How many partitions of the transaction table were dropped.
+    /// The number of partitions that were dropped from the transaction table.
     pub partitions_dropped: usize,
 }
 
-impl Report {
-    /// Whether everything was looked at, and nothing is left over.
+impl JanitorReport {
+    /// Whether every part was read, and nothing is left over.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.locked.is_empty()
@@ -58,16 +62,16 @@ impl Report {
     }
 }
 
-/// What is followed at a time: bounds the memory of a pass.
+/// The maximum number of suspects at a time, which bounds memory.
 const SUSPECTS: usize = 5_000;
 
-/// Documents read at once.
+/// The number of documents in one read.
 const READS: usize = 500;
 
 impl Engine {
-    /// A complete pass, and a look at what is left over.
-    pub(crate) async fn complete_pass(&self) -> Result<Report, AttemptError> {
-        let mut report = Report::default();
+    /// Runs a complete pass, and then scans for leftovers.
+    pub(crate) async fn complete_pass(&self) -> Result<JanitorReport, AttemptError> {
+        let mut report = JanitorReport::default();
         let faults = self.pass(true, &mut report).await?;
         let look = self.look(&mut report).await;
         report.add(faults);
@@ -75,28 +79,29 @@ impl Engine {
         Ok(report)
     }
 
-    /// What stands around and what is lost.
-    pub(crate) async fn inspect(&self) -> Result<Report, AttemptError> {
-        let mut report = Report::default();
+    /// Scans for locks, open records and damage, without recovery.
+    pub(crate) async fn inspect(&self) -> Result<JanitorReport, AttemptError> {
+        let mut report = JanitorReport::default();
         self.look(&mut report).await?;
         Ok(report)
     }
 
-    /// One pass: decides and applies what is dead, and drops old days. A complete one refreshes the collections before
-    /// it looks; the others find later what they miss now.
+    /// Runs one pass: recovers dead transactions, and drops old days.
+    ///
+    /// A complete pass refreshes the collections first. Other passes find missed documents later.
     #[tracing::instrument(level = "debug", skip_all, fields(domain = %self.table.domain()))]
     pub(crate) async fn pass(
         &self,
         complete: bool,
-        report: &mut Report,
+        report: &mut JanitorReport,
     ) -> Result<Faults, AttemptError> {
         let mut pass = Pass::new(self);
         let today = self.today();
-        // A process whose clock is wrong neither makes days nor drops them.
+        // A process with a wrong clock neither creates nor drops days.
         let right = self.confirm_not_ahead().await;
         let days = if right.is_ok() { vec![today, today.plus(1)] } else { Vec::new() };
         for day in days {
-            let deadline = self.deadline(self.config.deadline);
+            let deadline = self.deadline(self.config.timeout);
             if let Err(error) = self.ensure_partition(day, &deadline).await {
                 pass.faults.note_place(&self.table.alias(day), error);
             }
@@ -115,7 +120,7 @@ impl Engine {
         pass.settle(suspects).await;
         let dropped = match right {
             Ok(()) => {
-                let deadline = self.deadline(self.config.deadline);
+                let deadline = self.deadline(self.config.timeout);
                 self.drop_old_partitions(today, &mut report.partitions_dropped, &deadline).await
             }
             Err(error) => Err(error.into()),
@@ -130,8 +135,8 @@ impl Engine {
         Ok(faults)
     }
 
-    /// A complete look at what stands around and at what is lost, added to a report.
-    async fn look(&self, report: &mut Report) -> Result<(), AttemptError> {
+    /// Scans the whole domain, and adds the findings to the report.
+    async fn look(&self, report: &mut JanitorReport) -> Result<(), AttemptError> {
         let mut faults = Faults::default();
         if let Some(document) = self.document_or_fault(&mut faults).await? {
             let mut survey = Survey::new(self, &document, true);
@@ -154,12 +159,12 @@ impl Engine {
         Ok(())
     }
 
-    /// The domain document; one that is lost or damaged is a fault.
+    /// Reads the domain document. A lost or damaged document becomes a fault.
     async fn document_or_fault(
         &self,
         faults: &mut Faults,
     ) -> Result<Option<DomainDocument>, AttemptError> {
-        let deadline = self.deadline(self.config.deadline);
+        let deadline = self.deadline(self.config.timeout);
         match self.domain_document(&deadline).await {
             Ok((document, ..)) => Ok(Some(document)),
             Err(AttemptError::Fail(error)) if faults.note(&self.table.domain_key(), &error) => {
@@ -170,28 +175,29 @@ impl Engine {
     }
 }
 
-/// What one pass does about what it finds.
+/// The state of one pass.
 struct Pass<'a> {
     engine: &'a Engine,
     recovered: usize,
     faults: Faults,
-    /// Transactions that could not be decided. They are left for the next pass, so that they do not take the time of
-    /// the others again and again.
+    /// Transactions that this pass could not decide.
+    ///
+    /// The pass skips these transactions, so that the rest gets enough time.
     blocked: BTreeSet<AttemptId>,
     lifted: bool,
 }
 
-/// What is met of one holder.
+/// The locks and the record found for one holder.
 #[derive(Default)]
 struct Held {
     locks: Vec<Lock>,
-    /// Its record is open.
+    /// Whether the record is open.
     whole: bool,
 }
 
-/// How it stands with a suspect.
+/// The current state of a suspect.
 enum Standing {
-    /// As it was; the document, if it is one.
+    /// Unchanged, with the view if the suspect is a document.
     Still(Option<View>),
     Gone,
     Unknown,
@@ -203,11 +209,12 @@ impl<'a> Pass<'a> {
         Self { engine, recovered: 0, faults, blocked, lifted: false }
     }
 
-    /// Follows suspects until each is decided, or long enough to know that its owner lives. What is not older than a
-    /// lease is left alone: its owner is at it.
+    /// Follows suspects until each is decided, or its owner proves alive.
+    ///
+    /// The pass first waits for one lease, because the owners may still be at work.
     async fn settle(&mut self, mut suspects: Vec<Suspect>) {
         let config = &self.engine.config;
-        let until = self.engine.now() + config.transaction_limit + 2 * config.lease;
+        let until = self.engine.now() + config.attempt_timeout + 2 * config.lease;
         let mut wait = config.lease;
         while !suspects.is_empty() {
             config.clock.sleep(wait).await;
@@ -225,8 +232,9 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Takes the write blocks off that a dead janitor may have left where something is hindered, once in a pass; then
-    /// everybody has a second chance.
+    /// Lifts the write blocks of a dead janitor, once per pass.
+    ///
+    /// All blocked transactions then have a second chance.
     async fn lift_blocks(&mut self) {
         if self.lifted || self.blocked.is_empty() {
             return;
@@ -234,7 +242,7 @@ impl<'a> Pass<'a> {
         cov_mark::hit!(janitor_lifts_blocks);
         self.lifted = true;
         let days = std::mem::take(&mut self.blocked).iter().map(|holder| holder.day()).collect();
-        let deadline = self.engine.deadline(self.engine.config.deadline);
+        let deadline = self.engine.deadline(self.engine.config.timeout);
         if let Err(error) = self.engine.lift_blocks(&days, &deadline).await {
             self.faults.note_place(self.engine.table.domain(), error);
         }
@@ -247,7 +255,7 @@ impl<'a> Pass<'a> {
         for suspect in suspects {
             standings.push(match reads.next() {
                 Some(Read::Found { version, source }) => self.standing(suspect, version, &source),
-                // Where the collection is gone, the survey says so.
+                // The scan itself reports a missing collection.
                 Some(Read::Absent | Read::MissingCollection) => Standing::Gone,
                 Some(Read::Unavailable(_)) | None => Standing::Unknown,
             });
@@ -273,7 +281,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Decides what may be decided, holder by holder. Returns those with which this pass is not done.
+    /// Decides suspects, holder by holder. Returns the suspects to check again.
     async fn settle_some(&mut self, some: &[Suspect], standings: Vec<Standing>) -> Vec<Suspect> {
         let mut left = Vec::new();
         let mut holders: BTreeMap<AttemptId, Held> = BTreeMap::new();
@@ -311,7 +319,9 @@ impl<'a> Pass<'a> {
         left
     }
 
-    /// The records of holders, and when they were asked for. Where one of them cannot be read, each is asked for alone.
+    /// Reads the records of holders, with the time of the read.
+    ///
+    /// If this read fails, the map is empty, and the caller reads each record alone.
     async fn records(
         &self,
         holders: impl Iterator<Item = AttemptId>,
@@ -328,7 +338,7 @@ impl<'a> Pass<'a> {
         found.unwrap_or_default().into_iter().map(|(tid, found)| (tid, (found, at))).collect()
     }
 
-    /// Decides one holder, applies it or takes its locks off. Returns what is to be looked at again.
+    /// Rolls one holder forward, or removes its locks. Returns the keys to check again.
     async fn recover(
         &mut self,
         holder: AttemptId,
@@ -363,7 +373,7 @@ impl<'a> Pass<'a> {
                 Err(error) => self.is_retried(&key, &error),
             };
             if is_retried {
-                // A participant that no scan showed is looked at again through its record.
+                // A participant outside of the scan is checked again through its record.
                 let is_met = met_at.contains(&key);
                 again.extend(if is_met { Some(key) } else { record.clone() });
             }
@@ -388,16 +398,16 @@ impl<'a> Pass<'a> {
             }
         };
         let holding = Holding { holder, locks: locks.clone(), found, at, whole };
-        let mut met = engine.resolve_holder(Requester::Patient, holding, &deadline).await?;
+        let mut met = engine.resolve_holder(Requester::NonPreempting, holding, &deadline).await?;
         let is_void = |lock: &Lock| matches!(met.get(&lock.key), Some(Ok(Resolution::Aborted)));
         let void: Vec<Lock> = locks.into_iter().filter(is_void).collect();
-        // A read is stale: a lock is taken off only if it still stands there.
+        // The read is stale: an unlock succeeds only if the lock is unchanged.
         let unlocked = engine.unlock_all(&void).await.into_iter();
         met.extend(unlocked.map(|(key, result)| (key, result.map(|_| Resolution::Aborted))));
         Ok(met)
     }
 
-    /// Whether what failed is worth another look in this pass; what is not is noted.
+    /// Whether this pass retries after the error. Notes errors without a retry.
     fn is_retried(&mut self, key: &Key, error: &Error) -> bool {
         match error.kind() {
             ErrorKind::Conflict => true,

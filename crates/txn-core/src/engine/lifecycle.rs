@@ -1,4 +1,4 @@
-//! The tasks of a domain, and its end.
+//! The tasks of a domain, and its shutdown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,15 +11,14 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::engine::serving_runtime::ServingRuntime;
 
-/// Whatever runs for a domain, until it is shut down.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     tasks: TaskTracker,
-    /// Cancelled when the domain begins to shut down.
+    /// Cancelled when the shutdown begins.
     closing: CancellationToken,
-    /// Where tasks run.
+    /// Chooses the runtime of each task.
     serving: Arc<ServingRuntime>,
-    /// Something committed was left to the janitor.
+    /// Whether committed work was left to the janitor.
     left_over: AtomicBool,
 }
 
@@ -29,7 +28,7 @@ impl Lifecycle {
         Self { tasks, closing, serving, left_over }
     }
 
-    /// Spawns a task that a shutdown waits for, also after it has begun.
+    /// Spawns a task that a shutdown waits for, even after its start.
     ///
     /// # Panics
     /// If neither the caller nor the domain has a runtime.
@@ -41,14 +40,16 @@ impl Lifecycle {
         self.tasks.spawn_on(task, &runtime)
     }
 
-    /// Spawns a task for a caller that need not be in a runtime.
+    /// Spawns a task for a caller that may have no runtime.
+    ///
+    /// Does nothing if the domain has no runtime either.
     pub(crate) fn spawn_from_anywhere(&self, task: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = self.serving.for_current() {
             self.tasks.spawn_on(task, &runtime);
         }
     }
 
-    /// Where the tasks of callers in the runtime `callers` run.
+    /// The runtime for tasks of callers in the runtime `callers`.
     pub(crate) fn served_in(&self, callers: &Handle) -> runtime::Id {
         self.serving.of(callers).id()
     }
@@ -62,33 +63,33 @@ impl Lifecycle {
         self.tasks.spawn_on(task, self.serving.of(callers));
     }
 
-    /// As long as it is kept, a shutdown waits.
+    /// Delays the shutdown until the token is dropped.
     pub(crate) fn running(&self) -> TaskTrackerToken {
         self.tasks.token()
     }
 
-    /// Cancelled when the domain begins to shut down.
+    /// Cancelled when the shutdown begins.
     pub(crate) fn closing(&self) -> &CancellationToken {
         &self.closing
     }
 
-    /// Begins to shut down.
+    /// Begins the shutdown.
     pub(crate) fn close(&self) {
         self.closing.cancel();
         self.tasks.close();
     }
 
-    /// Waits until every task has ended, behind [`Self::close`].
+    /// Waits until every task has ended, after [`Self::close`].
     pub(crate) async fn ended(&self) {
         self.tasks.wait().await;
     }
 
-    /// Notes that something committed is left to the janitor.
+    /// Notes that committed work is left to the janitor.
     pub(crate) fn leave_over(&self) {
         self.left_over.store(true, Ordering::Release);
     }
 
-    /// Whether anything committed was left to the janitor.
+    /// Whether committed work was left to the janitor.
     pub(crate) fn has_left_over(&self) -> bool {
         self.left_over.load(Ordering::Acquire)
     }

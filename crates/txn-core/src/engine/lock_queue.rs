@@ -1,4 +1,4 @@
-//! The transactions of this process, and the queues in which they wait for each other by age.
+//! Attempts of this process, and their wait queues by age.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use tokio::sync::Notify;
 use crate::store::Key;
 use txn_protocol::ids::{Age, AttemptId};
 
-/// One attempt that runs in this process.
+/// The signals to one attempt of this process.
 #[derive(Debug)]
 pub(crate) struct AttemptHandle {
-    /// An older transaction aborted it.
+    /// An older transaction aborted the attempt.
     pub(crate) wounded: AtomicBool,
-    /// Nobody waits for it any more: stop as soon as possible.
+    /// No caller waits for the attempt, which stops as soon as possible.
     pub(crate) cancelled: AtomicBool,
-    /// It came to the limit of an attempt, and its locks were given back.
+    /// The attempt reached `attempt_timeout`, and its locks were released.
     pub(crate) expired: AtomicBool,
-    /// Woken when one of them changes.
+    /// Woken when one of the flags changes.
     pub(crate) notify: Notify,
 }
 
@@ -30,20 +30,20 @@ impl AttemptHandle {
         self.notify.notify_one();
     }
 
-    /// It came to the limit of an attempt.
+    /// Marks the attempt as expired: it reached `attempt_timeout`.
     pub(crate) fn expire(&self) {
         self.expired.store(true, Ordering::Release);
         self.notify.notify_one();
     }
 
-    /// An older transaction aborted it.
+    /// Marks the attempt as wounded: an older transaction aborted it.
     pub(crate) fn wound(&self) {
         self.wounded.store(true, Ordering::Release);
         self.notify.notify_one();
     }
 }
 
-/// Place in a queue: by age, then by arrival.
+/// A position in a queue: by age, then by arrival.
 type Place = (Age, u64);
 
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ impl LiveAttempts {
         handle
     }
 
-    /// The attempt is over: its locks are no longer somebody's who lives here.
+    /// Removes an ended attempt, whose locks no longer count as live.
     pub(crate) fn forget(&self, tid: AttemptId) {
         self.live.lock().remove(&tid);
     }
@@ -78,14 +78,16 @@ impl LiveAttempts {
         self.live.lock().len()
     }
 
-    /// Tells an attempt of this process that it is aborted, which saves it the way to its commit.
+    /// Tells an attempt of this process that it is aborted.
+    ///
+    /// The attempt then stops before its commit.
     pub(crate) fn wound(&self, tid: AttemptId) {
         if let Some(handle) = self.live.lock().get(&tid) {
             handle.wound();
         }
     }
 
-    /// Whether somebody older waits for one of the documents.
+    /// Whether an older transaction waits for one of the documents.
     pub(crate) fn is_wanted_by_older<'a>(
         &self,
         keys: impl IntoIterator<Item = &'a Key>,
@@ -97,7 +99,7 @@ impl LiveAttempts {
             && keys.into_iter().filter_map(first).any(|((oldest, _), _)| *oldest < age)
     }
 
-    /// Joins the queue for a document; leaving is dropping the ticket.
+    /// Joins the queue for a document. Dropping the ticket leaves the queue.
     pub(crate) fn enter(self: &Arc<Self>, key: &Key, age: Age) -> Ticket {
         let place = (age, self.arrivals.fetch_add(1, Ordering::Relaxed));
         let notify = Arc::new(Notify::new());
@@ -105,7 +107,7 @@ impl LiveAttempts {
         Ticket { live_attempts: self.clone(), key: key.clone(), place, notify }
     }
 
-    /// The documents are free: wakes the oldest that waits for each.
+    /// Wakes the oldest waiter of each released document.
     pub(crate) fn release<'a>(&self, keys: impl IntoIterator<Item = &'a Key>) {
         let queues = self.queues.lock();
         for key in keys {
@@ -116,7 +118,7 @@ impl LiveAttempts {
     }
 }
 
-/// A place in the queue for one document.
+/// A position in the queue for one document.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     live_attempts: Arc<LiveAttempts>,
@@ -126,14 +128,14 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Whether nobody older waits for the document in this process.
+    /// Whether no older transaction of this process waits for the document.
     pub(crate) fn is_first(&self) -> bool {
         let queues = self.live_attempts.queues.lock();
         let first = queues.get(&self.key).and_then(BTreeMap::first_key_value);
         first.is_none_or(|(place, _)| *place == self.place)
     }
 
-    /// Returns when the document was released and this is the oldest that waits. Cancel safe.
+    /// Waits until the document is released and this waiter is the oldest. Cancel safe.
     pub(crate) async fn woken(&self) {
         self.notify.notified().await;
     }
@@ -157,7 +159,7 @@ mod tests {
     use txn_protocol::rules::testing::tid;
 
     #[tokio::test]
-    async fn the_oldest_is_woken_first_and_leaving_makes_room() {
+    async fn release_wakes_oldest_waiter_first() {
         let live_attempts = Arc::new(LiveAttempts::default());
         let key = Key::new("c", "i");
         let young = live_attempts.enter(&key, tid(9, 0).age());
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn wounds_reach_the_living_only() {
+    fn wound_reaches_only_live_attempts() {
         let live_attempts = LiveAttempts::default();
         let handle = live_attempts.register(tid(1, 0));
         live_attempts.wound(tid(1, 0));

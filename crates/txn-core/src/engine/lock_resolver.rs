@@ -1,4 +1,4 @@
-//! Locks that are in the way, whoever meets them: their holders are waited for, put aside, or helped.
+//! Resolves the locks of other transactions, once for each holder.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,10 @@ use crate::store::Key;
 use txn_protocol::rules::conflict::Requester;
 
 impl Engine {
-    /// Resolves locks that are in the way, and puts their holders aside if the rules allow it: all records are looked
-    /// up at once, and each holder is decided and applied once, however many locks it has here.
+    /// Resolves foreign locks, if the rules allow it.
+    ///
+    /// The engine reads all records at once. Each holder is decided and rolled forward once, even
+    /// if it has several of the locks.
     pub(crate) async fn resolve_locks(
         &self,
         requester: Requester,
@@ -30,7 +32,7 @@ impl Engine {
         Ok(met)
     }
 
-    /// Resolves the locks of one holder, and its record if that was met.
+    /// Resolves the locks of one holder, and its record if requested.
     #[tracing::instrument(level = "debug", skip_all, fields(holder = %holding.holder))]
     pub(crate) async fn resolve_holder(
         &self,
@@ -40,7 +42,7 @@ impl Engine {
     ) -> Result<Resolutions, AttemptError> {
         match self.meet(requester, holding, deadline).await? {
             Met::Resolved(met) => Ok(met),
-            // Rare, and large.
+            // Boxed, because the future is large and this path is rare.
             Met::Committed(apply, help) => {
                 Box::pin(self.help(requester, apply, &help, deadline)).await
             }

@@ -1,4 +1,4 @@
-//! What was lost of a domain, found by what is left of it.
+//! Finds lost parts of a domain by the parts that remain.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use txn_protocol::ids::Day;
 use txn_protocol::machines::domain::DomainDocument;
 
 impl Engine {
-    /// The partitions of this domain that exist, by their names, whether or not they are official.
+    /// The existing partitions of this domain, by name, official or not.
     pub(crate) async fn existing_partitions(
         &self,
         deadline: &Deadline,
@@ -36,7 +36,9 @@ impl Engine {
         Ok(partitions)
     }
 
-    /// Partitions that hold records and that the domain document does not name: it was lost, or is an old one.
+    /// The errors of partitions with records that the domain document omits.
+    ///
+    /// The document was lost, or is an old version.
     pub(crate) async fn forgotten_partitions(
         &self,
         document: &DomainDocument,
@@ -46,7 +48,7 @@ impl Engine {
         let mut forgotten = Vec::new();
         for (day, names) in existing.iter().filter(|(day, _)| !document.is_gone(**day)) {
             for name in names {
-                // One that is being made is not named yet, and empty.
+                // A partition under construction is empty, and the document does not name it yet.
                 if document.partitions.get(day).map(String::as_str) != Some(name)
                     && self.holds_any(name, Filter::All, deadline).await?
                 {
@@ -60,9 +62,9 @@ impl Engine {
         Ok(forgotten)
     }
 
-    /// Notes what is missing beside the document that names it.
+    /// Notes forgotten partitions and lost claims.
     pub(crate) async fn find_lost_parts(&self, document: &DomainDocument, faults: &mut Faults) {
-        let deadline = self.deadline(self.config.deadline);
+        let deadline = self.deadline(self.config.timeout);
         let forgotten = async {
             let existing = self.existing_partitions(&deadline).await?;
             self.forgotten_partitions(document, &existing, &deadline).await

@@ -1,4 +1,4 @@
-//! What the parts of a domain share: the store, the settings, the clocks, the memory of this process.
+//! The engine: state and services that all attempts of a domain share.
 
 pub(crate) mod aliases;
 pub(crate) mod apply;
@@ -30,10 +30,10 @@ pub(crate) mod places;
 pub(crate) mod purge;
 pub(crate) mod rebuild;
 pub(crate) mod release;
+pub(crate) mod request_batching;
 pub(crate) mod retention;
 pub(crate) mod serving_runtime;
 pub(crate) mod settle;
-pub(crate) mod shared_requests;
 pub(crate) mod single_write;
 pub(crate) mod store_access;
 pub(crate) mod survey;
@@ -62,8 +62,8 @@ use crate::engine::hot::Hot;
 use crate::engine::in_doubt::InDoubt;
 use crate::engine::lifecycle::Lifecycle;
 use crate::engine::lock_queue::LiveAttempts;
+use crate::engine::request_batching::RequestBatching;
 use crate::engine::serving_runtime::ServingRuntime;
-use crate::engine::shared_requests::SharedRequests;
 use crate::engine::time::Time;
 use crate::engine::transaction_table::Table;
 use crate::engine::wait_reason::WaitReason;
@@ -77,13 +77,13 @@ use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::recent::recent_with;
 
 pub(crate) struct Engine {
-    /// For its tasks.
+    /// For spawned tasks.
     this: Weak<Engine>,
     store: Arc<dyn Store>,
-    /// Where records are written and read: the same store, past the queues of documents.
+    /// The same store with a request queue of its own, for records.
     records: Arc<dyn Store>,
     pub(crate) config: Config,
-    /// The rules of the protocol: all of them, unless a test leaves one out.
+    /// The rules of the protocol. A test may leave one out.
     pub(crate) rules: Rules,
     pub(crate) ids: IdSource,
     pub(crate) table: Table,
@@ -91,16 +91,15 @@ pub(crate) struct Engine {
     liveness: Liveness,
     /// Tids whose `aborted` record is acknowledged to this process.
     pub(crate) aborted: KnownAborted,
-    /// Its commits that it still looks for in documents.
+    /// Commits that this process still searches for in documents.
     pub(crate) in_doubt: InDoubt,
-    /// Its memory of hot documents.
     pub(crate) hot: Hot,
-    /// The aliases by which collections were opened.
+    /// The aliases through which collections were opened.
     aliases: Aliases,
-    /// The collections that keep what is overwritten.
+    /// The collections that keep overwritten versions.
     pub(crate) histories: Histories,
     pub(crate) lifecycle: Lifecycle,
-    /// A tid that is aborted for good, for placeholders that only prove an absence.
+    /// An aborted tid for placeholders that only prove an absence.
     absence_probe: tokio::sync::Mutex<Option<AttemptId>>,
     time: Time,
 }
@@ -111,8 +110,9 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-/// How much later than the deadline a caller is answered at the latest: the work itself, which knows more, is given the
-/// time to say why.
+/// Extra time after the deadline for the work to report its error.
+///
+/// The work knows the cause, and a timeout does not.
 const OVERDUE: Duration = Duration::from_millis(100);
 
 impl Engine {
@@ -125,14 +125,14 @@ impl Engine {
         check_name(name)?;
         let tasks = TaskTracker::new();
         let serving = Arc::new(ServingRuntime::new(config.runtime.clone()));
-        // Stores of many processes share requests.
+        // By default stores on servers batch requests, and embedded stores do not.
         let limits = store.limits();
-        let shares = config.shared_requests.unwrap_or(limits.shares_requests);
+        let shares = config.request_batching.unwrap_or(limits.batches_requests);
         let front = || -> Arc<dyn Store> {
             match shares {
                 true => {
                     let (store, clock) = (store.clone(), config.clock.clone());
-                    Arc::new(SharedRequests::new(store, tasks.clone(), clock, serving.clone()))
+                    Arc::new(RequestBatching::new(store, tasks.clone(), clock, serving.clone()))
                 }
                 false => store.clone(),
             }
@@ -146,7 +146,7 @@ impl Engine {
             liveness: Liveness::default(),
             aborted: KnownAborted::default(),
             in_doubt: InDoubt::default(),
-            // What decides, and keeps an owner alive, does not wait behind documents on a shard that hangs.
+            // Commits, verdicts and heartbeats do not queue behind documents of a hanging shard.
             records,
             store: in_front,
             hot: Hot::new(&config, &limits),
@@ -172,7 +172,7 @@ impl Engine {
     pub(crate) fn emit(&self, event: &Event) {
         tracing::debug!(?event);
         if let Some(observer) = &self.config.observer {
-            // An observer only observes: what it does to itself stops no transaction half way.
+            // A panic of the observer must not stop a transaction half way.
             let told = std::panic::catch_unwind(AssertUnwindSafe(|| observer.on_event(event)));
             if told.is_err() {
                 tracing::error!(?event, "the observer panicked");
@@ -180,8 +180,10 @@ impl Engine {
         }
     }
 
-    /// Does work that several callers wait for, in a task. A caller that does not poll its future
-    /// delays no other caller. The task goes on if its caller is dropped.
+    /// Runs work that several callers wait for, in a task.
+    ///
+    /// A caller that does not poll its future delays no other caller. The task continues if its
+    /// caller is dropped.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the runtime of the task has
@@ -200,13 +202,14 @@ impl Engine {
         })
     }
 
-    /// The deadline of work on behalf of a domain, not of one transaction.
+    /// The deadline of work for the domain, not for one transaction.
     pub(crate) fn deadline(&self, wait: Duration) -> Deadline {
         Deadline::until(self.now() + wait)
     }
 
-    /// Waits for `work` so long and not much longer, whatever the store does. The work is dropped then; a tracked task
-    /// goes on.
+    /// Runs `work` for at most `wait` and 100 ms.
+    ///
+    /// After this time the work is dropped, even if the store hangs. A tracked task continues.
     pub(crate) async fn within<T>(
         &self,
         wait: Duration,
@@ -221,7 +224,7 @@ impl Engine {
         }
     }
 
-    /// The backoff between tries against the store or polls of a lock.
+    /// The backoff between retries of a request, or polls of a lock.
     pub(crate) fn backoff(&self) -> Backoff {
         Backoff::new(Duration::from_millis(2), Duration::from_millis(200))
     }
@@ -247,36 +250,37 @@ impl Engine {
             participants: Vec::new(),
             images: Vec::new(),
             metadata: None,
-            coordinator: self.config.coordinator.clone(),
-            application: self.config.application.clone(),
+            coordinator: self.config.process_name.clone(),
+            application: self.config.application_name.clone(),
             created_at: now,
             heartbeat_at: None,
             modified_at: now,
         }
     }
 
-    /// An `aborted` record in this process's words.
+    /// An `aborted` record in the name of this process.
     pub(crate) fn aborted_record(&self, tid: AttemptId, why: &str) -> Record {
-        let by = self.config.coordinator.clone();
+        let by = self.config.process_name.clone();
         let aborted = Some(Aborted { by, why: why.to_owned() });
         Record { aborted, ..self.record(tid, State::Aborted) }
     }
 
-    /// The reserved list of recent commits after one more.
+    /// The list of recent commits with one more commit.
     pub(crate) fn recent_with(
         &self,
         recent: &[CommitVersion],
         commit: CommitVersion,
     ) -> Vec<CommitVersion> {
-        // Whoever is in doubt asks until its deadline, and what it sent lands no later than the store gives up on it.
-        let longest = self.store.request_timeout().saturating_mul(2).max(self.config.deadline);
+        // A process in doubt searches the list until its deadline, and its write lands before the
+        // store gives up on the request.
+        let longest = self.store.request_timeout().saturating_mul(2).max(self.config.timeout);
         let horizon = self.utc().saturating_sub(longest);
         let keeps = |tid| self.rules.decides(Rule::KeepInDoubt) && self.in_doubt.contains(tid);
         let is_known = |version| self.ids.has_issued(version) && !keeps(version);
         recent_with(recent, commit, is_known, horizon)
     }
 
-    /// The content a commit leaves behind in place of what stood there.
+    /// The document after the commit, in place of `before`.
     pub(crate) fn committed(
         &self,
         before: &Stored,
@@ -288,7 +292,7 @@ impl Engine {
     }
 }
 
-/// A bounded memory of tids.
+/// A bounded set of aborted tids.
 #[derive(Debug, Default)]
 pub(crate) struct KnownAborted(Mutex<std::collections::BTreeSet<AttemptId>>);
 
@@ -306,7 +310,7 @@ impl KnownAborted {
     }
 }
 
-/// Domain names become parts of collection names.
+/// Checks a domain name, which becomes a part of collection names.
 fn check_name(name: &str) -> Result<(), Error> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
     let starts = name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());

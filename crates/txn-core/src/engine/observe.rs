@@ -1,4 +1,4 @@
-//! What readers, who never lock, see of documents that somebody else may hold.
+//! Committed content of locked documents, for readers without locks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,17 +19,17 @@ use crate::engine::store_access::ReadPreference;
 use crate::error::Error;
 use crate::store::Key;
 
-/// A document that was read, as it was read.
+/// A document as it was read.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadEntry {
     pub(crate) observed: Observed,
     pub(crate) view: View,
-    /// When, on the monotonic clock.
+    /// The time of the read, on the monotonic clock.
     pub(crate) read_at: Duration,
 }
 
 impl ReadEntry {
-    /// Which of two reads of a document saw the later content, as far as they tell.
+    /// Whether this read saw later content, as far as the reads tell.
     pub(crate) fn is_later_than(&self, other: &Self) -> bool {
         match (self.observed.version, other.observed.version) {
             (Some(mine), Some(others)) => mine > others,
@@ -49,7 +49,7 @@ impl Engine {
         })
     }
 
-    /// What readers, who never lock, answer for documents as they were seen.
+    /// Finds the committed content of documents, for readers without locks.
     pub(crate) async fn observe(
         &self,
         keys: &[Key],
@@ -82,7 +82,7 @@ impl Engine {
     }
 }
 
-/// Puts the record's content in the place of the document's own, where the holder is committed.
+/// Takes the content from the record, if the holder is committed.
 fn resolve_observed(
     rules: &Rules,
     observed: &mut Observed,
@@ -99,7 +99,7 @@ fn resolve_observed(
     if reading(rules, found.state(), written.is_some()) == Reading::RecordImage {
         observed.image = written.and_then(|(record, index)| record.images[index].clone());
         observed.tid = record.and_then(|record| record.commit_version);
-        // The content is not that of this version: only the commit identifies it.
+        // The content of the record has no document version: only the commit identifies it.
         observed.version = None;
     }
 }

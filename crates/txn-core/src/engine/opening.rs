@@ -1,4 +1,4 @@
-//! Opening a domain that exists, and making one.
+//! Opening and creation of a domain.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use crate::store::{CollectionSpec, Role};
 use txn_protocol::machines::domain::{DomainDocument, MakeOnce};
 
 impl Engine {
-    /// Finds the domain or makes it, and starts its tasks.
+    /// Opens or creates the domain, and starts its tasks.
     pub(crate) async fn start_up(self: &Arc<Self>, create: bool) -> Result<(), AttemptError> {
-        let deadline = self.deadline(self.config.deadline);
+        let deadline = self.deadline(self.config.timeout);
         let has_clock = self.look_at_the_clock().await;
         self.confirm_not_ahead().await?;
         self.find_domain(create, &deadline).await?;
         let today = self.today();
         self.ensure_partition(today, &deadline).await?;
-        // Not needed yet: the janitor tries again, and its report has what stays in the way.
+        // Not needed yet: the janitor retries, and reports a lasting failure.
         if let Err(error) = self.ensure_partition(today.plus(1), &deadline).await {
             tracing::warn!(domain = %self.table.domain(), %error, "tomorrow's partition of the transaction table is not made yet");
         }
@@ -30,13 +30,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Finds the domain whole, or makes it where there is nothing of it.
+    /// Opens a complete domain, or creates it if no part exists.
     async fn find_domain(&self, create: bool, deadline: &Deadline) -> Result<(), AttemptError> {
         let document = match self.read_domain(deadline).await? {
             Some((document, ..)) => document,
             None => {
                 if self.has_traces(deadline).await? {
-                    // Another process may have made it since.
+                    // Another process may have created the domain meanwhile.
                     return match self.read_domain(deadline).await? {
                         Some(_) => Ok(()),
                         None => Err(self.lost_document().into()),
@@ -51,7 +51,7 @@ impl Engine {
         let existing = self.existing_partitions(deadline).await?;
         for (day, name) in &document.partitions {
             if !existing.get(day).is_some_and(|names| names.iter().any(|n| **n == **name)) {
-                // A list may be late: the partition itself says it.
+                // The list may be outdated: the partition itself gives the answer.
                 self.ensure_partition(*day, deadline).await?;
             }
         }
@@ -67,7 +67,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether anything is left of a domain that has no document.
+    /// Whether parts of a domain exist without a domain document.
     async fn has_traces(&self, deadline: &Deadline) -> Result<bool, AttemptError> {
         if !self.existing_partitions(deadline).await?.is_empty() {
             return Ok(true);
@@ -88,7 +88,7 @@ impl Engine {
         settled.map(|_| ()).map_err(|e| e.while_doing("make the domain document"))
     }
 
-    /// Makes the registry, if it is missing.
+    /// Creates the registry, if it is missing.
     pub(crate) async fn open_registry(&self, deadline: &Deadline) -> Result<(), AttemptError> {
         let registry = CollectionSpec {
             name: REGISTRY.into(),
@@ -102,7 +102,7 @@ impl Engine {
     pub(crate) fn no_domain(&self) -> Error {
         let name = self.table.domain();
         let message = format!(
-            "there is no domain {name:?} in this store: check the name, or make it with Domain::create"
+            "there is no domain {name:?} in this store: check the name, or make it with Domain::open_or_create"
         );
         Error::new(ErrorKind::Misconfigured, message)
     }

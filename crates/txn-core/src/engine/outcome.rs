@@ -1,4 +1,4 @@
-//! What became of a transaction, by its tid.
+//! The final outcome of a transaction, by the tid of its attempt.
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
@@ -11,18 +11,18 @@ use crate::error::Error;
 use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
 
-/// What became of a transaction.
+/// The final outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransactionOutcome {
-    /// It is committed, as this version.
+    /// The transaction is committed, as this version.
     Committed {
-        /// The version of everything that it wrote.
+        /// The version of everything that the transaction wrote.
         commit_version: CommitVersion,
     },
-    /// It never commits.
+    /// The transaction never commits.
     Aborted,
-    /// Its day was dropped from the transaction table: no longer known.
+    /// The transaction table no longer has the day of the transaction.
     Forgotten,
 }
 
@@ -44,7 +44,7 @@ impl Engine {
             let lease = self.config.lease_of(tid.attempt());
             let dead = !self.live_attempts.is_live(tid)
                 && self.liveness.is_dead(tid, &key, found.version(), lease, at);
-            if conflict(&self.rules, Requester::Patient, tid, found.state(), dead)
+            if conflict(&self.rules, Requester::NonPreempting, tid, found.state(), dead)
                 == Conflict::Resolve
             {
                 let why = "its outcome was asked for, and it showed no sign of life for one lease";

@@ -1,4 +1,4 @@
-//! The committed record of a transaction of this process, as its owner knows it.
+//! The committed record of a transaction, as its owner knows it.
 
 use std::sync::Arc;
 
@@ -9,12 +9,13 @@ use crate::engine::deadline::Deadline;
 use crate::store::{Outcome, Version, WriteOp};
 use txn_protocol::record::Record;
 
-/// The committed record of a transaction of this process, at the version of its own last
-/// acknowledged write.
+/// The committed record of a transaction of this process.
+///
+/// The version is that of the process's last acknowledged write.
 #[derive(Debug)]
 pub(crate) struct OwnRecord {
     record: Arc<Record>,
-    /// `None` once another process wrote the record, or a write was not acknowledged.
+    /// `None` after a foreign write, or after a write without an acknowledgement.
     version: Mutex<Option<Version>>,
 }
 
@@ -24,8 +25,9 @@ impl OwnRecord {
         Self { record, version: Mutex::new(Some(version)) }
     }
 
-    /// Whether no other process has begun to apply the transaction. An acknowledged touch of the
-    /// record shows it.
+    /// Whether no other process has begun to apply the transaction.
+    ///
+    /// An acknowledged touch of the record proves the answer.
     pub(super) async fn is_untouched(&self, engine: &Engine, deadline: &Deadline) -> bool {
         let mut version = self.version.lock().await;
         let Some(at) = version.take() else { return false };

@@ -1,4 +1,4 @@
-//! Scans on behalf of a domain, which wait for the store.
+//! Scans by pages, with waits for an unavailable store.
 
 use super::Engine;
 use super::attempt_error::AttemptError;
@@ -7,19 +7,21 @@ use super::wait_reason::WaitReason;
 use crate::error::Error;
 use crate::store::{Filter, Key, Pages, Source, StoreErrorKind, Version};
 
-/// Documents that a scan asks for at once.
+/// The number of documents in one page of a scan.
 pub(crate) const PAGE: usize = 500;
 
-/// What a page shows.
+/// The documents of one page.
 pub(crate) type Documents = Vec<(Key, Version, Source)>;
 
 impl Engine {
-    /// A scan of a collection, `size` documents at a time.
+    /// Starts a scan of a collection, with `size` documents per page.
     pub(crate) fn pages(&self, collection: &str, filter: Filter, size: usize) -> Pages<'_> {
         Pages::new(&*self.store, collection, filter, size)
     }
 
-    /// The next page of a scan, once the store gives it; none behind the last. Documents may be shown again.
+    /// Returns the next page of a scan, or `None` after the last.
+    ///
+    /// Waits while the store is unavailable. A document may appear twice.
     pub(crate) async fn next_page(
         &self,
         pages: &mut Pages<'_>,
@@ -39,7 +41,7 @@ impl Engine {
         }
     }
 
-    /// Whether a collection holds any document that the filter asks for.
+    /// Whether a collection holds a document that matches the filter.
     pub(crate) async fn holds_any(
         &self,
         collection: &str,

@@ -1,4 +1,4 @@
-//! What is settled again and again: the record of an attempt, and a document of a collection.
+//! Targets of the settlement loop: a record, and a document.
 
 use txn_protocol::document::View;
 use txn_protocol::ids::AttemptId;
@@ -51,7 +51,7 @@ impl Place for RecordOf {
 }
 
 impl<P> Settled<P, RecordLookup> {
-    /// Where the record stands now.
+    /// The current version of the record.
     pub(crate) fn version(&self) -> Result<Version, Error> {
         let version = self.written.or(self.found.version());
         version.ok_or_else(|| Error::damaged("a record without a version"))

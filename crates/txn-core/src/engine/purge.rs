@@ -1,4 +1,4 @@
-//! Dropping past versions that nobody may ask for any more.
+//! Deletes past versions that no reader can ask for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +18,9 @@ use crate::error::ErrorKind;
 use crate::store::{Filter, Key, Outcome, Version, Write, WriteOp};
 use txn_protocol::document::View;
 
-/// Documents of one page: they may be large.
+/// The number of documents in one page. Past versions may be large.
 const PAGE: usize = 100;
 
-/// A past version that was found.
 struct Found {
     at: Key,
     version: Version,
@@ -29,22 +28,25 @@ struct Found {
 }
 
 impl Engine {
-    /// Deletes the past versions before the one that stood there when the retention began. Returns how many. Each is
-    /// judged by the head of its document; one whose head is not there yet, or cannot be read, stays.
+    /// Deletes the past versions that no reader can ask for.
+    ///
+    /// The version that was current at the start of the retention stays. Returns the number of
+    /// deletions. The head of each document decides. If the head is missing or unreadable, the past
+    /// versions stay.
     pub(crate) async fn purge_history(
         &self,
         collection: &Arc<str>,
         history: &History,
     ) -> Result<u64, AttemptError> {
         self.confirm_not_ahead().await?;
-        // No reader is at a moment before this, whatever its clock says.
+        // No reader asks for an earlier time, even if its clock is wrong.
         let horizon = self.settled_until().saturating_sub(history.retention);
-        self.refresh(&history.collection, &self.deadline(self.config.deadline)).await?;
+        self.refresh(&history.collection, &self.deadline(self.config.timeout)).await?;
         let mut pages = self.pages(&history.collection, Filter::All, PAGE);
         let mut deleted = 0;
         loop {
-            // Each page has its time, however large the collection is.
-            let deadline = &self.deadline(self.config.deadline);
+            // Each page has a deadline of its own, for any size of collection.
+            let deadline = &self.deadline(self.config.timeout);
             let Some(documents) = self.next_page(&mut pages, deadline).await? else {
                 return Ok(deleted);
             };
@@ -61,7 +63,8 @@ impl Engine {
             for (found, oldest) in past.into_values().zip(oldest) {
                 let Some(oldest) = oldest? else { continue };
                 let before = |found: &Found| match oldest {
-                    // What stands there now may be overwritten this moment, and its version kept already.
+                    // A concurrent write may overwrite the current version, and keep it as a past
+                    // version already.
                     Oldest::Now(tid) => found.tid < tid,
                     Oldest::Past(Ancestor { tid, .. }) => found.tid < tid,
                 };
@@ -69,13 +72,15 @@ impl Engine {
                 deletes.extend(drop.map(|old| Write::new(old.at, WriteOp::Delete(old.version))));
             }
             let outcomes = self.write_all(&deletes).await;
-            // What is not acknowledged is found again by the next call.
+            // The next call finds deletions without an acknowledgement again.
             let gone = |outcome: &&Outcome| matches!(outcome, Outcome::Applied(_));
             deleted += outcomes.iter().filter(gone).count() as u64;
         }
     }
 
-    /// The oldest version of a document that somebody may still ask for; none if that is not known.
+    /// The oldest version that a reader may still ask for.
+    ///
+    /// `None` if the head does not tell.
     async fn oldest_kept(
         &self,
         key: &Key,
@@ -109,11 +114,11 @@ impl Engine {
     }
 }
 
-/// The oldest version that somebody may still ask for.
+/// The oldest version that a reader may still ask for.
 enum Oldest {
-    /// What stands there now, and the commit that wrote it.
+    /// The current content, and the commit that wrote it.
     Now(Option<CommitVersion>),
-    /// A past one.
+    /// A past version.
     Past(Ancestor),
 }
 

@@ -1,4 +1,6 @@
-//! Rebuilding a domain of which a part was lost: for an operator, never done by itself.
+//! Rebuild of a domain after the loss of a part.
+//!
+//! Only an operator starts a rebuild.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,23 +14,27 @@ use crate::store::{CollectionSpec, Filter, Key, Outcome, Role, Write, WriteOp};
 use txn_protocol::ids::Day;
 use txn_protocol::machines::domain::DomainDocument;
 
-/// What a rebuild made of what was left.
+/// The result of [`Domain::rebuild`](crate::Domain::rebuild).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Rebuilt {
-    /// The days of which there is a partition.
+pub struct RebuildReport {
+    /// The days with a partition.
     pub partitions: Vec<Day>,
-    /// The days whose partition was given up: locks of their transactions are void from now on, committed or not.
-    /// Where the domain document was lost, all days since the last that is gone of which there is no partition, for
-    /// nobody knows whether there was one.
+    /// The days whose partition is lost.
+    ///
+    /// Locks of transactions of these days are void from now on, even if the transaction was
+    /// committed. If the domain document was lost, the list has every day without a partition after
+    /// the last dropped day, because a partition may have existed.
     pub given_up: Vec<Day>,
-    /// The collections that the domain has by its claims. Others have to be opened once, to be claimed again.
+    /// The collections of the domain, by their claims.
+    ///
+    /// A collection without a claim must be opened once to claim it again.
     pub collections: Vec<String>,
 }
 
 impl Engine {
     /// See [`Domain::rebuild`](crate::Domain::rebuild).
-    pub(crate) async fn rebuild(&self, deadline: &Deadline) -> Result<Rebuilt, AttemptError> {
+    pub(crate) async fn rebuild(&self, deadline: &Deadline) -> Result<RebuildReport, AttemptError> {
         let existing = self.existing_partitions(deadline).await?;
         let found = self.read_domain(deadline).await?;
         if found.is_some() || !existing.is_empty() {
@@ -47,8 +53,8 @@ impl Engine {
         let mut document = match found {
             Some((document, ..)) => document,
             None => {
-                // Days before the oldest partition were dropped, as far as they are past their retention. Of younger
-                // ones nobody knows.
+                // Days before the oldest partition count as dropped, as far as their retention is
+                // over. The fate of younger days is unknown.
                 let last = today.plus(-1 - i64::from(self.config.retention_days));
                 let oldest = existing.keys().next().map_or(last, |day| day.plus(-1));
                 let dropped_through = Some(last.min(oldest));
@@ -88,15 +94,17 @@ impl Engine {
             }
         };
         given_up.retain(|day| !document.partitions.contains_key(day));
-        Ok(Rebuilt {
+        Ok(RebuildReport {
             given_up,
             partitions: document.partitions.into_keys().collect(),
             collections: document.collections.into_keys().collect(),
         })
     }
 
-    /// The partition of each day that counts: the one with records, or else the one that was named. The empty ones
-    /// beside it are dropped.
+    /// Chooses the partition of each day.
+    ///
+    /// A partition with records counts, or else the named partition. Other partitions of the day
+    /// are empty, and are dropped.
     async fn official_partitions(
         &self,
         document: &DomainDocument,
@@ -130,7 +138,7 @@ impl Engine {
         Ok(officials)
     }
 
-    /// Whether a collection is the very one that was claimed.
+    /// Whether the collection of this name is the claimed one.
     async fn stands_for(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Taking the engine out again: releasing a collection, removing a domain.
+//! Release of a collection, and removal of a domain.
 
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
@@ -54,7 +54,7 @@ impl Engine {
             .await?;
         self.delete(&history_entry(&uid), deadline).await?;
         self.histories.forget(&name);
-        // The claim goes last: as long as it stands nobody else has the collection.
+        // The claim goes last: until then no other domain can open the collection.
         self.delete(&key, deadline).await
     }
 
@@ -97,10 +97,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Drops the transaction table, releases the collections, and deletes the domain document at last.
+    /// Drops the transaction table, releases the collections, and deletes the domain document.
+    ///
+    /// The domain document goes last.
     pub(crate) async fn remove(&self, deadline: &Deadline) -> Result<(), AttemptError> {
         let (document, ..) = self.domain_document(deadline).await?;
-        // As days are dropped: once its partition is gone, nobody commits any more.
+        // As for old days: after the drop of its partition no transaction of a day commits.
         for (day, name) in &document.partitions {
             if !self.drop_partition(*day, name, deadline).await? {
                 let message = format!(
@@ -120,7 +122,9 @@ impl Engine {
         self.delete(&self.table.domain_key(), deadline).await
     }
 
-    /// Deletes a document of the registry, until that is acknowledged or it is not there.
+    /// Deletes a document of the registry.
+    ///
+    /// Returns once the deletion is acknowledged, or the document does not exist.
     async fn delete(&self, key: &Key, deadline: &Deadline) -> Result<(), AttemptError> {
         let mut backoff = self.backoff();
         while let Some((version, _)) = self.read_registry(key, deadline).await? {

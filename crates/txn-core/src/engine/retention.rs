@@ -1,4 +1,4 @@
-//! Dropping the days of the transaction table that are past their retention.
+//! Drops the days of the transaction table after their retention.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +15,9 @@ use txn_protocol::machines::partition::{Dropping, LIFT_WITHIN, may_drop};
 use txn_protocol::rule::Rule;
 
 impl Engine {
-    /// Drops the partitions of days that are past their retention, oldest first, and counts them. Stops at a day with
-    /// anything open.
+    /// Drops the partitions of days past their retention, oldest first.
+    ///
+    /// Adds their number to `dropped`. Stops at a day with an open record.
     pub(crate) async fn drop_old_partitions(
         &self,
         today: Day,
@@ -26,11 +27,11 @@ impl Engine {
         let last = today.plus(-1 - i64::from(self.config.retention_days));
         let (mut document, ..) = self.domain_document(deadline).await?;
         if !document.dropping.is_empty() {
-            // What was only read may vanish, and the partition would be the official one again.
+            // A state that was only read may vanish, and the partition would be official again.
             (document, _) = self.change_domain(deadline, |_| false).await?;
         }
         for (day, name) in &document.dropping {
-            // Whoever moved the watermark did not come to this.
+            // The process that moved the watermark did not delete the partition.
             self.remove_partition(*day, name, deadline).await?;
         }
         for (day, name) in document.partitions.iter().filter(|(day, _)| **day <= last) {
@@ -42,8 +43,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Drops one day, whose transactions all were resolved before: block, look again completely, move the
-    /// watermark, delete. Returns whether it is dropped.
+    /// Drops one day whose transactions are all resolved.
+    ///
+    /// The steps: block writes, scan again completely, move the watermark, delete. Returns whether
+    /// the day is dropped.
     pub(crate) async fn drop_partition(
         &self,
         day: Day,
@@ -57,7 +60,8 @@ impl Engine {
         let now = self.now();
         let known_for = |mark| now.saturating_sub(self.table.lift_known_since(day, mark, now));
         if !may_drop(&self.rules, document.lifted.get(&day).map(|mark| known_for(mark))) {
-            // Whoever blocked it since may be dead. A deletion of what is not there tells, and changes nothing.
+            // The process that set a block since may be dead. The deletion of a missing document
+            // detects the block, and changes nothing.
             let probe = Write::new(Key::new(name, "no-record"), WriteOp::Delete(version));
             if matches!(
                 self.write_one(probe).await,
@@ -67,7 +71,7 @@ impl Engine {
             }
             return Ok(false);
         }
-        // What is open is better found before the block than after it.
+        // An open record is better found before the block than after it.
         if self.has_open_records(name, deadline).await? {
             cov_mark::hit!(day_with_an_open_record_stays);
             return Ok(false);
@@ -111,7 +115,7 @@ impl Engine {
         }
     }
 
-    /// Deletes a partition of a day that is gone, and forgets its name.
+    /// Deletes the partition of a gone day, and forgets its name.
     async fn remove_partition(
         &self,
         day: Day,
@@ -123,8 +127,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Moves the watermark on the version of the domain document that was read before the block. Returns whether that was
-    /// acknowledged.
+    /// Moves the watermark, at the version that was read before the block.
+    ///
+    /// Returns whether the write was acknowledged.
     async fn move_watermark(
         &self,
         mut document: DomainDocument,
@@ -141,8 +146,10 @@ impl Engine {
         Ok(moved)
     }
 
-    /// Takes the write blocks of these days off, as far as they are not gone. A janitor that is dropping one of them
-    /// finds the domain document changed, and begins again.
+    /// Lifts the write blocks of these days, except for gone days.
+    ///
+    /// A janitor that is dropping one of these days finds a changed domain document, and begins
+    /// again.
     pub(crate) async fn lift_blocks(
         &self,
         days: &BTreeSet<Day>,
@@ -159,12 +166,14 @@ impl Engine {
         Ok(())
     }
 
-    /// A mark that tells one lift from another.
+    /// A random mark that tells one lift from another.
     fn new_mark(&self) -> String {
         format!("{:016x}", self.config.entropy.next_u64())
     }
 
-    /// From the note on a lift has this long: it carries no condition, and others count on it.
+    /// The deadline of a lift, counted from its note.
+    ///
+    /// A lift is unconditional, and other processes rely on this bound.
     fn lift_deadline(&self, deadline: &Deadline) -> Deadline {
         deadline.at_most(self.now() + LIFT_WITHIN)
     }

@@ -1,15 +1,17 @@
-//! Where the tasks of a domain run, so that no caller can stop driving them.
+//! Selects a runtime for each task, so that no caller stalls it.
 //!
-//! A current-thread runtime drives its tasks only within `block_on`. A thread that calls a domain by a
-//! runtime of its own, and does something else afterwards, stops every task in that runtime: an apply
-//! that other transactions wait for, or a request that carries operations of other callers.
+//! A current-thread runtime runs its tasks only within `block_on`. A thread may call a domain from
+//! such a runtime and do other work afterwards. Every task in that runtime stops meanwhile: an
+//! apply that other transactions wait for, or a request with operations of other callers.
 //!
-//! So tasks of such a caller run in the runtime of the domain: the one of the `Config`, or the
-//! multi-thread runtime in which the domain was opened. A multi-thread runtime has threads of its own,
-//! and runs the tasks of its callers itself: a heartbeat there depends on no thread of the application.
-//! If the domain has no runtime, a task runs in the runtime of its caller, and serves callers of that
-//! runtime alone. An engine with a thread of its own was the alternative: it cannot run in the virtual
-//! time of a caller's runtime.
+//! So tasks of such a caller run in the runtime of the domain. The `Config` names this runtime, or
+//! the domain takes the multi-thread runtime in which it was opened. A multi-thread runtime has
+//! threads of its own, and runs the tasks of its callers itself. A heartbeat there depends on no
+//! thread of the application.
+//!
+//! If the domain has no runtime, a task runs in the runtime of its caller, and serves callers of
+//! that runtime only. An engine with its own thread was the alternative, but cannot run in the
+//! virtual time of a caller's runtime.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +30,7 @@ pub(crate) struct ServingRuntime {
 #[derive(Debug)]
 struct Own {
     handle: Handle,
-    /// The runtime was shut down, and drops every task that is spawned there.
+    /// Whether the runtime was shut down. Such a runtime drops every new task.
     has_ended: Arc<AtomicBool>,
     /// Ends the task that watches the runtime.
     _watch: DropGuard,
@@ -76,7 +78,7 @@ impl ServingRuntime {
     }
 }
 
-/// Whether a runtime runs its tasks while no thread is within its `block_on`.
+/// Whether a runtime runs its tasks without a thread within `block_on`.
 fn has_threads(runtime: &Handle) -> bool {
     runtime.runtime_flavor() == RuntimeFlavor::MultiThread
 }
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn current_thread_runtime_serves_others_only_if_configured() {
+    fn current_thread_runtime_serves_only_if_configured() {
         let (opened_in, callers) = (current_thread(), current_thread());
         let serving = opened_in.block_on(async { ServingRuntime::new(None) });
         assert_eq!(serves(&serving, &callers), callers.handle().id());

@@ -1,5 +1,8 @@
-//! The law as one loop: only an acknowledged conditional write is knowledge. A machine says what is to be written about what
-//! stands there; it is written, and looked at again, until a write is acknowledged.
+//! The settlement loop: writes until an acknowledged write proves the result.
+//!
+//! A machine names the next write for the document that the last read showed. The loop sends the
+//! write, and reads again after each write without an acknowledgement. The rule behind the loop:
+//! only an acknowledged conditional write is knowledge.
 
 use txn_protocol::machines::settle::{Answer, Condition, Machine, Settle};
 
@@ -10,21 +13,21 @@ use super::wait_reason::WaitReason;
 use crate::error::Error;
 use crate::store::{Key, Outcome, Source, Version, Write, WriteOp};
 
-/// Something that stands under one key, how it is written and how it is looked at.
+/// A target of the settlement loop: a key with its requests.
 pub(crate) trait Place: Sync {
-    /// What a look finds.
+    /// The result of a read.
     type Found: Send + Sync;
-    /// As much of it as the machine is shown.
+    /// The part of the result that the machine needs.
     type Seen;
 
     fn seen(found: &Self::Found) -> &Self::Seen;
 
-    /// The bytes that stand there, for a touch.
+    /// The stored bytes, for a touch.
     fn source(found: &Self::Found) -> Option<Source>;
 
     fn key(&self, engine: &Engine) -> Key;
 
-    /// One write of it.
+    /// Sends one write.
     fn write(
         &self,
         engine: &Engine,
@@ -42,43 +45,43 @@ pub(crate) trait Place: Sync {
     ) -> impl Future<Output = Result<Self::Found, AttemptError>> + Send;
 }
 
-/// What is proven, and what it was concluded from.
+/// A proven fact, with the read behind it.
 #[derive(Debug)]
 pub(crate) struct Settled<P, F> {
     pub(crate) proven: P,
-    /// Where the acknowledged write stands; none if nothing had to be written.
+    /// The version of the acknowledged write; `None` if no write was needed.
     pub(crate) written: Option<Version>,
-    /// What was seen before it.
+    /// The last read before the write.
     pub(crate) found: F,
 }
 
-/// Why something was not settled.
+/// Why the loop did not settle the document.
 #[derive(Debug)]
 pub(crate) struct Unsettled {
     pub(crate) because: Because,
-    /// Whether one of the writes may have happened, or may happen yet.
+    /// Whether one of the writes may have happened, or may still happen.
     pub(crate) in_doubt: bool,
     key: Key,
 }
 
 #[derive(Debug)]
 pub(crate) enum Because {
-    /// There is no time left, or it cannot be looked at.
+    /// No time is left, or the document cannot be read.
     Stopped(AttemptError),
-    /// The store refuses it for good.
+    /// The store refuses the write for good.
     Refused(Outcome),
-    /// No write settles what stands there.
+    /// No write can settle the document.
     Stuck,
 }
 
 impl Unsettled {
-    /// The error for who was `doing` this.
+    /// The error for a caller that was `doing` this.
     pub(crate) fn while_doing(self, doing: &str) -> AttemptError {
         match self.because {
             Because::Stopped(error) => error,
             Because::Refused(outcome) => Error::from_refused(&outcome, &self.key, doing).into(),
             Because::Stuck => {
-                let message = format!("cannot {doing}: what stands there cannot be settled");
+                let message = format!("cannot {doing}: no write can settle the document");
                 Error::damaged(message).at(&self.key).into()
             }
         }
@@ -86,8 +89,10 @@ impl Unsettled {
 }
 
 impl Engine {
-    /// Writes what the machine asks for, from what was found on, until an acknowledged write proves something. `content` is
-    /// what is written where no touch is asked for. Dropped in the middle, it leaves a write in doubt.
+    /// Writes until an acknowledged write proves something.
+    ///
+    /// The machine chooses each write, starting from `found`. `content` supplies the bytes, except
+    /// for touches. A dropped future leaves a write in doubt.
     pub(crate) async fn settle<L: Place, M: Machine<Seen = L::Seen> + Sync>(
         &self,
         place: &L,
@@ -136,7 +141,7 @@ impl Engine {
                 }
             };
             let reason = WaitReason::Store(why);
-            // The first look is taken at once: what is in doubt is settled in two round trips.
+            // The first read follows at once, so that a doubt is settled in two round trips.
             let waited = match again || looked {
                 true => self.pause(deadline, &mut backoff, reason).await,
                 false => deadline.left(&*self.config.clock, &reason).map(|_| ()),
@@ -151,7 +156,9 @@ impl Engine {
     }
 }
 
-/// A collection that was there a moment ago seems to be missing to a node that lags.
+/// Treats a missing collection as the answer of a lagging node.
+///
+/// The collection existed a moment ago.
 fn perhaps_lagging(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::MissingCollection => {

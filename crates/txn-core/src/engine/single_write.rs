@@ -1,5 +1,6 @@
-//! One conditional write of one document, without a lock and without a record. Whether it happened, where it was not
-//! acknowledged, is told by the document itself: it keeps the last commit tids.
+//! The conditional write of a single document, without lock and record.
+//!
+//! A document keeps its last commit versions, which settle a write without an answer.
 
 use txn_protocol::document::{Image, View};
 use txn_protocol::ids::CommitVersion;
@@ -16,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
 
 impl Engine {
-    /// Writes one document on the version that was read, which carried no lock.
+    /// Writes one document at the version that was read without a lock.
     pub(crate) async fn write_single(
         &self,
         key: &Key,
@@ -28,7 +29,7 @@ impl Engine {
         let View::Present { version, stored, .. } = &entry.view else {
             return Ok(SingleOutcome::Overtaken);
         };
-        // A read is old after the 32nd part of a lease: some round trips.
+        // A read is old after 1/32 of a lease, which is some round trips.
         let is_old = self.now().saturating_sub(entry.read_at) > self.config.lease / 32;
         if is_old && !self.still_stands(key, *version, deadline).await? {
             cov_mark::hit!(old_read_of_a_single_write);
@@ -42,7 +43,8 @@ impl Engine {
         let (place, read) = (Document(key), entry.view.clone());
         let settled = self.settle(&place, &machine, read, |_| Ok(source.clone()), deadline).await;
         match &settled {
-            // Acknowledged at the first try: nobody wrote it since.
+            // The first write was acknowledged, so no other process wrote the document since the
+            // read.
             Ok(Settled {
                 proven: SingleOutcome::Committed,
                 written: Some(at),
@@ -64,9 +66,11 @@ impl Engine {
         })
     }
 
-    /// Whether a document is still at the version that was read, asked as long as nothing was sent: a conflict is then
-    /// certain. Once the write is sent, what followed may have deleted the document, or filled its list of commits, and
-    /// nothing tells any more whether it happened.
+    /// Whether a document is still at the version that was read.
+    ///
+    /// The check comes before the write, because a conflict is certain then. After the write, later
+    /// writes may delete the document or fill its list of commits. Then nothing tells whether the
+    /// write happened.
     async fn still_stands(
         &self,
         key: &Key,
@@ -89,8 +93,8 @@ impl Engine {
     }
 }
 
-/// A one-document write leaves no record that could be asked later.
+/// The error for a write of unknown outcome, which has no record.
 pub(crate) fn unknown(key: &Key, why: &Error) -> AttemptError {
-    let message = format!("it is unknown whether the write happened; look at the document: {why}");
+    let message = format!("it is unknown whether the write happened; read the document: {why}");
     AttemptError::Fail(Error::new(ErrorKind::Unknown, message).at(key))
 }

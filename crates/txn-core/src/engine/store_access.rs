@@ -1,4 +1,4 @@
-//! The store as the engine asks it: again while it is unavailable, and with an answer for each, whatever it leaves out.
+//! Access to the store: read retries, and an answer per document.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use txn_protocol::document::{Stored, View};
 use txn_protocol::rule::Rule;
 
 impl Engine {
-    /// The store of documents.
+    /// The store for documents, as opposed to records.
     pub(crate) fn documents(&self) -> &Arc<dyn Store> {
         &self.store
     }
@@ -30,7 +30,7 @@ impl Engine {
         self.retry_unavailable(deadline, || self.store.refresh(collection)).await
     }
 
-    /// An administrative operation, again while the store is unavailable.
+    /// Runs an administrative operation, and retries while the store is unavailable.
     pub(crate) async fn retry_unavailable<T, F>(
         &self,
         deadline: &Deadline,
@@ -55,12 +55,12 @@ impl Engine {
         self.write_all(std::slice::from_ref(&write)).await.swap_remove(0)
     }
 
-    /// Writes, with an outcome for each, also where the store answers for too few.
+    /// Sends writes. Returns an outcome for each, even if answers are missing.
     pub(crate) async fn write_all(&self, writes: &[Write]) -> Vec<Outcome> {
         self.write_to(&*self.store, writes).await
     }
 
-    /// The same, by a way of one's own to the store.
+    /// As [`Self::write_all`], through this store.
     pub(super) async fn write_to(&self, store: &dyn Store, writes: &[Write]) -> Vec<Outcome> {
         let mut outcomes = store.write_many(writes).await;
         outcomes.resize_with(writes.len(), || Outcome::Unknown("no answer".to_owned()));
@@ -122,24 +122,23 @@ impl Engine {
     }
 }
 
-/// Which copy a read asks.
+/// The copy that a read asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadPreference {
-    /// Any: fast, perhaps stale.
+    /// Any copy: fast, but perhaps stale.
     AnyCopy,
-    /// The primary.
     Primary,
 }
 
-/// What one read of a document came to.
+/// The result of one read of a document.
 #[derive(Debug)]
 pub(crate) enum Look {
     Seen(View),
-    /// Its collection is missing, as far as the copy that was asked knows.
+    /// The collection is missing, as far as the asked copy knows.
     Missing,
     /// The store cannot answer now.
     Later(String),
-    /// No later read tells more.
+    /// No later read gives another answer.
     Broken(Error),
 }
 
@@ -159,7 +158,7 @@ impl Look {
     }
 }
 
-/// Takes a source apart.
+/// Parses a stored document.
 pub(crate) fn view(key: &Key, version: Version, source: &str) -> Result<View, Error> {
     let stored = Stored::parse(source).map_err(|e| {
         Error::damaged(format!("the stored document cannot be used in a transaction: {e}")).at(key)

@@ -1,6 +1,7 @@
-//! Looking at everything that stands around in a domain: the locks in its collections, the open records in its
-//! partitions. Page by page, and each place by itself: one that cannot be looked at is noted, and the others have
-//! their turn. What is found is a hint only: scans are stale, and may miss things.
+//! Scans a domain for locks and open records, page by page.
+//!
+//! A collection or a partition that cannot be scanned is noted, and the scan continues with the
+//! next one. Each result is a hint only: scans are stale and may miss documents.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,7 +17,7 @@ use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::record::State;
 use txn_protocol::rule::Rule;
 
-/// A place to look at.
+/// A collection or a partition to scan.
 #[derive(Clone, Debug)]
 enum Place {
     Collection { name: String, uid: String },
@@ -42,17 +43,17 @@ pub(crate) fn open_records() -> Filter {
     Filter::any_of(crate::fields::STATE, State::OPEN)
 }
 
-/// A lock or an open record that may need somebody's work.
+/// A lock or an open record that may need recovery.
 #[derive(Clone, Debug)]
 pub(crate) struct Suspect {
     /// The locked document, or the record.
     pub(crate) key: Key,
     pub(crate) holder: AttemptId,
-    /// The state of the record, if it is one.
+    /// The state of the record; `None` for a document.
     pub(crate) state: Option<State>,
 }
 
-/// What is wrong in a domain, each by what it is about.
+/// The faults of a domain, by document and by part.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) damaged: BTreeMap<Key, String>,
@@ -60,7 +61,7 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Notes a fault of something; returns false for what is no fault, but a matter of time.
+    /// Notes a fault. Returns `false` for an error that may pass with time.
     pub(crate) fn note(&mut self, about: &Key, error: &Error) -> bool {
         let noted = matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Misconfigured);
         if noted {
@@ -70,7 +71,7 @@ impl Faults {
         noted
     }
 
-    /// Notes why a collection or a partition could not be looked at.
+    /// Notes why a collection or a partition could not be read.
     pub(crate) fn note_place(&mut self, name: &str, error: AttemptError) {
         let error = error.into_error();
         if !self.note(&Key::new(name, "*"), &error) {
@@ -79,18 +80,20 @@ impl Faults {
     }
 }
 
-/// A look through all places of a domain.
+/// A scan through all collections and partitions of a domain.
 pub(crate) struct Survey<'a> {
     engine: &'a Engine,
     places: VecDeque<Place>,
-    /// The place that is being looked at.
+    /// The collection or partition that is being scanned.
     at: Option<(Place, Pages<'a>)>,
     complete: bool,
     pub(crate) faults: Faults,
 }
 
 impl<'a> Survey<'a> {
-    /// A complete one refreshes the collections first; one that is not finds later what it misses now.
+    /// Starts a scan.
+    ///
+    /// A complete scan refreshes the collections first. Other scans find missed documents later.
     pub(crate) fn new(engine: &'a Engine, document: &DomainDocument, complete: bool) -> Self {
         let collections = document.collections.iter().map(|(name, uid)| {
             let (name, uid) = (name.clone(), uid.clone());
@@ -104,7 +107,9 @@ impl<'a> Survey<'a> {
         Self { engine, places, at: None, complete, faults: Faults::default() }
     }
 
-    /// What the next page shows; `None` when all was looked at. A place may be looked at again from its beginning.
+    /// Returns the suspects of the next page, or `None` at the end.
+    ///
+    /// The scan of a collection may begin again, and show documents twice.
     pub(crate) async fn next(&mut self) -> Option<Vec<Suspect>> {
         loop {
             let (place, mut pages) = match self.at.take() {
@@ -134,14 +139,14 @@ impl<'a> Survey<'a> {
     ) -> Result<Option<Documents>, AttemptError> {
         if !pages.is_at_beginning() {
             match pages.next().await {
-                // It began anew, and did not come: the place has its time once more.
+                // The scan began again without an answer: the collection gets a new deadline.
                 Err(error)
                     if error.kind == StoreErrorKind::Unavailable && pages.is_at_beginning() => {}
                 page => return page.map_err(|error| Error::from(error).into()),
             }
         }
         let engine = self.engine;
-        // A place that cannot be looked at must not take the time of the others.
+        // An unreadable collection must not use up the time of the rest.
         let deadline = engine.deadline(2 * engine.config.lease);
         let name = place.name();
         if let Place::Collection { uid, .. } = place {
@@ -152,7 +157,7 @@ impl<'a> Survey<'a> {
                 engine.retry_unavailable(&deadline, || engine.store.open_collection(&spec)).await?;
             if *info.uid != **uid {
                 let what = "the collection was dropped and made again: its transactions are lost; \
-                            open it anew to claim it";
+                            open it again to claim it";
                 return Err(Error::damaged(what).into());
             }
         }
@@ -191,8 +196,8 @@ impl<'a> Survey<'a> {
         if let (Place::Partition { day, name }, AttemptError::Fail(error)) = (place, &error)
             && error.is_not_found()
         {
-            // Another janitor may have dropped it meanwhile.
-            let deadline = self.engine.deadline(self.engine.config.deadline);
+            // Another janitor may have dropped the partition meanwhile.
+            let deadline = self.engine.deadline(self.engine.config.timeout);
             match self.engine.domain_document(&deadline).await {
                 Ok((document, ..)) if document.partitions.get(day) != Some(name) => {}
                 Ok(_) => {
@@ -208,7 +213,9 @@ impl<'a> Survey<'a> {
 }
 
 impl Engine {
-    /// Whether a partition holds records that keep its day from being dropped; looks through all of it.
+    /// Whether a partition has open records, which keep its day.
+    ///
+    /// The scan is complete.
     pub(crate) async fn has_open_records(
         &self,
         name: &str,

@@ -1,5 +1,8 @@
-//! The time of a domain: by it transactions begin and commit. It is the server's, where the store tells one, so that processes whose own
-//! clocks differ still agree on who is older; and a process whose clock is far from the server's is refused.
+//! The time by which transactions begin and commit.
+//!
+//! If the store tells the server's time, that time counts: processes whose own clocks differ still
+//! agree on the age of a transaction. The engine refuses the writes of a process whose clock is far
+//! from the server's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +16,25 @@ use txn_protocol::ids::{AttemptId, CommitVersion, Day};
 use txn_protocol::rule::Rule;
 use txn_protocol::timekeeper::{Clocks, Timekeeper, Told, Verdict};
 
-/// How often the server is asked. In between the monotonic clock tells how time goes on.
+/// The interval between requests for the server's time.
+///
+/// Between requests the monotonic clock counts.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// A refusal that the server confirmed holds so long, so that a process that goes on trying does not ask for each transaction.
+/// How long a confirmed refusal holds.
+///
+/// A process that keeps trying does not ask the server for each transaction.
 const REFUSAL: Duration = Duration::from_secs(1);
 
-/// Questions before a clock is refused: one node's own clock may be wrong.
+/// Requests before a refusal, because one node's clock may be wrong.
 const QUESTIONS: usize = 2;
 
-/// What this process knows of the time.
 #[derive(Debug, Default)]
 pub(crate) struct Time {
     keeper: Mutex<Timekeeper>,
-    /// One question at a time. When the server last confirmed that the clock is wrong, by the monotonic clock.
+    /// When the server last confirmed a wrong clock, on the monotonic clock.
+    ///
+    /// The lock allows one request at a time.
     refused: tokio::sync::Mutex<Option<Duration>>,
 }
 
@@ -40,17 +48,17 @@ impl Engine {
         self.time.keeper.lock().now(self.clocks())
     }
 
-    /// The UTC day by that time.
+    /// The UTC day of [`Self::utc`].
     pub(crate) fn today(&self) -> Day {
         Day::of_unix_time(self.utc())
     }
 
-    /// The server's time, as far as it is known. It is at most so late.
+    /// The latest possible time of the server, if it is known.
     pub(crate) fn server_time(&self) -> Option<Duration> {
         self.time.keeper.lock().server_time(self.clocks())
     }
 
-    /// The latest moment before which no commit will have its version any more.
+    /// No future commit has a version before this time.
     pub(crate) fn settled_until(&self) -> Duration {
         self.time.keeper.lock().settled_until(self.clocks(), self.config.max_drift)
     }
@@ -61,8 +69,11 @@ impl Engine {
         self.ids.start(self.utc(), self.config.max_drift, &*self.config.entropy)
     }
 
-    /// The version of a commit: now, not before its own transaction began, and later than everything that was read or is overwritten. Readers at
-    /// a timestamp leave the lock of a transaction alone that began later.
+    /// The version of a commit.
+    ///
+    /// The version is not before the start of the transaction, and later than every version that
+    /// was read or overwritten. So readers at a timestamp ignore the lock of a transaction that
+    /// began later.
     pub(crate) async fn commit_version(
         &self,
         began: Option<AttemptId>,
@@ -89,15 +100,18 @@ impl Engine {
         })
     }
 
-    /// A machine that was restored or cloned may share its node with another process.
+    /// Renews the node id after a jump of the clocks.
+    ///
+    /// A restored or cloned machine may share its node id with another process.
     fn note_jump(&self) {
         if self.time.keeper.lock().look(self.clocks(), self.config.max_drift) {
             self.ids.renew_node(&*self.config.entropy);
         }
     }
 
-    /// Refuses what only a process with a right clock may do: nothing is opened and no day dropped while the wall clock is ahead of
-    /// the server's.
+    /// Fails if the wall clock is ahead of the server's.
+    ///
+    /// With such a clock the process must neither open a domain nor drop a day.
     ///
     /// # Errors
     /// As [`Self::confirm_clock`].
@@ -111,12 +125,15 @@ impl Engine {
         }
     }
 
-    /// Refuses to write while the wall clock of this process is further from the server's than `max_drift`, as the server itself has just
-    /// confirmed. Asks nothing as long as the clocks look sound.
+    /// Fails if the wall clock is too far from the server's.
+    ///
+    /// The bound is `max_drift`, and the server must have just confirmed the difference. While the
+    /// clocks look sound, no request is sent.
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`] if they differ so; [`ErrorKind::Unavailable`] if the clocks of this process moved against each
-    /// other, as after a suspended machine, and the server does not say what time it is.
+    /// [`ErrorKind::Misconfigured`] for such a difference. [`ErrorKind::Unavailable`] if the clocks
+    /// of this process moved against each other, as after a suspended machine, and the server does
+    /// not tell its time.
     pub(crate) async fn confirm_clock(&self) -> Result<(), Error> {
         if self.clock_verdict() == Verdict::Sound {
             return Ok(());
@@ -163,7 +180,7 @@ impl Engine {
         self.time.keeper.lock().verdict(self.clocks(), self.config.max_drift)
     }
 
-    /// Asks the server for its time. Returns whether it tells one.
+    /// Asks the server for its time. Returns whether the server tells one.
     async fn ask_time(&self) -> Result<bool, StoreError> {
         let asked = self.clocks();
         let Some(time) = self.store.server_time().await? else { return Ok(false) };
@@ -172,7 +189,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Asks the server for its time, if it tells one. Returns whether to ask again later.
+    /// Asks the server for its time. Returns whether to ask again later.
     pub(crate) async fn look_at_the_clock(&self) -> bool {
         self.ask_time().await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the server does not tell its time");
@@ -180,7 +197,7 @@ impl Engine {
         })
     }
 
-    /// Starts the task that asks again and again.
+    /// Starts the task that asks the server for its time repeatedly.
     pub(crate) fn watch_the_clock(self: &Arc<Self>) {
         let engine_of_task = Arc::downgrade(self);
         let closing = self.lifecycle.closing().clone();

@@ -1,10 +1,16 @@
-//! The transaction table of a domain: one partition per UTC day of the tids.
+//! The transaction table: one partition of records for each UTC day.
 //!
-//! Records are written through the partition's alias with `require_alias`. A partition is made in three
-//! steps: the physical collection, its name in the domain document (refused for days that are gone), then
-//! the alias, by a request of its own: a process with a slow clock that wakes late never
-//! revives a dropped day. "Gone" is said by an acknowledged touch of the domain document alone,
-//! never by a missing collection.
+//! The day of a record is the day of its tid. Records are written through the alias of the
+//! partition, with `require_alias`.
+//!
+//! The engine makes a partition in three steps:
+//!
+//! 1. The engine makes the physical collection.
+//! 2. The domain document names the collection, unless the day is gone.
+//! 3. The collection gets the alias, by a request of its own.
+//!
+//! So a process with a slow clock that wakes late never revives a dropped day. Only an acknowledged
+//! touch of the domain document says that a day is gone; a missing collection does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,15 +37,15 @@ use txn_protocol::record::Record;
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::HolderState;
 
-/// How far clocks may seem apart, in days, where no server tells the time.
+/// The assumed bound on clock differences if no server tells the time.
 const UNTOLD_DAYS: i64 = 30;
 
-/// A record as it was read.
+/// The result of reading a record.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordLookup {
-    /// Its state, and where it stands.
+    /// The state and the version of the record.
     pub(crate) standing: Standing,
-    /// Its bytes, to be touched; none if there is no record.
+    /// The stored bytes, for a touch; `None` without a record.
     pub(crate) source: Option<Source>,
     pub(crate) record: Option<Arc<Record>>,
 }
@@ -49,12 +55,12 @@ impl RecordLookup {
         Self { standing: Standing { state, version: None }, source: None, record: None }
     }
 
-    /// A record that is known by an acknowledged write, and was not read.
+    /// A record known by an acknowledged write, without a read.
     pub(crate) fn known(standing: Standing) -> Self {
         Self { standing, source: None, record: None }
     }
 
-    /// No record, and its day is not gone.
+    /// No record, in a day that is not gone.
     pub(crate) fn missing() -> Self {
         Self::without_record(HolderState::Missing)
     }
@@ -67,19 +73,19 @@ impl RecordLookup {
         self.standing.version
     }
 
-    /// Whether it says that the transaction is committed.
+    /// Whether the record shows a commit.
     pub(crate) fn is_committed(&self) -> bool {
         matches!(self.state(), HolderState::Record(state) if state.is_committed())
     }
 }
 
-/// Whether a day's partition can be written to.
+/// The state of a day's partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Partition {
     Ready,
     /// The day was dropped.
     Gone,
-    /// There is none yet: so there was no record of that day.
+    /// No partition exists yet, so that day has no record.
     Unmade,
 }
 
@@ -88,14 +94,16 @@ pub(crate) struct Table {
     domain: Arc<str>,
     ready: Mutex<BTreeSet<Day>>,
     dropped_through: Mutex<Option<Day>>,
-    /// The marks of lifted days, and since when this process knows them.
+    /// The marks of lifted days, and since when this process knows each.
     lifts: Mutex<BTreeMap<Day, (String, Duration)>>,
-    /// One task of this process makes partitions at a time.
+    /// Allows one task at a time to create partitions.
     making: tokio::sync::Mutex<()>,
     refused: Mutex<BTreeMap<Day, RefusedPartition>>,
 }
 
-/// A partition that the store refused to make, and until when nobody of this process tries again.
+/// A partition that the store refused to create.
+///
+/// This process does not retry before `until`.
 #[derive(Debug)]
 struct RefusedPartition {
     error: Error,
@@ -103,7 +111,7 @@ struct RefusedPartition {
     until: Duration,
 }
 
-/// After the first refusal; each further one doubles it.
+/// The pause after the first refusal. Each further refusal doubles the pause.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
@@ -124,13 +132,15 @@ impl Table {
         &self.domain
     }
 
-    /// The name of a collection of this domain. No name of a domain has a dot, so that the names of `shop-eu` do not begin
-    /// with `shop-`: privileges that are granted on the prefix of one domain reach no other domain.
+    /// The name of a collection of this domain.
+    ///
+    /// Dashes become dots, which no domain name contains. So the names of `shop-eu` do not begin
+    /// with `shop-`, and privileges on the prefix of one domain reach no other domain.
     pub(crate) fn collection_name(&self, of: &str) -> String {
         format!("{}-{of}", self.domain.replace('-', "."))
     }
 
-    /// What the names of its partitions and their aliases begin with.
+    /// The prefix of partition names and their aliases.
     pub(crate) fn prefix(&self) -> String {
         format!("txn-{}", self.collection_name(""))
     }
@@ -140,7 +150,7 @@ impl Table {
         format!("{}{day}", self.prefix())
     }
 
-    /// Where the record of an attempt lives.
+    /// The key of an attempt's record.
     pub(crate) fn record_key(&self, tid: AttemptId) -> Key {
         Key::new(self.alias(tid.day()), tid.to_string())
     }
@@ -154,7 +164,7 @@ impl Table {
         Key::new(REGISTRY, format!("domain:{}", self.domain))
     }
 
-    /// Where the turns of the janitors are noted.
+    /// The key of the document that elects the janitor.
     pub(crate) fn janitor_key(&self) -> Key {
         Key::new(REGISTRY, format!("janitor:{}", self.domain))
     }
@@ -174,7 +184,9 @@ impl Table {
         self.lifts.lock().retain(|day, _| *day > through);
     }
 
-    /// Since when, on this process's own monotonic clock, the mark of a lifted day is known to be this one.
+    /// Since when this process knows the mark of a lifted day.
+    ///
+    /// The time is on the monotonic clock.
     pub(crate) fn lift_known_since(&self, day: Day, mark: &str, now: Duration) -> Duration {
         let mut lifts = self.lifts.lock();
         let known = lifts.entry(day).or_default();
@@ -184,7 +196,7 @@ impl Table {
         known.1
     }
 
-    /// The error of the last try to make a partition, while it is too early for another one.
+    /// The error of the last refusal, while a retry is too early.
     fn refusal(&self, day: Day, now: Duration) -> Option<Error> {
         let refused = self.refused.lock();
         let refused = refused.get(&day).filter(|refused| now < refused.until)?;
@@ -192,7 +204,7 @@ impl Table {
         Some(refused.error.noting(&format!("this process tries again in {pause} s")))
     }
 
-    /// Notes the outcome of a try to make a partition.
+    /// Notes whether the store created a partition.
     fn note_made(&self, day: Day, refused_with: Option<&Error>, now: Duration) {
         let mut refused = self.refused.lock();
         let last = refused.remove(&day);
@@ -209,7 +221,7 @@ impl Table {
 }
 
 impl Engine {
-    /// Makes sure that the partition of a day exists, or says that it is gone.
+    /// Ensures that the partition of a day exists, or reports it gone.
     pub(crate) async fn ensure_partition(
         &self,
         day: Day,
@@ -218,7 +230,10 @@ impl Engine {
         self.partition(day, true, deadline).await
     }
 
-    /// What there is of a day, by an acknowledged touch of the domain document; where nothing is, it is made on demand.
+    /// Finds the partition of a day, by an acknowledged touch.
+    ///
+    /// The touched document is the domain document. With `make`, the engine creates a missing
+    /// partition.
     async fn partition(
         &self,
         day: Day,
@@ -312,11 +327,13 @@ impl Engine {
         }
     }
 
-    /// Whether a day without a partition may have one: it is neither past its retention, nor far ahead.
+    /// Whether a day without a partition may get one.
+    ///
+    /// The day must be within its retention, and not far ahead.
     async fn may_make(&self, day: Day, deadline: &Deadline) -> Result<bool, AttemptError> {
         let today = self.today();
         if day < today.plus(-1 - i64::from(self.config.retention_days)) {
-            // Past its retention and without any record: gone, unless an older day is still kept.
+            // Past its retention and without records, the day is gone, unless an older day is kept.
             let (document, _) = self.change_domain(deadline, |d| d.give_up(day)).await?;
             if document.is_gone(day) {
                 return Ok(false);
@@ -324,17 +341,18 @@ impl Engine {
         }
         let ahead = if self.server_time().is_some() { 1 } else { UNTOLD_DAYS };
         if day > today.plus(ahead) {
-            // A forged lock, or one of a broken clock, must not fill the table with days that nobody drops.
+            // A forged lock or a broken clock must not fill the table with days that are never
+            // dropped.
             let message = format!(
                 "a transaction of {day} has no record, and today is {today}: the lock is forged, or a clock is wrong; \
-                 it stands until a person or that day decides it"
+                 the lock stays until an operator removes it or that day comes"
             );
             return Err(Error::damaged(message).into());
         }
         Ok(true)
     }
 
-    /// Makes a collection for a day, which is not official yet.
+    /// Creates a collection for a day, which is not official yet.
     async fn create_partition(
         &self,
         day: Day,
@@ -356,17 +374,18 @@ impl Engine {
         made.map(|_| name)
     }
 
-    /// The error of a partition that the domain document names and that does not exist.
+    /// The error of a missing partition that the domain document names.
     pub(crate) fn lost_partition(&self, day: Day, name: &str) -> Error {
         let message = format!(
-            "the partition {name:?} of {day} is lost, and with it what became of that day's transactions: restore it, \
+            "the partition {name:?} of {day} is lost, and with it the outcomes of that day's transactions: restore it, \
              or give it up by Domain::rebuild (docs/operations.md, \"When a part is lost\")"
         );
         Error::damaged(message).at(&self.table.domain_key())
     }
 
-    /// Writes to a record, making its partition first where that is missing. Never
-    /// [`Outcome::MissingCollection`] unless the day is gone.
+    /// Writes a record, and creates its partition if needed.
+    ///
+    /// Returns [`Outcome::MissingCollection`] only if the day is gone.
     pub(crate) async fn write_record(
         &self,
         tid: AttemptId,
@@ -395,7 +414,7 @@ impl Engine {
         }
     }
 
-    /// The record of each transaction, from any copy or from the primary.
+    /// Reads the records of transactions, from any copy or the primary.
     pub(crate) async fn records(
         &self,
         tids: &BTreeSet<AttemptId>,
@@ -437,7 +456,7 @@ impl Engine {
                     Read::MissingCollection => {
                         self.table.forget_ready(tid.day());
                         let partition = match self.rules.decides(Rule::MissingIsNotGone) {
-                            // Rare, and large.
+                            // Boxed, because the future is large and this path is rare.
                             true => Box::pin(self.partition(tid.day(), false, deadline)).await?,
                             false => Partition::Gone,
                         };

@@ -1,4 +1,6 @@
-//! The janitor task. The processes of a domain take turns: one pass per domain and interval is enough.
+//! The janitor task, and the election of the janitor.
+//!
+//! A single pass per domain and interval is enough, so the processes of a domain elect a janitor.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -7,10 +9,10 @@ use std::time::Duration;
 use futures::FutureExt;
 
 use crate::engine::Engine;
-use crate::engine::janitor::Report;
+use crate::engine::janitor::JanitorReport;
 use crate::store::{Outcome, Read, Version, Write, WriteOp};
 
-/// Starts the janitor task of a domain, if one is wanted.
+/// Starts the janitor task of a domain, if the configuration wants one.
 pub(crate) fn start(engine: &Arc<Engine>) {
     let Some(interval) = engine.config.janitor_interval else { return };
     let engine_of_task = Arc::downgrade(engine);
@@ -23,7 +25,7 @@ pub(crate) fn start(engine: &Arc<Engine>) {
             turn.seen = Turn::stands(&engine).await;
         }
         loop {
-            // Jittered, so that processes that were started together do not look together.
+            // Jitter keeps processes that started together from scanning together.
             let half = u64::try_from(interval.as_micros() / 2).unwrap_or(u64::MAX);
             let wait = interval + Duration::from_micros(entropy.next_u64() % half.max(1));
             tokio::select! {
@@ -37,7 +39,7 @@ pub(crate) fn start(engine: &Arc<Engine>) {
                 () = closing.cancelled() => return,
                 turned = AssertUnwindSafe(take_turn(&engine, &mut turn)).catch_unwind() => {
                     if turned.is_err() {
-                        tracing::error!("the janitor panicked; it looks again in its next turn");
+                        tracing::error!("the janitor panicked; the next pass follows after an interval");
                     }
                 }
             }
@@ -49,13 +51,13 @@ async fn take_turn(engine: &Engine, turn: &mut Turn) {
     if !turn.take(engine).await {
         return;
     }
-    match engine.pass(false, &mut Report::default()).await {
+    match engine.pass(false, &mut JanitorReport::default()).await {
         Ok(faults) => {
             for (document, what) in &faults.damaged {
-                tracing::warn!(%document, what, "the janitor found something for a person to look at");
+                tracing::warn!(%document, what, "the janitor found damage that an operator must inspect");
             }
             for (place, why) in &faults.unreachable {
-                tracing::warn!(place, why, "the janitor could not look at it");
+                tracing::warn!(place, why, "the janitor could not read a part of the domain");
             }
         }
         Err(error) => {
@@ -64,15 +66,17 @@ async fn take_turn(engine: &Engine, turn: &mut Turn) {
     }
 }
 
-/// Whose turn it is: a document in the registry that is rewritten with each turn. A hint only, for two passes at a
+/// The election of the janitor, by a document in the registry.
+///
+/// Each elected process rewrites the document. The election is only a hint: two passes at the same
 /// time do no harm.
 #[derive(Debug, Default)]
 struct Turn {
-    /// Where it stood at the last look, if there was one.
+    /// The version at the last read, if there was one.
     seen: Option<At>,
 }
 
-/// Where the document stands; `None` as long as nobody took a turn.
+/// The version of the document; `None` before the first election.
 type At = Option<Version>;
 
 impl Turn {
@@ -81,21 +85,23 @@ impl Turn {
         match read.into_iter().next() {
             Some(Read::Found { version, .. }) => Some(Some(version)),
             Some(Read::Absent) => Some(None),
-            // A lost registry is told by whoever opens the domain or audits it.
+            // The next open or audit of the domain reports a lost registry.
             Some(Read::MissingCollection | Read::Unavailable(_)) | None => None,
         }
     }
 
-    /// Whether it is this process's turn: nobody took one since the last look, an interval ago, and ours is
-    /// acknowledged. Only this process's own monotonic clock counts; a process that dies in its turn delays the next
-    /// by an interval.
+    /// Whether this process is elected.
+    ///
+    /// No other process may have been elected since the last read, an interval ago, and the
+    /// process's own write must be acknowledged. Only the process's monotonic clock counts. A
+    /// process that dies during its pass delays the next pass by an interval.
     async fn take(&mut self, engine: &Engine) -> bool {
         let Some(stands) = Self::stands(engine).await else { return false };
         if self.seen.replace(stands) != Some(stands) {
             return false;
         }
         let key = engine.table.janitor_key();
-        let by = serde_json::json!({ "by": engine.config.coordinator }).to_string();
+        let by = serde_json::json!({ "by": engine.config.process_name }).to_string();
         let op = match stands {
             Some(version) => WriteOp::Replace(by.into(), version),
             None => WriteOp::Create(by.into()),

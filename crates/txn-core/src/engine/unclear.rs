@@ -1,13 +1,16 @@
-//! Participants of which the document does not tell whether they were applied: a plain client
-//! rewrote or removed the placeholder, or another transaction deleted the document since.
+//! Participants whose document does not tell whether the apply happened.
 //!
-//! A committed deletion of the document is on record before the document goes. It shows that the
-//! participant was applied. Without such a record the owner can tell that the participant was not
-//! applied, as long as no other process has begun to apply the transaction: every other process
-//! touches the record first, so an acknowledged touch at the version of the commit shows that none
-//! has. Then the owner writes over what stands there. (If its own write was carried out and a plain
-//! client deleted the document at once, that deletion is undone.) For every other process the
-//! participant is damaged, and the record stays open.
+//! A plain client rewrote or removed the placeholder, or another transaction deleted the document
+//! later.
+//!
+//! A committed deletion has a record before the document disappears. Such a record shows that the
+//! participant was applied. Without a record, the owner can tell that the participant was not
+//! applied, if no other process has begun to apply the transaction. Every other process touches the
+//! record first. So an acknowledged touch at the version of the commit shows that no other process
+//! has begun. Then the owner writes over the present document. If the owner's own write was carried
+//! out and a plain client deleted the document at once, that deletion is undone.
+//!
+//! For every other process the participant is damaged, and the record stays open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,18 +34,19 @@ use txn_protocol::rule::Rule;
 use txn_protocol::rules::apply::Applying;
 use txn_protocol::rules::conflict::HolderState;
 
-/// Documents of which one search asks.
+/// The number of documents in one search.
 const KEYS_AT_ONCE: usize = 500;
 
-/// Partitions that are searched at a time.
+/// The number of partitions that are searched at a time.
 const PARTITIONS_AT_ONCE: usize = 4;
 
-/// What is said of a participant that nobody can settle.
-const UNTOLD: &str = "another client moved or removed its lock, and nobody can tell whether this was applied: its record has what was to stand there";
+/// The damage of a participant that no process can settle.
+const UNTOLD: &str = "another client moved or removed its lock, and no process can tell whether this was applied: its record has the new content";
 
 impl Engine {
-    /// Settles participants whose step is [`Applying::Unclear`] or [`Applying::PerhapsOvertaken`],
-    /// as far as this process can.
+    /// Settles unclear participants, as far as this process can.
+    ///
+    /// The step of such a participant is [`Applying::Unclear`] or [`Applying::PerhapsOvertaken`].
     pub(super) async fn settle_unclear(
         &self,
         apply: &mut Apply,
@@ -77,7 +81,7 @@ impl Engine {
         }
     }
 
-    /// Takes the place of a participant's lock again: the next round writes its content there.
+    /// Locks a participant again, so that the next round writes its content.
     async fn relock(&self, apply: &mut Apply, key: Key, step: Applying) {
         cov_mark::hit!(unapplied_participant_relocked);
         apply.block(&key, WaitReason::Changing(key.clone()));
@@ -96,12 +100,12 @@ impl Engine {
                     if participant.is_elsewhere(version.incarnation)
                         && self.rules.decides(Rule::SameCollection)
                     {
-                        // The collection was made again in between. If the placeholder stays, it
-                        // is a lock that no record names.
+                        // The collection was made again in between. If the placeholder stays, no
+                        // record names it, and the lock is void.
                         self.write_one(Write::new(key, WriteOp::Delete(version))).await;
                         return;
                     }
-                    // Other transactions may have read meanwhile that it is absent.
+                    // Other transactions may have read the absence meanwhile.
                     self.emit_overwritten(apply.tid(), &key);
                     apply.relocked.insert(key, version);
                 }
@@ -112,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// Settles participants by what is on record.
+    /// Settles participants by the records of later transactions.
     async fn judge_unclear(
         &self,
         apply: &mut Apply,
@@ -132,7 +136,7 @@ impl Engine {
             } else if is_owner {
                 self.relock(apply, key.clone(), *step).await;
             } else if self.now() >= apply.began + self.config.lease / 2 {
-                // Until then the owner may be at it.
+                // Before this time the owner may still be at work.
                 cov_mark::hit!(unclear_participant_reported);
                 apply.never(key, UNTOLD);
             }
@@ -140,7 +144,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a transaction is finished by now: every participant was applied.
+    /// Whether a transaction is finished, so that every participant was applied.
     async fn is_finished(&self, tid: AttemptId, deadline: &Deadline) -> Result<bool, AttemptError> {
         let found = self.record_of(tid, ReadPreference::Primary, deadline).await?;
         match found.state() {
@@ -156,7 +160,7 @@ impl Engine {
         let touch = WriteOp::Replace(source, version);
         match self.write_record(tid, &touch, deadline).await? {
             Outcome::Applied(_) => Ok(true),
-            // What was only seen may vanish: the next round looks again.
+            // A state that was only read may vanish: the next round reads again.
             _ => {
                 Err(Error::new(ErrorKind::Unavailable, "its finished record was not touched")
                     .into())
@@ -164,8 +168,9 @@ impl Engine {
         }
     }
 
-    /// The documents that a later committed transaction deleted, as its record says. A deletion has
-    /// a record always, and the record is acknowledged before the document goes.
+    /// The documents that later committed transactions deleted, by their records.
+    ///
+    /// A deletion always has a record, which is acknowledged before the document disappears.
     async fn deleted_since(
         &self,
         unclear: &BTreeMap<Key, Applying>,
@@ -177,7 +182,7 @@ impl Engine {
         let filters = names.chunks(KEYS_AT_ONCE);
         let filters: Vec<Filter> =
             filters.map(|names| Filter::any_of(DELETES, names.iter().cloned())).collect();
-        // Of all days: the clocks of others may have been behind.
+        // All days: the clocks of other processes may have been behind.
         let partitions = document.partitions.values();
         let searches: Vec<_> = partitions
             .map(|partition| self.later_deletions(partition, &filters, commit, deadline).boxed())
@@ -188,8 +193,9 @@ impl Engine {
         Ok(found.into_iter().flatten().filter(is_unclear).collect())
     }
 
-    /// The documents that the later committed transactions of one partition deleted, of those
-    /// transactions for which the filters ask.
+    /// The documents that later committed transactions of one partition deleted.
+    ///
+    /// The filters select the transactions.
     async fn later_deletions(
         &self,
         partition: &str,

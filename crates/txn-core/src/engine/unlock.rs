@@ -1,4 +1,4 @@
-//! Taking void locks off.
+//! Removes void locks from documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,13 @@ use txn_protocol::document::{Stored, View};
 use txn_protocol::ids::AttemptId;
 use txn_protocol::rules::apply::{Applying, unlocking};
 
-/// Tries to take a void lock off that another process moved by a touch: a process that looks late
-/// must not fail each time.
+/// Tries to remove a void lock that another process keeps touching.
+///
+/// A slow process must not fail each time.
 const UNLOCK_TRIES: u32 = 3;
 
 impl Engine {
-    /// Takes void locks off. Returns for each document whether that was acknowledged.
+    /// Removes void locks. Returns for each document whether the removal was acknowledged.
     pub(crate) async fn unlock_all(&self, locks: &[Lock]) -> BTreeMap<Key, Result<bool, Error>> {
         let mut unlocked = BTreeMap::new();
         let mut moved = self.unlock_once(locks, &mut unlocked).await;
@@ -31,11 +32,11 @@ impl Engine {
         unlocked
     }
 
-    /// Takes void locks off. Returns the documents whose content under the lock is current.
+    /// Removes void locks. Returns the documents whose content is current.
     ///
-    /// An acknowledged unlock proves that, or a look after the verdict that the lock is void. The
-    /// look before the verdict does not: the holder may have been committed then, and applied and
-    /// dropped with its day since.
+    /// An acknowledged removal proves that the content is current, and so does a read after the
+    /// verdict that the lock is void. A read before the verdict proves nothing: the holder may have
+    /// been committed then, and since been applied and dropped with its day.
     pub(crate) async fn unlock_current(&self, locks: &[Lock]) -> Result<BTreeSet<Key>, Error> {
         let (mut current, mut open) = (BTreeSet::new(), Vec::new());
         for (key, unlocked) in self.unlock_all(locks).await {
@@ -50,7 +51,7 @@ impl Engine {
         Ok(current)
     }
 
-    /// Returns those whose version has moved.
+    /// Sends each removal once. Returns the documents whose version has changed.
     async fn unlock_once(
         &self,
         locks: &[Lock],
@@ -88,8 +89,10 @@ impl Engine {
         moved
     }
 
-    /// The locks that still stand over the same content, perhaps moved by a touch of another
-    /// process. A placeholder counts at its version only.
+    /// The locks that are still over the same content.
+    ///
+    /// Another process may have changed the version by a touch. A placeholder counts only at its
+    /// version.
     async fn still_locked(&self, locks: &[Lock], keys: Vec<Key>) -> Vec<Lock> {
         let looks = self.look_at(&keys, ReadPreference::Primary).await;
         let again = keys.into_iter().zip(looks).filter_map(|(key, look)| {
@@ -107,8 +110,9 @@ impl Engine {
         again.collect()
     }
 
-    /// Takes the void lock of a transaction off, if it still stands as seen. Returns whether that
-    /// was acknowledged.
+    /// Removes the void lock of a transaction, if it is unchanged.
+    ///
+    /// Returns whether the removal was acknowledged.
     pub(crate) async fn unlock(
         &self,
         key: &Key,

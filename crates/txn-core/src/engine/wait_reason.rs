@@ -1,25 +1,24 @@
-//! What anybody waits for, and the error of a wait that was too long.
+//! Reasons of waits, and the error of a wait past its deadline.
 
 use txn_protocol::ids::AttemptId;
 
 use crate::error::{Error, ErrorKind};
 use crate::store::Key;
 
-/// What a wait is for.
+/// The reason of a wait.
 #[derive(Clone, Debug)]
 pub(crate) enum WaitReason {
     /// The store does not answer, or refuses for the moment.
     Store(String),
-    /// Another transaction is entitled to go first.
+    /// Another transaction may go first.
     Others {
-        /// The document.
         key: Key,
-        /// Who holds it.
+        /// The attempt that holds the lock.
         holder: AttemptId,
     },
-    /// Others write the document again and again.
+    /// Other transactions keep writing the document.
     Changing(Key),
-    /// Nobody can tell yet whether a committed transaction was applied to it.
+    /// Whether a committed transaction was applied to the document is unknown yet.
     Unclear(Key),
 }
 
@@ -27,20 +26,19 @@ impl WaitReason {
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Store(why) => Error::unavailable(format!(
-                "the store did not carry it out before the deadline: {why}"
+                "the store did not complete the request before the deadline: {why}"
             )),
             Self::Others { key, holder } => {
-                let message = format!(
-                    "other transactions held it until the deadline, last the transaction {holder}"
-                );
+                let message =
+                    format!("timed out waiting for another transaction, last for {holder}");
                 Error::new(ErrorKind::Conflict, message).at(&key)
             }
             Self::Changing(key) => {
-                let message = "others wrote it again and again until the deadline";
+                let message = "timed out: the document kept changing";
                 Error::new(ErrorKind::Conflict, message).at(&key)
             }
             Self::Unclear(key) => {
-                let message = "whether a committed transaction was applied to it was not known before the deadline";
+                let message = "timed out: it is unknown whether a committed transaction was applied to the document";
                 Error::new(ErrorKind::Conflict, message).at(&key)
             }
         }

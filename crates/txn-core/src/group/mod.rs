@@ -1,14 +1,16 @@
-//! Groups: transactions of this process that are composed into one. To every other process a group is a transaction that is a little
-//! larger.
+//! Groups: transactions of this process that are merged into one commit.
 //!
-//! Whoever's closure has ended queues here under the documents that it used. A group is formed, oldest first, of those
-//! whose documents are in no group under way; whoever is blocked blocks its documents for those behind. Groups go in a few turns at a
-//! time, and no timer delays them: on an idle system each transaction has its turn at once, alone, and commits as it always did.
+//! To every other process a group is one larger transaction.
+//!
+//! An attempt enters the queue after its closure, with the documents that the closure used. A group
+//! takes waiting transactions, oldest first, whose documents no running group uses. A transaction
+//! that has to wait blocks its documents for younger transactions. Few groups run at a time, and no
+//! timer delays a group: on an idle system each transaction commits at once and alone.
 
-mod application;
-mod compose;
+mod form;
+mod membership;
 mod queue;
-mod standing;
+mod ticket;
 mod uses;
 
 use std::collections::BTreeSet;
@@ -21,23 +23,25 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::attempt::Attempt;
-use crate::attempt::seat::{Guard, Places};
+use crate::attempt::reservation::{DocumentReservation, Reservation};
 use crate::engine::Engine;
-use crate::engine::hot::MemberQueue;
+use crate::engine::hot::GroupQueue;
 use crate::store::Key;
 use txn_protocol::ids::{Age, MAX_ATTEMPT};
 
-use queue::{Applicant, Queue};
-use standing::SharedStanding;
+use membership::SharedMembership;
+use queue::{Queue, Waiter};
 use uses::Uses;
 
-pub(crate) use application::{Application, Told};
+pub(crate) use ticket::{QueueTicket, Reply};
 
-/// How long a turn counts. One that takes longer, for the store is slow in a part, leaves its place to others.
+/// How long a group slot counts against the bound on groups.
+///
+/// A slower group, for example on a slow collection, leaves its position to another group.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// A place in the queue: by age, then by arrival.
-type Place = (Age, u64);
+/// A position in the queue: by age, then by arrival.
+type QueuePosition = (Age, u64);
 
 /// The groups of a domain in this process.
 #[derive(Debug)]
@@ -48,42 +52,43 @@ pub(crate) struct Groups {
 
 /// The numbers of the attempts of one transaction.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Attempts(Arc<AtomicU16>);
+pub(crate) struct AttemptNumbers(Arc<AtomicU16>);
 
-impl Attempts {
+impl AttemptNumbers {
     /// The number of the next attempt.
     pub(crate) fn next(&self) -> u16 {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// How many there were.
+    /// The number of attempts so far.
     pub(crate) fn count(&self) -> u16 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl Groups {
-    /// The groups of a domain, if it composes transactions.
+    /// The groups of a domain, if group commit is enabled.
     pub(crate) fn of(engine: &Arc<Engine>) -> Option<Arc<Self>> {
         let queue = Mutex::default();
         let groups =
             engine.hot.has_groups.then(|| Arc::new(Self { engine: engine.clone(), queue }));
         if let Some(groups) = &groups {
-            let _ = engine.hot.member_queue.set(Box::new(Arc::downgrade(groups)));
+            let _ = engine.hot.group_queue.set(Box::new(Arc::downgrade(groups)));
         }
         groups
     }
 
-    /// Queues an attempt whose closure has ended, if it may be composed with others. `is_retry`: an
-    /// earlier attempt of the transaction failed. A transaction that only reads queues only if this
-    /// process writes one of its documents, or if it is a retry.
-    pub(crate) fn apply(
+    /// Queues an attempt that may join a group, after its closure.
+    ///
+    /// `is_retry`: an earlier attempt of the transaction failed. A read-only transaction queues
+    /// only if this process writes one of its documents, or if the transaction is a retry.
+    pub(crate) fn enqueue(
         self: &Arc<Self>,
         attempt: &Arc<Attempt>,
-        attempts: &Attempts,
+        attempts: &AttemptNumbers,
         is_retry: bool,
-    ) -> Option<Application> {
-        // The attempts of its groups have numbers of their own.
+    ) -> Option<QueueTicket> {
+        // The attempts of groups take numbers of this transaction, too.
         if attempts.count() > MAX_ATTEMPT / 2 {
             return None;
         }
@@ -93,17 +98,16 @@ impl Groups {
         let is_unapplied = |key| self.engine.hot.handoffs.contains(key);
         let is_written =
             || self.queue.lock().is_any_written(&uses.read) || uses.read.iter().any(is_unapplied);
-        // While it is the turn of another process at its documents, a reader waits for that process
-        // alone.
+        // While another process has the turn at its documents, a read-only transaction waits alone.
         let is_turn = || self.engine.hot.board.may_lock(&uses.read, now);
         if only_reads && (!is_retry && !is_written() || !is_turn()) {
             return None;
         }
         let wanted = (!only_reads).then(|| self.engine.hot.board.want(uses.keys()));
         let runtime = Handle::try_current().ok()?;
-        let (tell, told) = mpsc::unbounded_channel();
-        let standing = SharedStanding::default();
-        let applicant = Applicant {
+        let (reply_to, replies) = mpsc::unbounded_channel();
+        let membership = SharedMembership::default();
+        let waiter = Waiter {
             attempt: attempt.clone(),
             attempts: attempts.clone(),
             collections: uses.collections(),
@@ -112,57 +116,58 @@ impl Groups {
             returns: 0,
             passed_over: false,
             _wanted: wanted,
-            standing: standing.clone(),
-            tell,
+            membership: membership.clone(),
+            reply_to,
             served_in: self.engine.lifecycle.served_in(&runtime),
             runtime,
         };
         let ends_at = attempt.ends_at();
-        let place = self.queue.lock().enter(applicant);
-        self.call_if_free(Some(place));
-        Some(Application { groups: self.clone(), place, standing, told, ends_at })
+        let position = self.queue.lock().enter(waiter);
+        self.start_groups_for(Some(position));
+        Some(QueueTicket { groups: self.clone(), position, membership, replies, ends_at })
     }
 
-    /// Has those composed whose turn it is.
-    pub(crate) fn call(self: &Arc<Self>) {
-        self.call_if_free(None);
+    /// Starts each group that can start now.
+    pub(crate) fn start_groups(self: &Arc<Self>) {
+        self.start_groups_for(None);
     }
 
-    fn call_if_free(self: &Arc<Self>, only: Option<Place>) {
+    fn start_groups_for(self: &Arc<Self>, only: Option<QueuePosition>) {
         let now = self.engine.now();
         loop {
-            let called = self.queue.lock().call(now, only, &self.engine);
-            let Some((number, runtime)) = called else { return };
-            let turn = Turn(Arc::new(TurnTaken { groups: self.clone(), number }));
-            let composing = self.clone().compose_next(turn, runtime.id());
+            let taken = self.queue.lock().take_slot(now, only, &self.engine);
+            let Some((number, runtime)) = taken else { return };
+            let slot = GroupSlot(Arc::new(SlotGuard { groups: self.clone(), number }));
+            let composing = self.clone().form_group(slot, runtime.id());
             self.engine.lifecycle.spawn_for(&runtime, composing);
-            // Each set of collections has turns of its own. A turn that ended at once has no
-            // runtime any more.
-            if only.is_some() || !self.queue.lock().has_turn(number) {
+            // Each set of collections has slots of its own. A slot that is free again at once
+            // belonged to a runtime that has ended.
+            if only.is_some() || !self.queue.lock().is_slot_taken(number) {
                 return;
             }
         }
     }
 
-    /// Takes an applicant out of the queue, if it is still there, and has those composed who waited for it alone. Returns its
-    /// documents then.
-    fn leave(self: &Arc<Self>, place: Place) -> Option<Uses> {
-        let left = self.queue.lock().leave(place)?;
-        self.call();
+    /// Removes a waiter from the queue, and starts unblocked groups.
+    ///
+    /// Returns the documents of the waiter, if the waiter was still in the queue.
+    fn leave(self: &Arc<Self>, position: QueuePosition) -> Option<Uses> {
+        let left = self.queue.lock().leave(position)?;
+        self.start_groups();
         Some(left.uses)
     }
 
-    /// The documents of an attempt, if it may be composed with others.
+    /// The documents of an attempt, if the attempt may join a group.
     fn uses_of(attempt: &Attempt) -> Option<Uses> {
-        let (read, written) = attempt.documents_to_join()?;
+        let (read, written) = attempt.documents_to_merge()?;
         Some(Uses { read, written })
     }
 }
 
-impl MemberQueue for Weak<Groups> {
-    fn call(&self) {
+impl GroupQueue for Weak<Groups> {
+    fn start_groups(&self) {
         if let Some(groups) = self.upgrade() {
-            groups.call();
+            groups.start_groups();
         }
     }
 
@@ -171,58 +176,59 @@ impl MemberQueue for Weak<Groups> {
     }
 }
 
-/// One of the few turns; the last clone gives it back.
+/// A slot of a group. The last clone frees the slot.
 #[derive(Clone, Debug)]
-struct Turn(Arc<TurnTaken>);
+struct GroupSlot(Arc<SlotGuard>);
 
-impl Turn {
+impl GroupSlot {
     fn number(&self) -> u64 {
         self.0.number
     }
 }
 
 #[derive(Debug)]
-struct TurnTaken {
+struct SlotGuard {
     groups: Arc<Groups>,
     number: u64,
 }
 
-impl Drop for TurnTaken {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
-        if self.groups.queue.lock().end_turn(self.number) {
-            self.groups.call();
+        if self.groups.queue.lock().free_slot(self.number) {
+            self.groups.start_groups();
         }
     }
 }
 
-/// Documents that a group uses.
+/// The documents that a group uses.
 #[derive(Debug)]
-struct Documents {
+struct ReservedDocuments {
     groups: Arc<Groups>,
-    /// By each of its members.
+    /// The documents of each member.
     uses: Vec<Uses>,
 }
 
-impl Documents {
+impl ReservedDocuments {
     fn new(groups: &Arc<Groups>, uses: Vec<Uses>) -> Self {
         Self { groups: groups.clone(), uses }
     }
 
-    /// Other transactions may use these. What was not locked over its commit is for that commit to
-    /// apply.
+    /// Frees documents for other transactions.
+    ///
+    /// The commit applies the documents that no later transaction locked over the commit.
     fn free(&self, uses: &[Uses]) {
         {
             let mut queue = self.groups.queue.lock();
             uses.iter().for_each(|uses| queue.free(uses));
         }
         self.groups.engine.hot.handoffs.nudge(uses.iter().flat_map(|uses| &uses.written));
-        self.groups.call();
+        self.groups.start_groups();
     }
 }
 
-impl Guard for Documents {}
+impl Reservation for ReservedDocuments {}
 
-impl Places for Documents {
+impl DocumentReservation for ReservedDocuments {
     fn give_back(&mut self, given: &dyn Fn(&Key) -> bool) {
         let given = |uses: &mut Uses| Uses {
             written: uses.written.extract_if(.., |key| given(key)).collect(),
@@ -244,17 +250,17 @@ impl Places for Documents {
     }
 }
 
-impl Drop for Documents {
+impl Drop for ReservedDocuments {
     fn drop(&mut self) {
         self.free(&self.uses);
     }
 }
 
-/// What goes with a turn: the documents that are only read.
+/// A group slot, with the documents that the group only reads.
 #[derive(Debug)]
-struct TurnWithReads {
-    _reads: Documents,
-    _turn: Turn,
+struct SlotWithReads {
+    _reads: ReservedDocuments,
+    _slot: GroupSlot,
 }
 
-impl Guard for TurnWithReads {}
+impl Reservation for SlotWithReads {}

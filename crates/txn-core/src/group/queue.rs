@@ -1,4 +1,4 @@
-//! Who waits to be composed, and who has a turn. No I/O.
+//! The queue of transactions that wait for a group. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::runtime::{self, Handle};
 use tokio::sync::mpsc;
 
-use super::application::Told;
-use super::standing::SharedStanding;
+use super::membership::SharedMembership;
+use super::ticket::Reply;
 use super::uses::{Collections, InUse, Uses};
-use super::{Attempts, Place, SLOW};
+use super::{AttemptNumbers, QueuePosition, SLOW};
 use crate::attempt::Attempt;
-use crate::config::Acknowledge;
+use crate::config::WaitFor;
 use crate::engine::Engine;
 use crate::engine::hot::board::Wanted;
 use crate::engine::hot::handoff::HandoffTable;
@@ -20,63 +20,73 @@ use crate::engine::lock_queue::LiveAttempts;
 use crate::store::Key;
 use txn_protocol::ids::Age;
 
-/// Groups of the same collections that are under way at once, until they are acknowledged: one is
-/// locked while another commits. More would be smaller, and each costs the server its requests.
-const TURNS: usize = 2;
+/// The maximum number of groups of the same collections at once.
+///
+/// A group counts until its commit is acknowledged. With two groups, the first commits while the
+/// second locks. More groups would be smaller, and each costs the server its requests.
+const SLOTS: usize = 2;
 
-/// The same, slow ones included.
-const MOST_TURNS: usize = 32;
+/// The same maximum with slow groups included.
+const MOST_SLOTS: usize = 32;
 
-/// Most transactions of a group.
+/// The maximum number of members of a group.
 const MOST_MEMBERS: usize = 128;
 
-/// Most documents of a group, unless a single transaction has more.
+/// The maximum number of documents of a group.
+///
+/// A single transaction may have more.
 const MOST_DOCUMENTS: usize = 512;
 
-/// Most bytes that a group writes, unless a single transaction writes more: all of it stands in one record.
+/// The maximum number of bytes that a group writes.
+///
+/// All of these bytes are in one record. A single transaction may write more.
 pub(super) const MOST_BYTES: usize = 1 << 20;
 
-/// A transaction that waits to be composed.
+/// A transaction that waits for a group.
 #[derive(Debug)]
-pub(super) struct Applicant {
+pub(super) struct Waiter {
     pub(super) attempt: Arc<Attempt>,
-    pub(super) attempts: Attempts,
-    /// What it used in its last run.
+    pub(super) attempts: AttemptNumbers,
+    /// The documents that its last run used.
     pub(super) uses: Uses,
-    /// It goes with so many at most, itself included.
+    /// The maximum number of members of its group, itself included.
     pub(super) most: usize,
-    /// How often it came back into the queue.
+    /// How often the transaction returned to the queue.
     pub(super) returns: u8,
-    /// It only reads, and others were taken who write a part of that.
+    /// Whether a group of writers has passed over this read-only transaction.
+    ///
+    /// The group wrote only a part of the documents that the transaction reads.
     pub(super) passed_over: bool,
-    pub(super) standing: SharedStanding,
-    pub(super) tell: mpsc::UnboundedSender<Told>,
-    /// Names its documents to the board.
+    pub(super) membership: SharedMembership,
+    pub(super) reply_to: mpsc::UnboundedSender<Reply>,
+    /// Names the documents on the board.
     pub(super) _wanted: Option<Wanted>,
-    /// Where its closure runs.
+    /// The runtime of the closure.
     pub(super) runtime: Handle,
-    /// Where its groups are composed.
+    /// The runtime in which its groups form.
     pub(super) served_in: runtime::Id,
     pub(super) collections: Collections,
 }
 
-impl Applicant {
+impl Waiter {
     pub(super) fn age(&self) -> Age {
         self.attempt.tid.age()
     }
 
-    /// Whether it may lock documents over the commits of earlier groups. One document is committed
-    /// without a lock.
+    /// Whether the transaction may lock documents over unapplied commits.
+    ///
+    /// A transaction of one document commits without a lock.
     fn takes_handoffs(&self) -> bool {
         self.uses.len() > 1
     }
 
-    pub(super) fn acknowledge(&self) -> Acknowledge {
-        self.attempt.options.acknowledge
+    pub(super) fn wait_for(&self) -> WaitFor {
+        self.attempt.options.wait_for
     }
 
-    /// Whether it is not the turn of another process at its documents. A transaction that only
-    /// reads locks nothing.
+    /// Whether no other process has the turn at the documents.
+    ///
+    /// A read-only transaction locks nothing, so it needs no turn.
     fn may_lock(&self, engine: &Engine, now: Duration) -> bool {
         self.uses.only_reads() || engine.hot.board.may_lock(self.uses.keys(), now)
     }
@@ -86,24 +96,24 @@ impl Applicant {
     }
 }
 
-/// Those who are taken together.
+/// The transactions that are taken for one group.
 #[derive(Debug, Default)]
-struct Batch<'q> {
-    taken: Vec<Place>,
-    first: Option<&'q Applicant>,
-    /// So many at most, as each of them wants it.
+struct Selection<'q> {
+    taken: Vec<QueuePosition>,
+    first: Option<&'q Waiter>,
+    /// The smallest of the maximum numbers of members.
     most: Option<usize>,
     bytes: usize,
     documents: BTreeSet<&'q Key>,
     written: BTreeSet<&'q Key>,
-    /// Read by those who go apart from those who write them.
+    /// The documents of read-only members, which no later member may write.
     apart: BTreeSet<&'q Key>,
 }
 
-impl<'q> Batch<'q> {
-    fn has_room_for(&self, next: &Applicant) -> bool {
-        let is_like = |first: &Applicant| {
-            first.acknowledge() == next.acknowledge()
+impl<'q> Selection<'q> {
+    fn has_room_for(&self, next: &Waiter) -> bool {
+        let is_like = |first: &Waiter| {
+            first.wait_for() == next.wait_for()
                 && self.bytes + next.attempt.bytes_to_write() <= MOST_BYTES
                 && self.documents.len() + next.uses.len() <= MOST_DOCUMENTS
         };
@@ -111,11 +121,11 @@ impl<'q> Batch<'q> {
         self.first.is_none_or(is_like) && self.taken.len() < most
     }
 
-    fn writes_what_it_reads(&self, next: &Applicant) -> bool {
+    fn writes_what_it_reads(&self, next: &Waiter) -> bool {
         next.uses.read.iter().any(|key| self.written.contains(key))
     }
 
-    fn add(&mut self, place: Place, next: &'q Applicant) {
+    fn add(&mut self, position: QueuePosition, next: &'q Waiter) {
         self.first.get_or_insert(next);
         self.most = Some(self.most.unwrap_or(MOST_MEMBERS).min(next.most));
         self.bytes += next.attempt.bytes_to_write();
@@ -124,22 +134,22 @@ impl<'q> Batch<'q> {
         if next.uses.only_reads() {
             self.apart.extend(&next.uses.read);
         }
-        self.taken.push(place);
+        self.taken.push(position);
     }
 }
 
-/// A turn that is taken.
+/// A group slot that is taken.
 #[derive(Debug)]
-struct TurnOf {
+struct TakenSlot {
     collections: Collections,
-    /// When it was given, on the monotonic clock.
+    /// When the slot was taken, on the monotonic clock.
     since: Duration,
-    /// The runtime in which its group is composed, until the turn has members.
-    called_in: Option<runtime::Id>,
+    /// The runtime in which the group forms; `None` with members.
+    forming_in: Option<runtime::Id>,
 }
 
-impl TurnOf {
-    /// Whether it leaves its place to another one.
+impl TakenSlot {
+    /// Whether the slot leaves its position to another group.
     fn is_slow(&self, now: Duration) -> bool {
         now.saturating_sub(self.since) >= SLOW
     }
@@ -147,193 +157,204 @@ impl TurnOf {
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    waiting: BTreeMap<Place, Applicant>,
-    /// By groups under way: what is read until they are acknowledged, what is written until it is applied.
+    waiting: BTreeMap<QueuePosition, Waiter>,
+    /// The documents of running groups.
+    ///
+    /// Reads are in use until the commit is acknowledged, writes until they are applied.
     in_use: InUse,
-    /// The turns that are taken.
-    turns: BTreeMap<u64, TurnOf>,
+    /// The slots that are taken.
+    slots: BTreeMap<u64, TakenSlot>,
     arrivals: u64,
-    next_turn: u64,
+    next_slot: u64,
 }
 
 impl Queue {
-    pub(super) fn enter(&mut self, applicant: Applicant) -> Place {
-        let place = (applicant.age(), self.arrivals);
+    pub(super) fn enter(&mut self, waiter: Waiter) -> QueuePosition {
+        let position = (waiter.age(), self.arrivals);
         self.arrivals += 1;
-        self.enter_again(place, applicant);
-        place
+        self.enter_again(position, waiter);
+        position
     }
 
-    /// Back to where it was.
-    pub(super) fn enter_again(&mut self, place: Place, applicant: Applicant) {
-        self.waiting.insert(place, applicant);
+    /// Returns a transaction to its earlier position.
+    pub(super) fn enter_again(&mut self, position: QueuePosition, waiter: Waiter) {
+        self.waiting.insert(position, waiter);
     }
 
-    pub(super) fn leave(&mut self, place: Place) -> Option<Applicant> {
-        self.waiting.remove(&place)
+    pub(super) fn leave(&mut self, position: QueuePosition) -> Option<Waiter> {
+        self.waiting.remove(&position)
     }
 
-    /// Gives a turn to a transaction that is free, if a turn is left. Returns the number of the
-    /// turn, and the runtime of the transaction that has waited longest. A group has callers of one
-    /// runtime, because a resting runtime cannot run a closure again.
+    /// Gives a free slot to a transaction that can start.
     ///
-    /// `only`: nobody else is looked at, for all others were, and were not free.
-    pub(super) fn call(
+    /// Returns the number of the slot, and the runtime of the transaction that has waited longest.
+    /// A group has callers of one runtime, because a resting runtime cannot run a closure again.
+    ///
+    /// `only`: the single position to check, because all other transactions were checked before.
+    pub(super) fn take_slot(
         &mut self,
         now: Duration,
-        only: Option<Place>,
+        only: Option<QueuePosition>,
         engine: &Engine,
     ) -> Option<(u64, Handle)> {
-        let is_free = |next: &&Applicant| {
-            self.has_turn_for(next, now)
+        let is_free = |next: &&Waiter| {
+            self.has_slot_for(next, now)
                 && self.in_use.allows(&next.uses, next.takes_handoffs(), &engine.hot.handoffs)
                 && next.may_lock(engine, now)
         };
         let next = match only {
-            Some(place) => self.waiting.get(&place).filter(is_free)?,
+            Some(position) => self.waiting.get(&position).filter(is_free)?,
             None => self.waiting.values().find(is_free)?,
         };
         let (runtime, collections) = (next.runtime.clone(), next.collections.clone());
-        let number = self.next_turn;
-        self.next_turn += 1;
-        let called_in = Some(next.served_in);
-        self.turns.insert(number, TurnOf { collections, since: now, called_in });
+        let number = self.next_slot;
+        self.next_slot += 1;
+        let forming_in = Some(next.served_in);
+        self.slots.insert(number, TakenSlot { collections, since: now, forming_in });
         Some((number, runtime))
     }
 
-    /// Whether a turn is left for the collections of a transaction, and none is about to take it.
-    fn has_turn_for(&self, next: &Applicant, now: Duration) -> bool {
+    /// Whether a slot is left for the collections of a transaction.
+    ///
+    /// No slot is given while another group of these collections forms.
+    fn has_slot_for(&self, next: &Waiter, now: Duration) -> bool {
         let (mut taken, mut all) = (0, 0);
-        for turn in self.turns.values() {
-            let is_same = turn.collections == next.collections;
-            let rests = turn.called_in == Some(next.served_in);
-            if is_same && (rests || turn.called_in.is_some() && !turn.is_slow(now)) {
+        for slot in self.slots.values() {
+            let is_same = slot.collections == next.collections;
+            let rests = slot.forming_in == Some(next.served_in);
+            if is_same && (rests || slot.forming_in.is_some() && !slot.is_slow(now)) {
                 return false;
             }
-            taken += usize::from(is_same && !turn.is_slow(now));
+            taken += usize::from(is_same && !slot.is_slow(now));
             all += usize::from(is_same);
         }
-        taken < TURNS && all < MOST_TURNS
+        taken < SLOTS && all < MOST_SLOTS
     }
 
-    /// Takes those whose turn it is, oldest first; their documents are in use from here on.
+    /// Takes the members of the next group, and reserves their documents.
     ///
-    /// Who only reads goes with those who write all that it read, for their locks tell what it would have to look for; or else apart
-    /// from those who write, whom it would hold up. Passed over once, it holds those up who are younger, as everybody does.
+    /// Older transactions come first. A read-only transaction joins a group that writes all of its
+    /// documents, because the locks of the group replace its validation. Otherwise the transaction
+    /// stays apart from the writers of its documents, because its validation would delay them. A
+    /// transaction that was passed over once blocks younger transactions, as a writer does.
     pub(super) fn take(
         &mut self,
         number: u64,
         here: runtime::Id,
         now: Duration,
         engine: &Engine,
-    ) -> Vec<(Place, Applicant)> {
+    ) -> Vec<(QueuePosition, Waiter)> {
         let (live_attempts, handoffs) = (&*engine.live_attempts, &engine.hot.handoffs);
-        let Some(turn) = self.turns.get(&number) else { return Default::default() };
-        let collections = turn.collections.clone();
-        let mut batch = Batch::default();
+        let Some(slot) = self.slots.get(&number) else { return Default::default() };
+        let collections = slot.collections.clone();
+        let mut selection = Selection::default();
         let mut blocked = InUse::default();
-        let (mut patient, mut gone) = (Vec::new(), Vec::new());
-        for (place, next) in &self.waiting {
-            if next.tell.is_closed() {
-                gone.push(*place);
+        let (mut read_only, mut gone) = (Vec::new(), Vec::new());
+        for (position, next) in &self.waiting {
+            if next.reply_to.is_closed() {
+                gone.push(*position);
                 continue;
             }
             if next.attempt.ends_at() <= now {
-                // It is told so when it looks, which may be never: nobody waits for that.
+                // The caller checks its deadline by itself, perhaps never. No other transaction
+                // waits for that.
                 continue;
             }
             let only_reads = next.uses.only_reads();
             if only_reads && !next.passed_over {
-                patient.push((*place, next));
+                read_only.push((*position, next));
                 continue;
             }
             let is_free = match only_reads {
-                true => self.is_readable(next, &batch, &blocked, live_attempts, handoffs),
+                true => self.is_readable(next, &selection, &blocked, live_attempts, handoffs),
                 false => {
                     self.in_use.allows(&next.uses, next.takes_handoffs(), handoffs)
-                        && !next.uses.written.iter().any(|key| batch.apart.contains(key))
+                        && !next.uses.written.iter().any(|key| selection.apart.contains(key))
                         && !blocked.conflicts_with(&next.uses)
                         && !live_attempts.is_wanted_by_older(next.uses.keys(), next.age())
                         && next.may_lock(engine, now)
                 }
             };
             let is_here = next.may_go(here) && next.collections == collections;
-            if is_free && is_here && batch.has_room_for(next) {
-                batch.add(*place, next);
+            if is_free && is_here && selection.has_room_for(next) {
+                selection.add(*position, next);
             } else {
                 blocked.begin(&next.uses);
             }
         }
         let mut passed_over = Vec::new();
-        for (place, next) in patient {
-            let is_free = self.is_readable(next, &batch, &blocked, live_attempts, handoffs);
+        for (position, next) in read_only {
+            let is_free = self.is_readable(next, &selection, &blocked, live_attempts, handoffs);
             let is_here = next.may_go(here) && next.collections == collections;
-            if is_free && is_here && batch.has_room_for(next) {
-                batch.add(place, next);
-            } else if batch.writes_what_it_reads(next) {
-                passed_over.push(place);
+            if is_free && is_here && selection.has_room_for(next) {
+                selection.add(position, next);
+            } else if selection.writes_what_it_reads(next) {
+                passed_over.push(position);
             }
         }
-        let taken = batch.taken;
-        for place in gone {
-            self.leave(place);
+        let taken = selection.taken;
+        for position in gone {
+            self.leave(position);
         }
-        for place in passed_over {
-            if let Some(next) = self.waiting.get_mut(&place) {
+        for position in passed_over {
+            if let Some(next) = self.waiting.get_mut(&position) {
                 next.passed_over = true;
             }
         }
-        let taken: Vec<_> =
-            taken.into_iter().filter_map(|place| Some((place, self.leave(place)?))).collect();
+        let taken: Vec<_> = taken
+            .into_iter()
+            .filter_map(|position| Some((position, self.leave(position)?)))
+            .collect();
         if !taken.is_empty()
-            && let Some(turn) = self.turns.get_mut(&number)
+            && let Some(slot) = self.slots.get_mut(&number)
         {
-            turn.called_in = None;
+            slot.forming_in = None;
         }
         taken.iter().for_each(|(_, next)| self.in_use.begin(&next.uses));
         taken
     }
 
-    /// Whether one who only reads may go with those who are taken.
+    /// Whether a read-only transaction may join the selection.
     fn is_readable(
         &self,
-        next: &Applicant,
-        batch: &Batch<'_>,
+        next: &Waiter,
+        selection: &Selection<'_>,
         blocked: &InUse,
         live_attempts: &LiveAttempts,
         handoffs: &HandoffTable,
     ) -> bool {
-        let is_locked = |key: &&Key| batch.written.contains(*key);
+        let is_locked = |key: &&Key| selection.written.contains(*key);
         let mut others = next.uses.read.iter().filter(|key| !is_locked(key)).peekable();
         others.peek().is_none()
             || !blocked.conflicts_with(&next.uses)
                 && !live_attempts.is_wanted_by_older(&next.uses.read, next.age())
-                && !batch.writes_what_it_reads(next)
+                && !selection.writes_what_it_reads(next)
                 && others.all(|key| !self.in_use.is_written(key) && !handoffs.contains(key))
     }
 
-    /// Whether somebody writes one of these now.
+    /// Whether a running group writes one of these documents.
     pub(super) fn is_any_written(&self, keys: &BTreeSet<Key>) -> bool {
         keys.iter().any(|key| self.in_use.is_written(key))
     }
 
-    /// The documents of the transactions that wait and write.
+    /// The documents of the waiting transactions that write.
     pub(super) fn documents(&self) -> BTreeSet<Key> {
         let writers = self.waiting.values().filter(|next| !next.uses.only_reads());
         writers.flat_map(|next| next.uses.keys()).cloned().collect()
     }
 
-    /// Whether a turn is taken.
-    pub(super) fn has_turn(&self, number: u64) -> bool {
-        self.turns.contains_key(&number)
+    pub(super) fn is_slot_taken(&self, number: u64) -> bool {
+        self.slots.contains_key(&number)
     }
 
-    /// Gives a turn back. Returns whether the turn took a transaction: others may be free now.
-    pub(super) fn end_turn(&mut self, number: u64) -> bool {
-        self.turns.remove(&number).is_some_and(|turn| turn.called_in.is_none())
+    /// Frees a slot. Returns whether the slot had taken transactions.
+    ///
+    /// Then other transactions may be able to start.
+    pub(super) fn free_slot(&mut self, number: u64) -> bool {
+        self.slots.remove(&number).is_some_and(|slot| slot.forming_in.is_none())
     }
 
-    /// Takes those of the documents back that no transaction uses. Returns them.
+    /// Takes back the documents that no transaction uses, and returns them.
     pub(super) fn reclaim(&mut self, mut keys: BTreeSet<Key>) -> Uses {
         keys.retain(|key| self.in_use.is_free(key));
         let uses = Uses { written: keys, ..Uses::default() };

@@ -1,19 +1,19 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::attempt::Manner;
+use crate::attempt::AttemptMode;
 use crate::config::{Config, Options};
 use crate::engine::Engine;
 use crate::store::MemoryStore;
 use txn_protocol::document::View;
 use txn_protocol::rules::testing::tid;
 
-/// A queue, and those who wait in it by their age: less is older.
+/// A queue with its transactions by age: a smaller age is older.
 struct Scene {
     engine: Arc<Engine>,
     queue: Queue,
-    /// Whoever wait to be told.
-    told: Vec<mpsc::UnboundedReceiver<Told>>,
+    /// Keeps the channels of the waiting transactions open.
+    replies: Vec<mpsc::UnboundedReceiver<Reply>>,
     ages: BTreeMap<Age, u8>,
 }
 
@@ -25,63 +25,65 @@ impl Scene {
     fn new() -> Self {
         let engine = Engine::new(Arc::new(MemoryStore::new()), "d", Config::default());
         let engine = engine.expect("valid");
-        Self { engine, queue: Queue::default(), told: Vec::new(), ages: BTreeMap::new() }
+        Self { engine, queue: Queue::default(), replies: Vec::new(), ages: BTreeMap::new() }
     }
 
-    /// One who uses documents, each named by a letter, and has so long.
-    fn applicant(&mut self, age: u8, read: &str, written: &str, left: Duration) -> Applicant {
+    /// A transaction that uses documents, each named by a letter.
+    ///
+    /// `left`: the time until its deadline.
+    fn waiter(&mut self, age: u8, read: &str, written: &str, left: Duration) -> Waiter {
         let (engine, ends_at) = (self.engine.clone(), self.engine.now() + left);
-        let manner = Manner::default();
-        let attempt = Attempt::begin(engine, tid(age, 0), Options::default(), manner, ends_at);
+        let mode = AttemptMode::default();
+        let attempt = Attempt::begin(engine, tid(age, 0), Options::default(), mode, ends_at);
         self.ages.insert(attempt.tid.age(), age);
-        let (tell, told) = mpsc::unbounded_channel();
-        self.told.push(told);
+        let (reply_to, replies) = mpsc::unbounded_channel();
+        self.replies.push(replies);
         let uses = Uses { read: keys(read), written: keys(written) };
-        Applicant {
+        Waiter {
             attempt,
-            attempts: Attempts::default(),
+            attempts: AttemptNumbers::default(),
             collections: uses.collections(),
             uses,
             most: usize::MAX,
             returns: 0,
             passed_over: false,
             _wanted: None,
-            standing: SharedStanding::default(),
-            tell,
+            membership: SharedMembership::default(),
+            reply_to,
             runtime: Handle::current(),
             served_in: Handle::current().id(),
         }
     }
 
     fn enter(&mut self, age: u8, read: &str, written: &str) {
-        let applicant = self.applicant(age, read, written, Duration::from_secs(60));
-        self.queue.enter(applicant);
+        let waiter = self.waiter(age, read, written, Duration::from_secs(60));
+        self.queue.enter(waiter);
     }
 
-    /// Who is taken in a turn.
+    /// The transactions that a slot takes.
     fn take(&mut self) -> Vec<u8> {
         self.take_of("c")
     }
 
-    /// The transactions that a turn of a collection takes.
+    /// The transactions that a slot of a collection takes.
     fn take_of(&mut self, collection: &str) -> Vec<u8> {
         let (here, now) = (Handle::current().id(), self.engine.now());
-        let turn = TurnOf {
+        let slot = TakenSlot {
             collections: [Arc::from(collection)].into(),
             since: now,
-            called_in: Some(here),
+            forming_in: Some(here),
         };
-        self.queue.turns.insert(0, turn);
+        self.queue.slots.insert(0, slot);
         let taken = self.queue.take(0, here, now, &self.engine);
         taken.iter().map(|(_, next)| self.ages[&next.age()]).collect()
     }
 
-    /// They are acknowledged and applied.
+    /// These documents are acknowledged and applied.
     fn end(&mut self, read: &str, written: &str) {
         self.queue.free(&Uses { read: keys(read), written: keys(written) });
     }
 
-    /// These are committed and not applied.
+    /// A queue with documents that are committed and not applied.
     fn with_handoffs(ids: &str) -> Self {
         let scene = Self::new();
         let views = keys(ids).into_iter().map(|key| (key, View::Absent)).collect();
@@ -91,7 +93,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn whoever_is_blocked_blocks_those_behind() {
+async fn blocked_transaction_blocks_younger_ones() {
     let mut scene = Scene::new();
     scene.enter(1, "", "a");
     assert_eq!(scene.take(), [1]);
@@ -100,13 +102,13 @@ async fn whoever_is_blocked_blocks_those_behind() {
     scene.enter(4, "", "d");
     assert_eq!(scene.take(), [4]);
     scene.end("", "a");
-    assert_eq!(scene.take(), [2, 3], "in their order, composed");
+    assert_eq!(scene.take(), [2, 3], "in their order");
 }
 
 #[tokio::test]
 async fn transactions_of_other_collections_share_no_group() {
     let mut scene = Scene::new();
-    let mut other = scene.applicant(1, "", "ab", Duration::from_secs(60));
+    let mut other = scene.waiter(1, "", "ab", Duration::from_secs(60));
     other.collections = ["other".into()].into();
     scene.queue.enter(other);
     scene.enter(2, "", "cd");
@@ -116,28 +118,28 @@ async fn transactions_of_other_collections_share_no_group() {
 }
 
 #[tokio::test]
-async fn busy_collection_takes_no_turn_of_another() {
+async fn busy_collection_takes_no_slot_of_another() {
     let mut scene = Scene::new();
     let call = |scene: &mut Scene| {
         let now = scene.engine.now();
-        scene.queue.call(now, None, &scene.engine).map(|(number, _)| number)
+        scene.queue.take_slot(now, None, &scene.engine).map(|(number, _)| number)
     };
     for age in 0..6 {
-        let mut cold = scene.applicant(age, "", "", Duration::from_secs(60));
+        let mut cold = scene.waiter(age, "", "", Duration::from_secs(60));
         cold.uses.written = [Key::new("cold", age.to_string())].into();
         cold.collections = ["cold".into()].into();
         scene.queue.enter(cold);
         while let Some(number) = call(&mut scene) {
-            scene.queue.turns.get_mut(&number).expect("given").called_in = None;
+            scene.queue.slots.get_mut(&number).expect("given").forming_in = None;
         }
     }
-    assert_eq!(scene.queue.turns.len(), TURNS);
+    assert_eq!(scene.queue.slots.len(), SLOTS);
     scene.enter(9, "", "a");
     assert!(call(&mut scene).is_some());
 }
 
 #[tokio::test]
-async fn who_only_reads_goes_with_those_who_write_all_of_it() {
+async fn reader_joins_group_that_writes_all_its_reads() {
     let mut scene = Scene::new();
     scene.enter(1, "ab", "");
     scene.enter(2, "", "a");
@@ -146,7 +148,7 @@ async fn who_only_reads_goes_with_those_who_write_all_of_it() {
 }
 
 #[tokio::test]
-async fn who_is_passed_over_holds_younger_ones_up() {
+async fn passed_over_reader_blocks_younger_writers() {
     let mut scene = Scene::new();
     scene.enter(2, "aq", "");
     scene.enter(1, "", "a");
@@ -160,11 +162,11 @@ async fn who_is_passed_over_holds_younger_ones_up() {
 }
 
 #[tokio::test]
-async fn who_has_no_time_left_and_does_not_look_holds_nobody_up() {
+async fn expired_transaction_blocks_no_other() {
     let mut scene = Scene::new();
     for (age, read, written) in [(1, "", "a"), (2, "b", "")] {
-        let late = scene.applicant(age, read, written, Duration::ZERO);
-        scene.queue.enter(Applicant { passed_over: true, ..late });
+        let late = scene.waiter(age, read, written, Duration::ZERO);
+        scene.queue.enter(Waiter { passed_over: true, ..late });
     }
     scene.enter(3, "", "a");
     scene.enter(4, "", "b");
@@ -172,7 +174,7 @@ async fn who_has_no_time_left_and_does_not_look_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn handoff_is_free_for_a_writer_of_several() {
+async fn handoff_is_free_for_multi_document_writer() {
     let mut scene = Scene::with_handoffs("abc");
     scene.enter(1, "", "a");
     scene.enter(2, "b", "x");

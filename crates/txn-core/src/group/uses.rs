@@ -1,4 +1,4 @@
-//! Which documents a transaction uses, and which of them are in use. No I/O.
+//! The documents of transactions, and the documents in use. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use crate::engine::hot::handoff::HandoffTable;
 use crate::store::Key;
 
-/// The documents of a transaction, or of several.
+/// The documents of one transaction, or of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Uses {
-    /// Those that are only read.
+    /// The documents that are only read.
     pub(crate) read: BTreeSet<Key>,
-    /// Those that are written.
+    /// The documents that are written.
     pub(crate) written: BTreeSet<Key>,
 }
 
@@ -43,7 +43,7 @@ impl Uses {
         self.written.contains(key) || self.read.contains(key)
     }
 
-    /// Those that are only read, and those that are written.
+    /// Splits the documents into the read-only and the written ones.
     pub(crate) fn split(&self) -> (Self, Self) {
         let read = Self { read: self.read.clone(), ..Self::default() };
         (read, Self { written: self.written.clone(), ..Self::default() })
@@ -60,7 +60,10 @@ impl Uses {
     }
 }
 
-/// Whose order matters, directly or by others, because one writes what the other uses: for each the number of the first of them.
+/// Returns the component of each transaction: the number of its first transaction.
+///
+/// Two transactions share a component if one writes a document that the other one uses, directly or
+/// transitively.
 pub(crate) fn components<'u>(all: impl Iterator<Item = &'u Uses> + Clone) -> Vec<usize> {
     let mut first: Vec<usize> = (0..all.clone().count()).collect();
     let written: HashSet<&Key> = all.clone().flat_map(|uses| &uses.written).collect();
@@ -75,19 +78,23 @@ pub(crate) fn components<'u>(all: impl Iterator<Item = &'u Uses> + Clone) -> Vec
     (0..first.len()).map(|number| root(&mut first, number)).collect()
 }
 
-/// With whom a transaction is committed.
+/// The transactions with which a transaction is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
-    /// With those that it shares documents with, of which this is the first.
+    /// The component of this first number, which uses a single document.
     Alone(usize),
-    /// With all who only read, and so have nothing to wait for but one look at the store.
+    /// All components that only read.
+    ///
+    /// Their commit waits for no more than one read of the store.
     OnlyReads,
-    /// With all others.
+    /// All other components.
     Others,
 }
 
-/// The transactions that one attempt commits together: all that use several documents, because they
-/// need a record anyway. A single document needs none, and is committed by itself.
+/// Returns the transactions that one attempt commits together.
+///
+/// All transactions of several documents share an attempt, because they need a record anyway. A
+/// single document needs no record, and commits alone.
 pub(super) fn parts<'u>(all: impl Iterator<Item = &'u Uses> + Clone) -> Vec<Part> {
     let first = components(all.clone());
     let part = |number: usize| {
@@ -107,7 +114,7 @@ pub(super) fn parts<'u>(all: impl Iterator<Item = &'u Uses> + Clone) -> Vec<Part
     first.iter().map(|number| *known.entry(*number).or_insert_with(|| part(*number))).collect()
 }
 
-/// The first of those that are linked to one, as far as that is known; the way there becomes shorter.
+/// Returns the root in the union-find forest, and shortens the path.
 fn root(first: &mut [usize], mut number: usize) -> usize {
     while first[number] != number {
         first[number] = first[first[number]];
@@ -116,7 +123,7 @@ fn root(first: &mut [usize], mut number: usize) -> usize {
     number
 }
 
-/// Documents in use: by many who only read, or by one who writes.
+/// The documents in use: by several readers, or by one writer.
 #[derive(Debug, Default)]
 pub(super) struct InUse {
     read: BTreeMap<Key, usize>,
@@ -124,8 +131,10 @@ pub(super) struct InUse {
 }
 
 impl InUse {
-    /// Whether a transaction may use its documents now. A document that is committed and not
-    /// applied is free for a transaction that writes it and locks it over that commit.
+    /// Whether a transaction may use its documents now.
+    ///
+    /// A committed and unapplied document is free only for a transaction that writes the document
+    /// and locks it over that commit.
     pub(super) fn allows(
         &self,
         uses: &Uses,
@@ -138,18 +147,18 @@ impl InUse {
             && (takes_handoffs || !uses.written.iter().any(is_unapplied))
     }
 
-    /// Whether some document is written by one side and used by the other.
+    /// Whether one side writes a document that the other side uses.
     pub(super) fn conflicts_with(&self, uses: &Uses) -> bool {
         uses.read.iter().any(|key| self.is_written(key))
             || uses.written.iter().any(|key| !self.is_free(key))
     }
 
-    /// Whether somebody writes a document.
+    /// Whether a transaction writes a document.
     pub(super) fn is_written(&self, key: &Key) -> bool {
         self.written.contains_key(key)
     }
 
-    /// Whether nobody uses a document.
+    /// Whether no transaction uses a document.
     pub(super) fn is_free(&self, key: &Key) -> bool {
         !self.written.contains_key(key) && !self.read.contains_key(key)
     }
@@ -200,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_writes_and_another_uses_links_them() {
+    fn written_and_used_document_links_transactions() {
         let linked = |all: &[Uses]| components(all.iter());
         let (reader, writer) = (uses(&["a"], &["b"]), uses(&[], &["a"]));
         assert_eq!(linked(&[reader.clone(), writer.clone()]), [0, 0]);
@@ -227,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_not_only_read() {
+    fn written_document_is_not_counted_as_read() {
         let mut both = uses(&["a", "b"], &[]);
         both.add(&uses(&["c"], &["a"]));
         assert_eq!(both, uses(&["b", "c"], &["a"]));

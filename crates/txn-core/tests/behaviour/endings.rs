@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use txn_core::store::{Outcome, Refusal, RefusalKind, Write, WriteOp};
-use txn_core::{Acknowledge, Error, ErrorKind, Options, TransactionOutcome};
+use txn_core::{Error, ErrorKind, Options, TransactionOutcome, WaitFor};
 
 use super::support::{Fate, Item, Shop, is_commit, is_lock, writes};
 
@@ -53,7 +53,7 @@ async fn hang(which: fn(&Write) -> bool, kind: ErrorKind) -> (Shop, Error) {
     let shop = Shop::open(&["a", "b"]).await;
     shop.store.play(move |write| if which(write) { Fate::Hang } else { Fate::Pass });
     let items = &shop.items;
-    let options = Options::default().with_deadline(Some(Duration::from_secs(3)));
+    let options = Options::default().with_timeout(Some(Duration::from_secs(3)));
     let begun = Instant::now();
     let run = shop.domain.run::<(), Error, _>(&options, async |tx| {
         tx.get_many(items, ["a", "b"]).await?;
@@ -97,11 +97,11 @@ async fn a_single_write_that_hangs_is_told_as_unknown_at_the_deadline() {
 #[tokio::test(start_paused = true)]
 async fn contention_is_a_conflict_that_names_the_document_and_its_holder() {
     let shop = Shop::open(&["a"]).await;
-    let options = pessimistic().with_deadline(Some(Duration::from_secs(60)));
+    let options = pessimistic().with_timeout(Some(Duration::from_secs(60)));
     let holder = shop.other.begin(&options).expect("begins");
     holder.get(&shop.items, "a").await.expect("reads");
     let items = &shop.items;
-    let options = Options::default().with_deadline(Some(Duration::from_secs(5)));
+    let options = Options::default().with_timeout(Some(Duration::from_secs(5)));
     let begun = Instant::now();
     let run = shop.domain.run::<(), Error, _>(&options, async |tx| {
         tx.get(items, "a").await?;
@@ -161,14 +161,14 @@ async fn a_shutdown_lets_what_runs_finish_also_in_further_attempts() {
 #[tokio::test(start_paused = true)]
 async fn an_apply_or_a_refresh_that_hangs_holds_nobody_beyond_the_deadline() {
     for (ids, refresh, acknowledge) in [
-        (&["a", "b"][..], Fate::Pass, Acknowledge::Applied),
-        (&["a", "b"][..], Fate::Hang, Acknowledge::Searchable),
-        (&["a"][..], Fate::Hang, Acknowledge::Searchable),
-        (&["a"][..], Fate::Panic, Acknowledge::Searchable),
+        (&["a", "b"][..], Fate::Pass, WaitFor::Apply),
+        (&["a", "b"][..], Fate::Hang, WaitFor::Refresh),
+        (&["a"][..], Fate::Hang, WaitFor::Refresh),
+        (&["a"][..], Fate::Panic, WaitFor::Refresh),
     ] {
         let shop = Shop::open(&["a", "b"]).await;
         let committed = AtomicBool::new(false);
-        let hangs = acknowledge == Acknowledge::Applied;
+        let hangs = acknowledge == WaitFor::Apply;
         shop.store.play(move |write| {
             if is_commit(write) {
                 committed.store(true, Ordering::SeqCst);
@@ -179,8 +179,8 @@ async fn an_apply_or_a_refresh_that_hangs_holds_nobody_beyond_the_deadline() {
         shop.store.set_refresh(refresh);
         let items = &shop.items;
         let options = Options::default()
-            .with_deadline(Some(Duration::from_secs(2)))
-            .with_acknowledge(acknowledge);
+            .with_timeout(Some(Duration::from_secs(2)))
+            .with_wait_for(acknowledge);
         let begun = Instant::now();
         let run = shop.domain.run::<(), Error, _>(&options, async |tx| {
             tx.get_many(items, ids.iter().copied()).await?;

@@ -10,7 +10,7 @@ use super::support::{Fate, Shop, config, is_lock, writes};
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_with_the_next_lock_is_left_to_those_before() {
     cov_mark::check!(handoff_given_up);
-    let shop = Shop::open_with(&["a", "b"], config().with_groups(Some(true))).await;
+    let shop = Shop::open_with(&["a", "b"], config().with_group_commit(Some(true))).await;
     let (applied, refused) = (AtomicBool::new(false), Arc::new(AtomicUsize::new(0)));
     let count = refused.clone();
     shop.store.play(move |write| {

@@ -30,7 +30,7 @@ async fn an_observer_that_panics_changes_nothing() {
 
 /// The store panics once, at a write of a kind, behind it; with requests that are shared or not.
 async fn panic_at(which: fn(&Write) -> bool, shared: bool) -> (Shop, Error) {
-    let config = config().with_shared_requests(Some(shared));
+    let config = config().with_request_batching(Some(shared));
     let shop = Shop::open_with(&["a", "b"], config).await;
     let armed = AtomicBool::new(true);
     shop.store.play(move |write| match which(write) && armed.swap(false, Ordering::SeqCst) {

@@ -85,7 +85,7 @@ async fn absences_behind_an_error_are_locked_and_not_looked_at_one_by_one() {
 async fn an_error_that_cannot_be_examined_is_not_surfaced() {
     let shop = Shop::open(&["a"]).await;
     let (items, store) = (&shop.items, &shop.store);
-    let options = Options::default().with_deadline(Some(Duration::from_secs(3)));
+    let options = Options::default().with_timeout(Some(Duration::from_secs(3)));
     let failed = shop.domain.run::<(), Failure, _>(&options, async |tx| {
         tx.get(items, "a").await?;
         store.set_down(true);
@@ -265,7 +265,7 @@ async fn void_lock_in_a_blocked_index_can_be_read_through() {
     tx.get(&shop.items, "a").await.expect("locks it");
     shop.store.set_down(true);
     let way = Arc::new(Scripted::new(shop.memory.clone()));
-    let reader = Domain::create(way.clone(), "shop", config()).await.expect("opens");
+    let reader = Domain::open_or_create(way.clone(), "shop", config()).await.expect("opens");
     let items: Items = reader.create_collection("items", None).await.expect("opens");
     let is_item = |write: &Write| write.op.changes() && *write.key.collection == *"items";
     let kind = RefusalKind::Blocked;

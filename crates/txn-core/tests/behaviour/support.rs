@@ -204,14 +204,15 @@ impl Shop {
 
     pub(crate) async fn open_with(ids: &[&str], config: Config) -> Self {
         let memory = Arc::new(MemoryStore::new());
-        let other = Domain::create(memory.clone(), "shop", self::config()).await.expect("opens");
+        let other =
+            Domain::open_or_create(memory.clone(), "shop", self::config()).await.expect("opens");
         let items: Items = other.create_collection("items", None).await.expect("opens");
         let fill = async |tx: &txn_core::Transaction| {
             ids.iter().try_for_each(|id| tx.insert(&items, *id, &Item { n: 1 }))
         };
         other.transact::<_, Error, _>(fill).await.expect("inserts");
         let store = Arc::new(Scripted::new(memory.clone()));
-        let domain = Domain::create(store.clone(), "shop", config).await.expect("opens");
+        let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("opens");
         let shop = Self { memory, store, domain, items, other };
         shop.drained().await;
         shop

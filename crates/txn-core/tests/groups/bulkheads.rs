@@ -79,9 +79,9 @@ impl Load {
         let server = Arc::new(Server::default());
         let config = Config::default()
             .with_janitor_interval(None)
-            .with_groups(Some(true))
-            .with_shared_requests(Some(true));
-        let domain = Domain::create(server.clone(), "shop", config).await.expect("opens");
+            .with_group_commit(Some(true))
+            .with_request_batching(Some(true));
+        let domain = Domain::open_or_create(server.clone(), "shop", config).await.expect("opens");
         let hot = domain.create_collection("hot", None).await.expect("opens");
         let cold = domain.create_collection("cold", None).await.expect("opens");
         Self { server, domain, hot, cold }
@@ -185,7 +185,7 @@ async fn commit_by_itself_delays_no_single_document() {
     let bank = Bank::open(2).await;
     bank.settle().await;
     for _ in 0..3 {
-        let options = Options::default().with_by_itself(true);
+        let options = Options::default().with_exclude_from_groups(true);
         let run = bank.domain.run::<_, Error, _>(&options, async |tx| {
             ["0", "1"]
                 .iter()

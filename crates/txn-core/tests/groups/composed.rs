@@ -213,7 +213,8 @@ async fn only_the_last_who_wrote_a_document_has_the_version_of_the_commit() {
     let last = bank.domain.reader().read(&bank.accounts, "0").await.expect("reads").tid();
     assert_eq!(versions.iter().filter(|version| **version == last).count(), 1);
     assert!(versions.iter().filter(|version| version.is_none()).count() >= 10);
-    let versions = join_all((0..5).map(|_| run(options.clone().with_by_itself(true)))).await;
+    let versions =
+        join_all((0..5).map(|_| run(options.clone().with_exclude_from_groups(true)))).await;
     assert!(versions.iter().all(Option::is_some));
     assert_eq!(bank.balances(2).await, [125, 125]);
 }
@@ -235,7 +236,7 @@ async fn who_has_little_time_leaves_the_others_theirs() {
     let patient = join_all((0..40).map(|n| bank.transfer(n % 6, (n + 1) % 6, 1)));
     let hasty = join_all((0..10).map(|n| {
         let (bank, options) = (&bank, Options::default());
-        let options = options.with_deadline(Some(Duration::from_millis(100 * n)));
+        let options = options.with_timeout(Some(Duration::from_millis(100 * n)));
         async move {
             let run = bank.domain.run(&options, async |tx| {
                 let before = tx.get(&bank.accounts, "0").await?.unwrap_or_default();

@@ -91,9 +91,9 @@ impl Bank {
         let sizes = Arc::new(Sizes::default());
         let config = Config::default()
             .with_janitor_interval(None)
-            .with_groups(Some(true))
+            .with_group_commit(Some(true))
             .with_observer(Some(sizes.clone()));
-        let domain = Domain::create(store.clone(), "bank", config).await.expect("opens");
+        let domain = Domain::open_or_create(store.clone(), "bank", config).await.expect("opens");
         let accounts = domain.create_collection("accounts", None).await.expect("opens");
         Self { store, domain, accounts, sizes }
     }

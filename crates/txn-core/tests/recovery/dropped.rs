@@ -87,7 +87,7 @@ async fn reading(w: &Shop, blocked: bool) -> Reading {
         goes_on: Notify::new(),
         blocked,
     });
-    let domain = Domain::create(store.clone(), "shop", late()).await.expect("opens");
+    let domain = Domain::open_or_create(store.clone(), "shop", late()).await.expect("opens");
     let items = domain.create_collection("items", None).await.expect("opens");
     Reading { store, domain, items }
 }
@@ -109,7 +109,7 @@ async fn drop_the_day(w: &Shop, store: &Halting, owner: &Process) {
     store.halted.notified().await;
     owner.frail.held_back.store(false, Ordering::SeqCst);
     assert!(owner.domain.shutdown(Duration::from_secs(30)).await, "in order");
-    let janitor = Domain::create(w.memory.clone(), "shop", late()).await.expect("opens");
+    let janitor = Domain::open_or_create(w.memory.clone(), "shop", late()).await.expect("opens");
     let report = janitor.janitor_pass().await.expect("passes");
     assert!(report.partitions_dropped > 0 && report.is_clean(), "{report:?}");
     store.goes_on.notify_one();

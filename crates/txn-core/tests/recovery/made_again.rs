@@ -185,7 +185,7 @@ async fn owner_takes_no_lock_in_a_collection_made_again() {
     let store = Arc::new(AtTheLock { memory: w.memory.clone(), is_committed });
     let log = Arc::new(Log::default());
     let config = Config::default().with_janitor_interval(None).with_observer(Some(log.clone()));
-    let domain = Domain::create(store, "shop", config).await.expect("opens");
+    let domain = Domain::open_or_create(store, "shop", config).await.expect("opens");
     let items: Items = domain.collection("other").await.expect("opens");
     let options = Options::default().with_metadata(Some("\"with a record\"".to_owned()));
     let insert =
@@ -210,7 +210,7 @@ async fn commit_is_applied_to_a_restored_lock() {
         w.memory.drop_collection("other").await.expect("drops");
         let p = w.process(Dies::Never).await;
         other(&p).await;
-        let applied = format!("{{\"n\":2,\"tid\":\"{commit}\"}}");
+        let applied = format!("{{\"n\":2,\"transaction_version\":\"{commit}\"}}");
         w.plainly(&lost(), if is_applied { &applied } else { &copy }).await;
         let report = p.domain.janitor_pass().await.expect("passes");
         assert!(report.is_clean(), "{report:?}");

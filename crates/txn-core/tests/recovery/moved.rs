@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use txn_core::store::{
     Cursor, Filter, Key, Layer, MemoryStore, Outcome, Page, Store, StoreError, Write, WriteOp,
 };
-use txn_core::{Acknowledge, AttemptId, Config, Domain, Error, ErrorKind, Options, State};
+use txn_core::{AttemptId, Config, Domain, Error, ErrorKind, Options, State, WaitFor};
 
 use super::shop::{Dies, Item, Items, Log, Shop};
 
@@ -121,7 +121,7 @@ async fn owner(w: &Shop, meddling: &[(&str, Meddling)], end: End, touches_record
     });
     let log = Arc::new(Log::default());
     let config = Config::default().with_janitor_interval(None).with_observer(Some(log.clone()));
-    let domain = Domain::create(store, "shop", config).await.expect("opens");
+    let domain = Domain::open_or_create(store, "shop", config).await.expect("opens");
     let items: Items = domain.create_collection("items", None).await.expect("opens");
     let tx = domain.begin(&Options::default()).expect("begins");
     let tid = tx.tid();
@@ -259,7 +259,7 @@ async fn janitor_retries_a_participant_that_no_scan_shows() {
     let dead = owner(&w, &[], End::BeforeFinish, false).await;
     let slow = SlowSearch { memory: w.memory.clone(), was_slow: AtomicBool::new(false) };
     let config = Config::default().with_janitor_interval(None);
-    let domain = Domain::create(Arc::new(slow), "shop", config).await.expect("opens");
+    let domain = Domain::open_or_create(Arc::new(slow), "shop", config).await.expect("opens");
     let items: Items = domain.create_collection("items", None).await.expect("opens");
     let delete = domain.transact::<_, Error, _>(async |tx| {
         tx.get(&items, "new").await?;
@@ -297,7 +297,7 @@ async fn readers_see_a_committed_insert_under_a_moved_placeholder() {
     });
     let error = error.await.expect_err("nobody can tell whether it was applied");
     assert!(matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Exists), "{error}");
-    let options = Options::default().with_acknowledge(Acknowledge::Applied);
+    let options = Options::default().with_wait_for(WaitFor::Apply);
     let change = p.domain.run::<_, Error, _>(&options, async |tx| {
         tx.get(&p.items, "d0000").await?;
         tx.put(&p.items, "d0000", &Item { n: 9 })

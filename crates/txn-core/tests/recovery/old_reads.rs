@@ -10,7 +10,7 @@ const THOUGHT: Duration = Duration::from_millis(50);
 
 async fn delete(p: &Process, id: &str) {
     let delete = async |tx: &txn_core::Transaction| tx.delete(&p.items, id);
-    let options = Options::default().with_acknowledge(txn_core::Acknowledge::Applied);
+    let options = Options::default().with_wait_for(txn_core::WaitFor::Apply);
     p.domain.run::<_, Error, _>(&options, delete).await.expect("deletes");
 }
 

@@ -27,7 +27,7 @@ async fn written_over(w: &Shop, key: &Key, commits: &[AttemptId]) {
     let oldest = document["transaction_recent"][0].clone();
     let listed = std::iter::once(oldest).chain(commits.iter().copied().map(compact));
     document["transaction_recent"] = listed.collect();
-    document["tid"] = json!(commits.last());
+    document["transaction_version"] = json!(commits.last());
     document.as_object_mut().expect("an object").remove("transaction_tid").expect("it is locked");
     w.plainly(key, &document.to_string()).await;
 }

@@ -110,7 +110,7 @@ async fn a_closed_collection_does_not_keep_the_others_locked() {
 
 #[tokio::test(start_paused = true)]
 async fn a_damaged_member_does_not_keep_the_others_locked() {
-    for garbage in ["{\"tid\":7}", "{\"n\":99}"] {
+    for garbage in ["{\"transaction_version\":7}", "{\"n\":99}"] {
         let w = Shop::of(3).await;
         let tid = w.left_by_the_dead(3, Dies::AfterCommit, false).await;
         let p = w.process(Dies::Never).await;
@@ -128,7 +128,7 @@ async fn a_damaged_member_does_not_keep_the_others_locked() {
     let p = w.process(Dies::Never).await;
     let key = p.items.key("d0002");
     let (_, source) = w.stored(&key).await.expect("a document");
-    w.plainly(&key, &source.replace("\"n\":1", "\"tid\":7,\"n\":1")).await;
+    w.plainly(&key, &source.replace("\"n\":1", "\"transaction_version\":7,\"n\":1")).await;
     let error = p.put_all(3, 3).await.expect_err("one of them is damaged");
     assert_eq!((error.kind(), error.document()), (ErrorKind::Damaged, Some(&key)), "{error}");
 }

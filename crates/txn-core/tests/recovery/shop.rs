@@ -12,7 +12,7 @@ use txn_core::store::{
     Key, Layer, MemoryStore, Outcome, Read, Source, Store, StoreError, StoreErrorKind, Version,
     Write, WriteOp,
 };
-use txn_core::{Acknowledge, AttemptId, Collection, Config, Domain, Error, Options, State, Typed};
+use txn_core::{AttemptId, Collection, Config, Domain, Error, Options, State, Typed, WaitFor};
 use txn_sim::{CountingStore, Counts};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -175,7 +175,7 @@ impl Shop {
         let store = Arc::new(CountingStore::new(frail.clone()));
         let log = Arc::new(Log::default());
         let config = Config::default().with_janitor_interval(None).with_observer(Some(log.clone()));
-        let domain = Domain::create(store.clone(), "shop", config).await.expect("opens");
+        let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("opens");
         let items = domain.create_collection("items", None).await.expect("opens");
         Process { store, frail, log, domain, items }
     }
@@ -246,7 +246,7 @@ impl Process {
             }
             Ok(())
         };
-        let options = Options::default().with_acknowledge(Acknowledge::Applied);
+        let options = Options::default().with_wait_for(WaitFor::Apply);
         self.domain.run::<_, Error, _>(&options, put).await.map(|_| ())
     }
 

@@ -23,7 +23,7 @@ async fn finished(p: &Process) -> AttemptId {
         }
         Ok::<_, txn_core::Error>(tx.tid())
     };
-    let options = Options::default().with_acknowledge(txn_core::Acknowledge::Applied);
+    let options = Options::default().with_wait_for(txn_core::WaitFor::Apply);
     p.domain.run(&options, write).await.expect("commits").value
 }
 
@@ -128,6 +128,6 @@ async fn set(p: &Process, ids: &[&str]) -> Result<(), txn_core::Error> {
         }
         Ok(())
     };
-    let options = Options::default().with_acknowledge(txn_core::Acknowledge::Applied);
+    let options = Options::default().with_wait_for(txn_core::WaitFor::Apply);
     p.domain.run::<_, txn_core::Error, _>(&options, write).await.map(|_| ())
 }

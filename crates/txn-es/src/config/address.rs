@@ -1,4 +1,4 @@
-//! Addresses of servers, as they are written.
+//! Parses addresses of servers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -8,7 +8,7 @@ use txn_store::{StoreError, StoreErrorKind};
 
 use super::auth::EsAuth;
 
-/// The address without its login, and the login.
+/// Returns the address without its login, and the login.
 pub(super) fn parse(text: &str) -> Result<(Url, Option<EsAuth>), StoreError> {
     let text = text.trim();
     let refuse = |fault: &str| {
@@ -29,16 +29,16 @@ pub(super) fn parse(text: &str) -> Result<(Url, Option<EsAuth>), StoreError> {
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return refuse("is not one of a server");
     }
-    // A password with one of these signs in it ends up here, too. No prefix of a server has an @ in
-    // it.
+    // A password with one of these characters ends up here, too. No prefix of a server contains an
+    // @.
     let is_login = url.path().contains('@') || text.contains('\\');
     if is_login || url.query().is_some() || url.fragment().is_some() {
-        return refuse("goes on behind the host");
+        return refuse("continues after the host");
     }
     let decode = |text| percent_decode_str(text).decode_utf8_lossy().into_owned();
     let auth = (!url.username().is_empty() || url.password().is_some())
         .then(|| EsAuth::basic(decode(url.username()), decode(url.password().unwrap_or_default())));
-    // Both can fail for addresses without a host only, which were refused above.
+    // Both fail only for addresses without a host, which were refused above.
     let stripped = url.set_username("").and_then(|()| url.set_password(None));
     match stripped {
         Ok(()) => Ok((url, auth)),
@@ -46,8 +46,9 @@ pub(super) fn parse(text: &str) -> Result<(Url, Option<EsAuth>), StoreError> {
     }
 }
 
-/// What of a wrong address may be printed: scheme, host and port. Anything else may be a piece of a
-/// password.
+/// Returns the printable part of a wrong address: scheme, host and port.
+///
+/// Any other part may be a piece of a password.
 fn shown(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) if scheme.chars().all(|c| c.is_ascii_alphabetic()) => {
@@ -71,8 +72,10 @@ fn shown(text: &str) -> String {
     format!("\"{scheme}{login}{host}{tail}\"")
 }
 
-/// The address that a cloud id stands for: a name, and in base64 the domain of the region, the id
-/// of the cluster and the id of its console, separated by `$`.
+/// Returns the address in a cloud id.
+///
+/// A cloud id is a name and a base64 text. The text holds the domain of the region, the id of the
+/// cluster and the id of its console, separated by `$`.
 pub(super) fn of_cloud_id(id: &str) -> Result<Url, StoreError> {
     let refuse = || {
         misconfigured(
@@ -113,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_is_taken_out_of_its_address() {
+    fn login_is_split_from_its_address() {
         let (url, auth) = parse("https://elastic:s%40cr%2Fet@db.example:9200").unwrap();
         let Some(EsAuth::Basic { user, password }) = auth else { panic!("no login") };
         assert_eq!((user.as_str(), password.expose_secret()), ("elastic", "s@cr/et"));
@@ -134,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_address_is_shown_without_what_may_be_secret() {
+    fn wrong_address_is_shown_without_secrets() {
         for (text, shown) in [
             ("", "\"\""),
             ("db:9200", "\"db:9200\""),
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn cloud_ids_stand_for_addresses() {
+    fn cloud_ids_contain_addresses() {
         let id = |text: &str| format!("name:{}", BASE64.encode(text));
         for (text, url) in [
             ("eu.example.com$0a1b$2c3d", "https://0a1b.eu.example.com/"),

@@ -1,4 +1,4 @@
-//! How a store logs in.
+//! Logins: fixed, provided, or by signature.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,14 +18,16 @@ pub enum EsAuth {
     None,
     /// A user and a password (HTTP basic).
     Basic {
-        /// The user.
+        /// The name of the user.
         user: String,
-        /// The password.
+        /// The password of the user.
         password: SecretString,
     },
-    /// An API key in its encoded form, as the server hands it out (`base64(id:key)`).
+    /// An API key in its encoded form: `base64(id:key)`, as the server issues it.
     ApiKey(SecretString),
-    /// A bearer token: a service account token of Elasticsearch, a JSON Web Token, an OAuth token.
+    /// A bearer token, such as a service account token or an OAuth token.
+    ///
+    /// Elasticsearch also accepts a JSON Web Token.
     Bearer(SecretString),
 }
 
@@ -41,22 +43,22 @@ impl fmt::Debug for EsAuth {
 }
 
 impl EsAuth {
-    /// A user and a password.
+    /// Creates a login with a user and a password.
     pub fn basic(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self::Basic { user: user.into(), password: password.into().into() }
     }
 
-    /// An API key in its encoded form.
+    /// Creates a login with an API key in its encoded form.
     pub fn api_key(key: impl Into<String>) -> Self {
         Self::ApiKey(key.into().into())
     }
 
-    /// A bearer token.
+    /// Creates a login with a bearer token.
     pub fn bearer(token: impl Into<String>) -> Self {
         Self::Bearer(token.into().into())
     }
 
-    /// The value of the header that logs in.
+    /// Returns the value of the `authorization` header.
     pub(crate) fn header(&self) -> Option<SecretString> {
         let text = match self {
             Self::None => return None,
@@ -67,7 +69,7 @@ impl EsAuth {
         Some(text.into())
     }
 
-    /// What of the login is secret, in each of its forms.
+    /// Returns the secrets of the login, in each of their forms.
     pub(crate) fn secrets(&self) -> Vec<SecretString> {
         match self {
             Self::None => Vec::new(),
@@ -87,34 +89,35 @@ fn pair(user: &str, password: &SecretString) -> String {
     BASE64.encode(format!("{user}:{}", password.expose_secret()))
 }
 
-/// Hands out a login that may change: a key that is rotated, a token that expires.
+/// Provides a login that may change, such as a rotated key.
 ///
-/// The store asks before its first request, and again after the servers have refused the login
-/// (401), once for any number of requests that were refused with it. A refused request is sent
-/// again with the new login: with 401 a server says that it has not carried the request out (RFC
-/// 9110, section 15.5.2). So keep the old login valid for a moment only if other clients need it.
+/// The store asks before its first request, and again after the servers refused the login (401).
+/// Requests that were refused with the same login share one call. The store sends a refused request
+/// again with the new login. The repetition is safe: with 401 a server says that it has not carried
+/// the request out (RFC 9110, section 15.5.2). So keep the old login valid for a moment only if
+/// other clients need it.
 ///
 /// The future runs on the store's own threads and counts against the time of the request.
 #[async_trait]
 pub trait CredentialProvider: fmt::Debug + Send + Sync + 'static {
-    /// The login as it is now.
+    /// Returns the current login.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Unavailable`](txn_store::StoreErrorKind::Unavailable) if another try may succeed,
-    /// [`StoreErrorKind::Denied`](txn_store::StoreErrorKind::Denied) or
+    /// [`StoreErrorKind::Unavailable`](txn_store::StoreErrorKind::Unavailable) if another try may
+    /// succeed, [`StoreErrorKind::Denied`](txn_store::StoreErrorKind::Denied) or
     /// [`StoreErrorKind::Misconfigured`](txn_store::StoreErrorKind::Misconfigured) if not.
     async fn credentials(&self) -> Result<EsAuth, StoreError>;
 }
 
-/// A request before it is signed.
+/// A request before the signature.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct UnsignedRequest<'a> {
     /// The method, such as `POST`.
     pub method: &'a str,
-    /// The whole address, with scheme, host, path and query.
+    /// The full address, with scheme, host, path and query.
     pub url: &'a str,
-    /// Names, in lower case, and values of the headers that are sent, besides `host`.
+    /// Names (in lower case) and values of the headers, except `host`.
     pub headers: &'a [(&'a str, &'a str)],
     /// The body, as it is sent.
     pub body: &'a [u8],
@@ -127,13 +130,14 @@ impl fmt::Debug for UnsignedRequest<'_> {
     }
 }
 
-/// Signs each request, such as for the managed OpenSearch of a cloud.
+/// Signs each request, for example for the managed OpenSearch of a cloud.
 ///
 /// The future runs on the store's own threads and counts against the time of the request.
 #[async_trait]
 pub trait RequestSigner: fmt::Debug + Send + Sync + 'static {
-    /// Names and values of the headers that sign the request. They replace headers of the same
-    /// name.
+    /// Returns names and values of the headers that sign the request.
+    ///
+    /// These headers replace headers of the same name.
     ///
     /// # Errors
     /// As [`CredentialProvider::credentials`].
@@ -142,12 +146,14 @@ pub trait RequestSigner: fmt::Debug + Send + Sync + 'static {
         request: UnsignedRequest<'_>,
     ) -> Result<Vec<(String, SecretString)>, StoreError>;
 
-    /// The servers refused a signed request (401 or 403): whatever the signer keeps may be out of
-    /// date. Reads are signed and sent again.
+    /// Notes that the servers refused a signed request (401 or 403).
+    ///
+    /// The signer should drop cached credentials. The store signs refused reads again and sends
+    /// them.
     async fn refused(&self) {}
 }
 
-/// The way in.
+/// The kind of login.
 #[derive(Clone, Debug)]
 pub(crate) enum Login {
     Fixed(EsAuth),

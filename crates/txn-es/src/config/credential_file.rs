@@ -1,4 +1,4 @@
-//! A login that is kept in a file.
+//! A login in a file.
 
 use std::path::{Path, PathBuf};
 
@@ -8,8 +8,10 @@ use txn_store::{StoreError, StoreErrorKind};
 
 use super::auth::{CredentialProvider, EsAuth};
 
-/// An API key or a token in a file that something else keeps up to date, such as a mounted secret.
-/// The file is read again when the servers refuse what it held.
+/// A key or token in a file, such as a mounted secret.
+///
+/// Another program keeps the file up to date. The store reads the file again after the servers
+/// refused its content.
 #[derive(Clone, Debug)]
 pub struct CredentialFile {
     path: PathBuf,
@@ -23,12 +25,12 @@ enum Kind {
 }
 
 impl CredentialFile {
-    /// An API key in its encoded form.
+    /// Reads an API key in its encoded form.
     pub fn api_key(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), kind: Kind::ApiKey }
     }
 
-    /// A bearer token.
+    /// Reads a bearer token.
     pub fn bearer(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), kind: Kind::Bearer }
     }
@@ -47,7 +49,7 @@ impl CredentialProvider for CredentialFile {
     }
 }
 
-/// Line breaks and blanks around the text are not part of it.
+/// Trims line breaks and blanks around the text.
 fn read(path: &Path) -> Result<SecretString, StoreError> {
     let text = std::fs::read_to_string(path);
     let text: SecretString = text.map_err(|error| unreadable(path, &error.to_string()))?.into();
@@ -57,7 +59,7 @@ fn read(path: &Path) -> Result<SecretString, StoreError> {
     }
 }
 
-/// A file may be replaced at this moment, so that a later read succeeds.
+/// `Unavailable`, because another program may be replacing the file.
 fn unreadable(path: &Path, why: &str) -> StoreError {
     let text = format!("cannot read the login from {}: {why}", path.display());
     StoreError::new(StoreErrorKind::Unavailable, text)

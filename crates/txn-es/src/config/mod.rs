@@ -1,4 +1,4 @@
-//! Where the servers are, how to log in, and how much to send at once.
+//! Settings of the store: servers, login, TLS, timeouts, and sizes of requests.
 
 mod address;
 mod auth;
@@ -16,7 +16,7 @@ pub(crate) use auth::Login;
 pub use auth::{CredentialProvider, EsAuth, RequestSigner, UnsignedRequest};
 pub use credential_file::CredentialFile;
 
-/// How an [`EsStore`](crate::EsStore) reaches its cluster. Nothing of it is printed that is secret.
+/// The connection settings of an [`EsStore`](crate::EsStore). `Debug` output holds no secrets.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EsConfig {
@@ -50,14 +50,18 @@ impl fmt::Debug for ClientCertificate {
 }
 
 impl EsConfig {
-    /// A configuration for the nodes of one cluster, each named as `http(s)://host:port`, with
-    /// `/prefix` behind it where a proxy serves them there. Requests go round robin, and redirects
-    /// are never followed. A user and a password in the first address that has them
-    /// (`http://user:password@host:port`, special characters percent-encoded: `%40` for `@`, `%2F`
-    /// for `/`) are taken over as [`EsAuth::Basic`]; they are never printed.
+    /// Creates a configuration for the nodes of one cluster.
+    ///
+    /// Each node is an `http(s)://host:port`, with a `/prefix` if a proxy serves the node there.
+    /// Requests go round robin, and redirects are never followed.
+    ///
+    /// A user and a password in the first address that has them (`http://user:password@host:port`)
+    /// become [`EsAuth::Basic`], and are never printed. Special characters are percent-encoded:
+    /// `%40` for `@`, `%2F` for `/`.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Misconfigured`](txn_store::StoreErrorKind::Misconfigured) for an address that is none, or if there are none.
+    /// [`StoreErrorKind::Misconfigured`](txn_store::StoreErrorKind::Misconfigured) for an invalid
+    /// address, or without addresses.
     pub fn new<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, StoreError> {
         let mut config = Self {
             urls: Vec::new(),
@@ -88,23 +92,25 @@ impl EsConfig {
         Ok(config)
     }
 
-    /// A configuration for one address, such as `https://user:password@host:9200`.
+    /// Creates a configuration for one address, such as `https://user:password@host:9200`.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Misconfigured`](txn_store::StoreErrorKind::Misconfigured) if it is no such address.
+    /// [`StoreErrorKind::Misconfigured`](txn_store::StoreErrorKind::Misconfigured) for an invalid
+    /// address.
     pub fn from_url(url: &str) -> Result<Self, StoreError> {
         Self::new([url])
     }
 
-    /// A configuration for the deployment that a cloud id of Elastic names (`NAME:LETTERS`).
+    /// Creates a configuration for the deployment of an Elastic cloud id (`NAME:LETTERS`).
     ///
     /// # Errors
-    /// [`StoreErrorKind::Misconfigured`](txn_store::StoreErrorKind::Misconfigured) if it cannot be read.
+    /// [`StoreErrorKind::Misconfigured`](txn_store::StoreErrorKind::Misconfigured) for an invalid
+    /// cloud id.
     pub fn from_cloud_id(id: &str) -> Result<Self, StoreError> {
         Self::new([address::of_cloud_id(id)?])
     }
 
-    /// Logs in with this.
+    /// Sets the login.
     #[must_use]
     pub fn with_auth(mut self, auth: EsAuth) -> Self {
         self.login = Login::Fixed(auth);
@@ -123,14 +129,16 @@ impl EsConfig {
         self.with_auth(EsAuth::api_key(key))
     }
 
-    /// Logs in with a bearer token, such as the token of a service account.
+    /// Logs in with a bearer token, such as a service account token.
     #[must_use]
     pub fn with_bearer_token(self, token: impl Into<String>) -> Self {
         self.with_auth(EsAuth::bearer(token))
     }
 
-    /// Logs in with what the provider hands out. The provider is asked again when the servers
-    /// refuse the login, so that it can change while the store is open.
+    /// Logs in with the login of a provider.
+    ///
+    /// The store asks the provider again after the servers refused the login. So the login can
+    /// change while the store is open.
     #[must_use]
     pub fn with_credentials(mut self, provider: Arc<dyn CredentialProvider>) -> Self {
         self.login = Login::Provided(provider);
@@ -144,34 +152,39 @@ impl EsConfig {
         self
     }
 
-    /// Sends a header with each request, such as the key that a gateway asks for. Its value is
-    /// treated as a secret. A login replaces a header `authorization`.
+    /// Sends a header with each request, such as a gateway's key.
+    ///
+    /// The value is a secret. A login replaces an `authorization` header.
     #[must_use]
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into().into()));
         self
     }
 
-    /// Trusts servers whose certificates these authorities (PEM, one or more) have signed, besides
-    /// the public ones.
+    /// Trusts these certificate authorities in addition to the public ones.
+    ///
+    /// The text is PEM, with one or more certificates.
     #[must_use]
     pub fn with_certificate_authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.certificate_authority = Some(pem.into());
         self
     }
 
-    /// Trusts the certificate authority with this fingerprint and no other: the SHA-256 of its
-    /// certificate in hexadecimal digits, with or without colons, as Elasticsearch prints it at its
-    /// first start. The server has to send the authority's certificate along with its own, and its
-    /// own has to name the host.
+    /// Trusts only the certificate authority with this fingerprint.
+    ///
+    /// The fingerprint is the SHA-256 of the certificate in hexadecimal digits, with or without
+    /// colons, as Elasticsearch prints it at its first start. The server has to send the
+    /// certificate of the authority, and its own certificate has to name the host.
     #[must_use]
     pub fn with_ca_fingerprint(mut self, fingerprint: impl Into<String>) -> Self {
         self.ca_fingerprint = Some(fingerprint.into());
         self
     }
 
-    /// Shows this certificate (PEM, with the authorities between it and the one that the server
-    /// trusts) to servers that ask for one; `key` is its private key (PEM).
+    /// Presents this client certificate (PEM) to servers that ask for one.
+    ///
+    /// The text also holds the authorities between the certificate and the authority that the
+    /// server trusts. `key` is the private key (PEM).
     #[must_use]
     pub fn with_client_certificate(
         mut self,
@@ -183,64 +196,76 @@ impl EsConfig {
         self
     }
 
-    /// How long a connection may take to be made, with its TLS handshake (default 3 s). After this
-    /// time the request goes to another node, because this node has got nothing of it. Longer than
-    /// the network and a pause of the server (garbage collection) take; shorter than the request
-    /// timeout, or no time is left for another node.
+    /// Sets the timeout of new connections, including TLS (default 3 s).
+    ///
+    /// After this time the request goes to another node, because this node received nothing. The
+    /// time must be longer than the network and a pause of the server (garbage collection) take.
+    /// With a time longer than the request timeout, none is left for another node.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// How long an idle connection is kept (default 30 s). Shorter than any load balancer or
-    /// firewall on the way keeps one: a request on a forgotten connection is lost. Each new
-    /// connection costs a round trip, with TLS two or three.
+    /// Sets how long an idle connection is kept (default 30 s).
+    ///
+    /// The time should be shorter than any load balancer or firewall keeps a connection: a request
+    /// on a forgotten connection is lost. Each new connection costs a round trip, with TLS two or
+    /// three.
     #[must_use]
     pub fn with_idle_timeout(mut self, timeout: Duration) -> Self {
         self.idle_timeout = timeout;
         self
     }
 
-    /// How long a read or a write may be under way (default 10 s). A node that answers nothing for
-    /// a tenth of this time is left out until it answers a probe, and reads go to another node.
-    /// What is unknown after it may still be applied later.
+    /// Sets the timeout of reads and writes (default 10 s).
+    ///
+    /// A node that answers nothing for a tenth of this time leaves the rotation until it answers a
+    /// probe, and reads go to another node. A write that is unknown after the timeout may still be
+    /// applied later.
     #[must_use]
     pub fn with_request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
         self
     }
 
-    /// How long a request that makes, changes or drops collections may be under way (default 30 s).
+    /// Sets the timeout of administrative requests (default 30 s).
+    ///
+    /// These requests create, change or drop collections.
     #[must_use]
     pub fn with_admin_timeout(mut self, timeout: Duration) -> Self {
         self.admin_timeout = timeout;
         self
     }
 
-    /// Operations in one request (default 500); larger batches are split.
+    /// Sets the maximum number of operations in one request (default 500).
+    ///
+    /// Larger batches are split.
     #[must_use]
     pub fn with_max_bulk_items(mut self, items: usize) -> Self {
         self.max_bulk_items = items.max(1);
         self
     }
 
-    /// Bytes of documents in one request (default 10 MiB); larger batches are split. It is also the
-    /// limit of one document, and has to stay below the servers' `http.max_content_length`.
+    /// Sets the maximum size of a request's documents (default 10 MiB).
+    ///
+    /// Larger batches are split. The size is also the limit of one document, and has to stay below
+    /// the servers' `http.max_content_length`.
     #[must_use]
     pub fn with_max_bulk_bytes(mut self, bytes: usize) -> Self {
         self.max_bulk_bytes = bytes.max(1);
         self
     }
 
-    /// Lets the servers compress their answers (default: no). Worth it on slow networks only.
+    /// Lets the servers compress their answers (default: no). Useful only on slow networks.
     #[must_use]
     pub fn with_compression(mut self, compression: bool) -> Self {
         self.compression = compression;
         self
     }
 
-    /// Uses the proxy that the environment names (`HTTPS_PROXY` and its like; default: no).
+    /// Uses the proxy of the environment (`HTTPS_PROXY` and similar; default: no).
+    ///
     /// Servers on this machine are always reached directly.
     #[must_use]
     pub fn with_proxy_from_environment(mut self, proxy: bool) -> Self {
@@ -254,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn user_information_is_taken_over_and_nothing_secret_is_printed() {
+    fn login_of_an_address_is_used_and_not_printed() {
         let config = EsConfig::from_url("https://elastic:s%40cr%2Fet@db.example:9200").unwrap();
         assert!(matches!(&config.login, Login::Fixed(EsAuth::Basic { .. })));
         let config = config.with_header("x-key", "s@cr/et").with_client_certificate("c", "s@cr/et");

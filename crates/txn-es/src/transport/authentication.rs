@@ -1,4 +1,4 @@
-//! Headers that let a request in.
+//! The headers that authenticate requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use txn_store::{StoreError, StoreErrorKind};
 use crate::config::{CredentialProvider, EsAuth, EsConfig, Login, RequestSigner, UnsignedRequest};
 use crate::secrets::Secrets;
 
-/// Headers that the transport sets itself.
+/// Headers that the transport sets.
 const RESERVED: [&str; 7] = [
     "accept",
     "connection",
@@ -26,14 +26,14 @@ const RESERVED: [&str; 7] = [
 ];
 
 pub(super) struct Authentication {
-    /// With every request.
+    /// The headers of every request.
     headers: HeaderMap,
     way: Way,
     secrets: Secrets,
 }
 
 enum Way {
-    /// The headers say it all.
+    /// The fixed headers are enough.
     Fixed,
     Provided(Provided),
     Signed(Arc<dyn RequestSigner>),
@@ -44,11 +44,11 @@ struct Provided {
     current: Mutex<Option<Current>>,
     /// Held while the provider is asked.
     asking: tokio::sync::Mutex<()>,
-    /// How often the provider has answered.
+    /// The number of answers of the provider.
     answers: AtomicU64,
 }
 
-/// A login that was handed out.
+/// The current login.
 #[derive(Clone)]
 struct Current {
     number: u64,
@@ -92,7 +92,7 @@ impl Authentication {
         Ok(Self { headers, way, secrets })
     }
 
-    /// Adds what lets a request in. Says what was used, for [`Self::refused`].
+    /// Adds the login to a request, and returns it for [`Self::refused`].
     pub(super) async fn admit(
         &self,
         request: &mut Request,
@@ -121,7 +121,7 @@ impl Authentication {
         }
     }
 
-    /// Whether a refused request may be let in when it is sent again.
+    /// Returns whether a refused request may succeed when it is sent again.
     pub(super) async fn refused(
         &self,
         status: u16,
@@ -141,7 +141,7 @@ impl Authentication {
         }
     }
 
-    /// A body without secrets, of an answer that has no documents in it.
+    /// Returns a body without secrets, for answers without documents.
     pub(super) fn hide(&self, body: &Bytes, sent: &HeaderMap) -> Bytes {
         let sensitive = sent.values().filter(|value| value.is_sensitive());
         self.secrets.hide_in_body(body, sensitive.filter_map(|value| value.to_str().ok()))
@@ -153,9 +153,10 @@ impl Authentication {
 }
 
 impl Provided {
-    /// Asks for a login that is newer than the one with this number, unless there is one already.
+    /// Asks for a newer login, unless there is one already.
+    ///
     /// Requests that wait for the provider share its answer. A login that comes back unchanged
-    /// counts as the same.
+    /// keeps its number.
     async fn ask(&self, secrets: &Secrets, known: u64) -> Result<Current, StoreError> {
         let answers = self.answers.load(Ordering::Relaxed);
         let _one_at_a_time = self.asking.lock().await;

@@ -1,4 +1,4 @@
-//! How connections to nodes are made and kept.
+//! Creates and keeps connections to nodes.
 
 use std::time::Duration;
 
@@ -9,13 +9,14 @@ use txn_store::{StoreError, StoreErrorKind};
 use super::tls;
 use crate::config::EsConfig;
 
-/// After so long without traffic the peer of a connection is probed (TCP keep-alive), and a connection whose peer has
-/// forgotten it is closed after three such probes.
+/// The idle time before TCP keep-alive probes a connection.
+///
+/// A connection whose peer has forgotten it is closed after three probes.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEP_ALIVE_PROBES: u32 = 3;
 
-/// What it takes to make connections.
+/// The settings of new connections.
 #[derive(Clone)]
 pub(super) struct Connections {
     tls: ClientConfig,
@@ -38,12 +39,12 @@ impl Connections {
         })
     }
 
-    /// A client that keeps connections for later requests.
+    /// Creates a client that keeps connections for later requests.
     pub(super) fn pooled(&self, url: &Url) -> Result<Client, StoreError> {
         build(self.builder(url).pool_idle_timeout(self.idle_timeout))
     }
 
-    /// A client that makes a connection for each request.
+    /// Creates a client with a new connection for each request.
     pub(super) fn unpooled(&self, url: &Url) -> Result<Client, StoreError> {
         build(self.builder(url).pool_max_idle_per_host(0))
     }
@@ -60,7 +61,7 @@ impl Connections {
             .tcp_keepalive(KEEP_ALIVE)
             .tcp_keepalive_interval(KEEP_ALIVE_INTERVAL)
             .tcp_keepalive_retries(KEEP_ALIVE_PROBES);
-        // A peer that does not even acknowledge what it was sent has forgotten the connection, or is gone.
+        // A peer that does not acknowledge sent bytes has forgotten the connection, or is dead.
         #[cfg(target_os = "linux")]
         {
             builder = builder.tcp_user_timeout(self.request_timeout / 2);

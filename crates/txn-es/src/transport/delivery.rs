@@ -1,4 +1,4 @@
-//! Which node a request goes to, and when it goes to another one.
+//! Chooses the node of a request, and the time of another try.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,10 +20,12 @@ use super::node::{Connection, Node};
 use super::{ADMIN_ROOM, Answer, Failure, Request, RequestClass};
 use crate::classify;
 
-/// The part of the request timeout after which a node that answered nothing at all counts as silent.
+/// The part of the request timeout after which a node is silent.
+///
+/// A silent node has given no answer at all.
 const SILENCE: u32 = 10;
 
-/// The slowest upload that does not count as silence, in bytes per millisecond (1 MB/s).
+/// The slowest upload that is not silence: 1,000 bytes per millisecond (1 MB/s).
 const SLOWEST_UPLOAD: u64 = 1_000;
 
 /// The nodes of one cluster.
@@ -35,7 +37,7 @@ pub(super) struct Nodes {
     silence: Duration,
 }
 
-/// A request as it is sent, to whichever node.
+/// A request, independent of its node.
 struct Outgoing {
     method: Method,
     path: String,
@@ -63,7 +65,7 @@ impl Outgoing {
         }
     }
 
-    /// The request to the node at an address, which may have a prefix.
+    /// Returns the request to the node at an address, which may have a prefix.
     fn to(&self, base: &Url) -> reqwest::Request {
         let mut url = base.clone();
         url.set_path(&format!("{}{}", base.path().trim_end_matches('/'), self.path));
@@ -102,7 +104,7 @@ impl Nodes {
         self.nodes.iter().map(|node| &*node.label)
     }
 
-    /// Sends a request, and once more if it may be repeated and no answer comes.
+    /// Sends a request, and repeats a repeatable one once without an answer.
     pub(super) fn deliver(
         self: Arc<Self>,
         request: &Request<'_>,
@@ -117,7 +119,10 @@ impl Nodes {
         }
     }
 
-    /// A second try begins if the first one fails, if its node is silent, or if it is slow and the budget allows.
+    /// Sends a request with a possible second try.
+    ///
+    /// The second try begins in three cases: the first one fails, its node is silent, or the node
+    /// is slow and the budget allows a repetition.
     async fn twice(self: &Arc<Self>, outgoing: &Outgoing) -> Result<Answer, Failure> {
         let (tried, silent) = (Mutex::default(), Notify::new());
         let mut first = pin!(self.once(outgoing, &tried, &[], &silent));
@@ -158,8 +163,10 @@ impl Nodes {
         is_elsewhere && Instant::now() < outgoing.deadline
     }
 
-    /// Sends a request to one node after another, until one has got it. `others` were tried before: they are taken
-    /// last, on a new connection. Names the nodes in `tried`, and notifies `silent` if the node that has got the
+    /// Sends a request to one node after another, until a node receives it.
+    ///
+    /// The nodes in the argument `others` were tried before: they come last, on a new connection.
+    /// The function adds the nodes to `tried`, and notifies `silent` if the node that received the
     /// request answers nothing.
     async fn once(
         self: &Arc<Self>,
@@ -188,7 +195,9 @@ impl Nodes {
         }
     }
 
-    /// The next node in the rotation that was not tried. Nodes that answer go first, then those that are left out.
+    /// Returns the next node in the rotation that was not tried.
+    ///
+    /// Nodes that answer come first, then nodes that are left out.
     fn choose(&self, tried: &[usize], others: &[usize]) -> Option<usize> {
         let mut best = Vec::with_capacity(self.nodes.len());
         let mut best_rank = (true, true);
@@ -206,8 +215,7 @@ impl Nodes {
         best.get(turn % best.len().max(1)).copied()
     }
 
-    /// Sends a request to one node, and once more if the node refuses a login that has changed
-    /// meanwhile.
+    /// Sends a request to one node, and again if a refused login has changed.
     async fn admitted(
         self: &Arc<Self>,
         at: usize,
@@ -231,7 +239,7 @@ impl Nodes {
         }
     }
 
-    /// The request to a node, with its login.
+    /// Returns the request to a node, with its login.
     async fn admit(
         &self,
         at: usize,
@@ -249,7 +257,7 @@ impl Nodes {
         Ok((request, used))
     }
 
-    /// Sends a request to one node, and leaves the node out if it does not serve.
+    /// Sends a request to one node, and leaves a failing node out.
     async fn watched(
         self: &Arc<Self>,
         at: usize,
@@ -271,7 +279,7 @@ impl Nodes {
                 silent.notify_one();
                 match select(carried, pin!(self.found_dead(at))).await {
                     Either::Left((result, _)) => result,
-                    // Nothing will come, and another node can tell what became of the request.
+                    // No answer will come, and another node can report the result of the request.
                     Either::Right(((), _)) => Ok(Err(node.no_answer(started.elapsed()))),
                 }
             }
@@ -301,7 +309,7 @@ impl Nodes {
         result
     }
 
-    /// An answer of success holds documents, which are nobody's secrets and stay as they are.
+    /// Removes secrets, except from 200 answers, which hold documents.
     fn without_secrets(
         &self,
         result: Result<Answer, Failure>,
@@ -319,7 +327,7 @@ impl Nodes {
         }
     }
 
-    /// Completes when a node has answered nothing for so long, counted from a request to it.
+    /// Completes when a node has answered nothing for `patience` since `from`.
     async fn silence(&self, node: &Node, from: Instant, patience: Duration) {
         let last_sign = || node.health.lock().heard().max(from);
         loop {
@@ -331,7 +339,7 @@ impl Nodes {
         }
     }
 
-    /// Completes when a node fails a probe while another one serves.
+    /// Completes when a node fails a probe while another node serves.
     async fn found_dead(&self, at: usize) {
         let serves = |node: &Node| !node.health.lock().is_out();
         loop {
@@ -348,7 +356,7 @@ impl Nodes {
         self.silence + Duration::from_millis(upload)
     }
 
-    /// Notes what an answer says about its node.
+    /// Updates the state of a node after an answer.
     fn note(self: &Arc<Self>, at: usize, answer: &Answer) {
         let node = &self.nodes[at];
         match classify::is_unable(answer) {
@@ -368,7 +376,7 @@ impl Nodes {
     fn leave_out(self: &Arc<Self>, at: usize, fault: Fault, why: &str) {
         let node = &self.nodes[at];
         let Some(pause) = node.health.lock().leave_out(fault) else { return };
-        // With a single node there is nothing to prefer, and each caller gets the error.
+        // A single node has no alternative, and each caller gets the error.
         match self.nodes.len() {
             1 => tracing::debug!(node = %node.label, why, "the node does not serve"),
             _ => tracing::warn!(node = %node.label, why, "the node is left out until it answers"),
@@ -406,7 +414,8 @@ impl Nodes {
             };
             pause = match alive {
                 true => {
-                    // What made it silent may be the connections: a balancer may have forgotten them.
+                    // The connections may be the cause of the silence: a balancer may have
+                    // forgotten them.
                     node.renew_connections();
                     if node.health.lock().probe_succeeded() {
                         tracing::info!(node = %node.label, "the node answers again");
@@ -422,7 +431,7 @@ impl Nodes {
         }
     }
 
-    /// The error, with the state of the other nodes if none of them serves.
+    /// Adds the state of the other nodes to the error if no node serves.
     fn beside(&self, mut error: StoreError) -> StoreError {
         if self.nodes.len() > 1 && self.nodes.iter().all(|node| node.health.lock().is_out()) {
             let labels = self.labels().collect::<Vec<_>>().join(", ");
@@ -432,8 +441,10 @@ impl Nodes {
     }
 }
 
-/// One error from those of all nodes that were asked. A node that is unreachable may come back, so that the whole may
-/// be tried again, even if another node can never work.
+/// Merges the errors of all nodes that were asked.
+///
+/// An unreachable node may return. So the merged error allows a retry, even if another node can
+/// never work.
 fn unsent(refusals: Vec<StoreError>) -> StoreError {
     let mut kind = StoreErrorKind::Misconfigured;
     if refusals.is_empty() || refusals.iter().any(|error| error.kind == StoreErrorKind::Unavailable)

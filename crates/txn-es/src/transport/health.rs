@@ -1,31 +1,35 @@
-//! Whether a node takes part in the rotation. No I/O, no clock of its own.
+//! The state of a node in the rotation. No I/O, no own clock.
 
 use std::time::{Duration, Instant};
 
 /// The pause before the first probe of a node that refused. Each further failure doubles the pause.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest pause between two probes: a node that comes back is used again within this time.
+/// The longest pause between two probes. A node that returns is used again within this time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// What is known of one node.
+/// The known state of one node.
 #[derive(Debug)]
 pub(crate) struct Health {
     /// When the node last answered anything.
     heard: Instant,
-    /// Failures since the last answer to a request. A probe that succeeds does not reset this count: a node that
-    /// answers probes and no requests is left out for longer and longer.
+    /// Failures since the last answer to a request.
+    ///
+    /// A successful probe does not reset this count: a node that answers probes and no requests
+    /// stays out for longer and longer.
     failures: u32,
     is_out: bool,
 }
 
-/// Why a node is left out.
+/// The reason why a node is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The node took a request and nothing came back. The first probe follows at once: it decides between a slow
-    /// answer, a dead connection and a dead node.
+    /// The node took a request and gave no answer.
+    ///
+    /// The first probe follows at once: it distinguishes a slow answer, a dead connection and a
+    /// dead node.
     Silent,
-    /// The node cannot be reached, or answers that it cannot serve.
+    /// The node is unreachable, or answers that it cannot serve.
     Unable,
 }
 
@@ -42,7 +46,7 @@ impl Health {
         self.heard
     }
 
-    /// Notes an answer, of whatever status: the node is alive.
+    /// Notes an answer with any status: the node is alive.
     pub(crate) fn hear(&mut self, now: Instant) {
         self.heard = self.heard.max(now);
     }
@@ -58,8 +62,9 @@ impl Health {
         std::mem::take(&mut self.is_out)
     }
 
-    /// Leaves the node out. Returns the pause before the first probe, or `None` if the node is out already: then a
-    /// probe is under way.
+    /// Leaves the node out, and returns the pause before the first probe.
+    ///
+    /// `None` if the node is out already and a probe is under way.
     pub(crate) fn leave_out(&mut self, fault: Fault) -> Option<Duration> {
         if self.is_out {
             return None;
@@ -72,8 +77,9 @@ impl Health {
         })
     }
 
-    /// Notes that a probe failed. Returns the pause before the next one, or `None` if the node served a request
-    /// meanwhile.
+    /// Notes that a probe failed, and returns the pause before the next one.
+    ///
+    /// `None` if the node has served a request in the meantime.
     pub(crate) fn probe_failed(&mut self) -> Option<Duration> {
         self.is_out.then(|| {
             let pause = self.pause();
@@ -88,8 +94,9 @@ impl Health {
     }
 }
 
-/// How many reads may be sent a second time only because they are slow. Without a bound, an overloaded cluster
-/// would get twice the load.
+/// The number of slow reads that may be sent a second time.
+///
+/// Without a bound, an overloaded cluster would get twice the load.
 #[derive(Debug)]
 pub(crate) struct Budget {
     tokens: u32,
@@ -103,7 +110,7 @@ impl Budget {
         Self { tokens: Self::FULL }
     }
 
-    /// Notes a request that was answered: ten of them pay for one repetition.
+    /// Notes an answered request. Ten answers pay for one repetition.
     pub(crate) fn earn(&mut self) {
         self.tokens = (self.tokens + 1).min(Self::FULL);
     }
@@ -139,7 +146,7 @@ mod tests {
         let mut health = Health::new(Instant::now());
         assert_eq!(health.leave_out(Fault::Silent), Some(Duration::ZERO));
         assert!(health.probe_succeeded() && !health.is_out());
-        // Silent again, without having served a request.
+        // Silent again, without a served request in between.
         assert_eq!(health.leave_out(Fault::Silent), Some(2 * SECOND));
         assert!(health.probe_succeeded() && !health.probe_succeeded());
         assert_eq!(health.leave_out(Fault::Silent), Some(4 * SECOND));

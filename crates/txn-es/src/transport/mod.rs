@@ -1,8 +1,9 @@
-//! One request, one answer.
+//! The transport: one request, one answer.
 //!
-//! No write is sent twice. A write goes to another node only if the node before it has got nothing of it. A read goes
-//! to another node, or takes a new connection, if no answer comes. Redirects are not followed, because they would
-//! carry documents to another place. Answers are taken up to the size that the request allows.
+//! No write is sent twice. A write goes to another node only if the previous node received nothing.
+//! A read goes to another node, or takes a new connection, if no answer comes. Redirects are not
+//! followed, because they would carry documents to another server. Answers are read up to the size
+//! that the request allows.
 
 mod authentication;
 mod connections;
@@ -49,14 +50,14 @@ impl fmt::Display for Transport {
     }
 }
 
-/// What a request is: how long it may take, and whether it may be sent again.
+/// The class of a request: its timeout, and whether it is repeatable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestClass {
-    /// Changes nothing, so that it may be sent a second time if no answer comes.
+    /// Changes nothing, and may be sent a second time if no answer comes.
     Read,
     /// Writes documents.
     Write,
-    /// Changes or looks at the cluster: every node has to agree.
+    /// Changes or reads the cluster state: every node has to agree.
     Admin,
 }
 
@@ -64,47 +65,47 @@ pub(crate) enum RequestClass {
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) method: Method,
-    /// Names in it are already escaped.
+    /// The path. Its names are already escaped.
     pub(crate) path: &'a str,
     pub(crate) query: &'a [(&'a str, &'a str)],
     pub(crate) body: Option<Bytes>,
-    /// How many documents it is about.
+    /// The number of documents in the request.
     pub(crate) items: usize,
-    /// The largest answer that is taken, in bytes.
+    /// The largest accepted answer, in bytes.
     pub(crate) room: usize,
     pub(crate) class: RequestClass,
 }
 
-/// Room for an answer without documents.
+/// The largest answer without documents, in bytes.
 pub(crate) const ADMIN_ROOM: usize = 16 << 20;
 
-/// No answer is larger, unless a single document is. Reads of more are sent again in parts.
+/// The largest answer with several documents, in bytes. Larger reads are repeated in parts.
 const MOST_ROOM: usize = 128 << 20;
 
-/// Beside a document: its names, its version, or an error about it.
+/// The size of names, version or error in an answer, in bytes.
 const BESIDE: usize = 8 << 10;
 
-/// Room for an answer about so many documents of at most so many bytes each.
+/// Returns the answer limit for this many documents of at most `bytes` each.
 pub(crate) fn room_for(documents: usize, bytes: usize) -> usize {
     let one = bytes.saturating_add(BESIDE);
     one.saturating_mul(documents).min(MOST_ROOM).max(one).max(1 << 20)
 }
 
-/// The answer of a server, of whatever status.
+/// The answer of a server, with any status.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Bytes,
 }
 
-/// No answer, or none that can be taken.
+/// No answer, or one that cannot be accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// No node has got a byte of the request.
+    /// No node has received a byte of the request.
     NotSent(StoreError),
-    /// The request may have been carried out, or may be later.
+    /// The request may have been carried out, or may be carried out later.
     Lost(StoreError),
-    /// The request may have been carried out; the answer is larger than its room.
+    /// The request may have been carried out. The answer exceeds the limit.
     TooLarge(StoreError),
 }
 
@@ -131,7 +132,7 @@ impl Transport {
         })
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub(crate) fn nodes(&self) -> usize {
         self.nodes.labels().len()
     }
@@ -143,13 +144,14 @@ impl Transport {
         }
     }
 
-    /// How long a server may wait by itself before it answers that it cannot: less than we wait
-    /// for the answer, so that it can still arrive.
+    /// Returns how long a server may wait before it answers with a failure.
+    ///
+    /// Shorter than the store's own timeout, so that the answer can still arrive.
     pub(crate) fn server_timeout(&self, class: RequestClass) -> String {
         format!("{}ms", (self.timeout(class).as_millis() * 3 / 4).max(1))
     }
 
-    /// Sends a request and waits for its answer, no longer than the time of its class.
+    /// Sends a request and waits for its answer, within its class's timeout.
     pub(crate) async fn send(&self, request: Request<'_>) -> Result<Answer, Failure> {
         let timeout = self.timeout(request.class);
         let delivery = self.nodes.clone().deliver(&request, timeout);

@@ -23,16 +23,16 @@ pub(super) struct Node {
     connections: Connections,
     pooled: RwLock<Client>,
     fresh: Client,
-    /// It has answered before: it speaks the protocol of its address.
+    /// Whether the node has answered before, and so speaks the protocol of its address.
     known: AtomicBool,
 }
 
-/// Which connection a request takes.
+/// The connection of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Connection {
-    /// One of those that are open, if any is idle.
+    /// An idle open connection, if there is one.
     Pooled,
-    /// A new one, which is closed after the answer.
+    /// A new connection, which is closed after the answer.
     New,
 }
 
@@ -47,7 +47,7 @@ impl Node {
         Ok(Self { url, label: origin, health, probe_failed, connections, pooled, fresh, known })
     }
 
-    /// Replaces the pooled connections by new ones. Requests that are under way keep theirs.
+    /// Replaces the pooled connections. Running requests keep the old ones.
     pub(super) fn renew_connections(&self) {
         match self.connections.pooled(&self.url) {
             Ok(client) => *self.pooled.write() = client,
@@ -55,7 +55,7 @@ impl Node {
         }
     }
 
-    /// Sends a request, and takes its answer as far as it has room.
+    /// Sends a request, and reads its answer up to the limit.
     pub(super) async fn carry(
         &self,
         request: reqwest::Request,
@@ -77,13 +77,11 @@ impl Node {
         Ok(Answer { status, body })
     }
 
-    /// The body of an answer, as long as it is within its room.
+    /// Reads the body of an answer up to the limit.
     async fn body(&self, mut response: Response, room: usize) -> Result<Bytes, Failure> {
         let too_large = || {
-            let text = format!(
-                "{}: the answer is larger than the {room} bytes that were asked for at most",
-                self.label
-            );
+            let text =
+                format!("{}: the answer is larger than the limit of {room} bytes", self.label);
             Failure::TooLarge(StoreError::new(StoreErrorKind::Unavailable, text))
         };
         let announced = response.content_length().unwrap_or(0);
@@ -105,7 +103,7 @@ impl Node {
     fn redirected(&self, response: &Response) -> StoreError {
         let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
         let to = location.and_then(|to| self.url.join(to).ok());
-        // Only where it leads to: the rest of an address may hold secrets.
+        // Only the origin of the target, because the rest of an address may hold secrets.
         let origin = to.filter(Url::has_host).map(|to| to.origin());
         let advice = match origin {
             Some(origin) if origin != self.url.origin() => {
@@ -126,10 +124,11 @@ impl Node {
         Failure::Lost(StoreError::new(StoreErrorKind::Unavailable, text))
     }
 
-    /// What went wrong, and whether anything was sent.
+    /// Classifies an error, and whether anything was sent.
     fn failure(&self, error: &reqwest::Error) -> Failure {
         let (kind, text) = self.describe(error);
-        // A request is written after its connection is made, with TLS and a proxy's tunnel.
+        // The client writes a request only after the connection is made, with TLS and the tunnel of
+        // a proxy.
         match error.is_connect() {
             true => {
                 let text = format!("{}: {text}; nothing was sent", self.label);
@@ -139,7 +138,7 @@ impl Node {
         }
     }
 
-    /// In words, without the address, which the outermost errors repeat.
+    /// Describes the error without the address, which the outermost errors repeat.
     fn describe(&self, error: &reqwest::Error) -> (StoreErrorKind, String) {
         use StoreErrorKind::{Misconfigured, Unavailable};
         if error.is_connect() && error.is_timeout() {

@@ -21,7 +21,7 @@ fn the_password_is_not_in_the_debug_output() {
 }
 
 #[test]
-fn wrong_material_is_refused_and_not_repeated() {
+fn invalid_certificates_are_refused_and_not_printed() {
     let config = EsConfig::from_url("https://127.0.0.1:1").unwrap();
     let no_pem = Transport::new(&config.clone().with_certificate_authority("hunter2"));
     let bad_key = Transport::new(&config.with_api_key("hunter2\n"));
@@ -46,7 +46,7 @@ async fn a_closed_port_means_nothing_was_sent() {
 }
 
 #[tokio::test]
-async fn a_connection_that_closes_or_says_nothing_is_lost() {
+async fn closed_or_silent_connection_loses_the_request() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {
@@ -69,7 +69,7 @@ async fn a_connection_that_closes_or_says_nothing_is_lost() {
 }
 
 #[tokio::test]
-async fn the_next_node_is_asked_once() {
+async fn next_node_is_asked_once() {
     let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let open = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let urls = [&closed, &open].map(|l| format!("http://{}", l.local_addr().unwrap()));
@@ -106,7 +106,7 @@ fn write() -> Request<'static> {
     Request { method: Method::POST, path, query, body, items: 1, room: 1_000, class }
 }
 
-/// A peer that answers every connection with these bytes, and then with `tail` for ever.
+/// A peer that answers every connection with these bytes, and then with `tail` forever.
 async fn peer(answer: String, tail: &'static [u8]) -> (Transport, Arc<AtomicUsize>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://shop:hunter2@{}", listener.local_addr().unwrap());
@@ -129,7 +129,7 @@ async fn peer(answer: String, tail: &'static [u8]) -> (Transport, Arc<AtomicUsiz
 }
 
 #[tokio::test]
-async fn an_answer_without_end_is_read_as_far_as_its_room() {
+async fn endless_answer_is_read_up_to_the_limit() {
     let endless = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{".to_owned();
     let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n".to_owned();
     let announced = "HTTP/1.1 200 OK\r\ncontent-length: 3000000000\r\n\r\n{".to_owned();
@@ -145,7 +145,7 @@ async fn an_answer_without_end_is_read_as_far_as_its_room() {
 }
 
 #[tokio::test]
-async fn an_answer_that_fills_its_room_is_taken() {
+async fn answer_of_exactly_the_limit_is_accepted() {
     let answer = |bytes: usize| {
         let body = "x".repeat(bytes);
         format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n{body}")
@@ -157,7 +157,7 @@ async fn an_answer_that_fills_its_room_is_taken() {
 }
 
 #[test]
-fn room_is_bounded_whatever_is_asked() {
+fn answer_limit_is_bounded() {
     assert!(room_for(1, 100) >= 100 + BESIDE);
     assert!(room_for(500, 1 << 10) >= 500 << 10);
     assert_eq!(room_for(usize::MAX, usize::MAX / 2), usize::MAX / 2 + BESIDE);
@@ -165,7 +165,7 @@ fn room_is_bounded_whatever_is_asked() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_told_and_not_followed() {
+async fn redirect_is_reported_and_not_followed() {
     let (elsewhere, reached) = peer(String::new(), b"").await;
     let elsewhere = label(&elsewhere).replace("http://", "");
     let there = format!("http://u:hunter3@{elsewhere}/_bulk");
@@ -196,8 +196,8 @@ async fn a_redirect_is_told_and_not_followed() {
 }
 
 #[tokio::test]
-async fn tls_on_a_plain_port_and_the_other_way_round_are_told() {
-    // What a server says that takes the first bytes of TLS for a request.
+async fn mix_of_tls_and_plain_ports_is_reported() {
+    // The answer of a server that parses the first bytes of TLS as a request.
     let plain = "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n".to_owned();
     let (transport, _) = peer(plain, b"").await;
     let url = label(&transport).replace("http://", "https://");
@@ -208,7 +208,7 @@ async fn tls_on_a_plain_port_and_the_other_way_round_are_told() {
     assert_eq!(error.kind, StoreErrorKind::Misconfigured);
     assert!(error.message.contains("http://host:port"), "{error}");
 
-    // A TLS alert, and nothing at all.
+    // A TLS alert, and no bytes.
     for answer in ["\u{15}\u{3}\u{3}\u{0}\u{2}\u{2}\u{46}", ""] {
         let (transport, _) = peer(answer.to_owned(), b"").await;
         let failure = transport.send(write()).await.unwrap_err();

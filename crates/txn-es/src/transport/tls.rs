@@ -1,4 +1,4 @@
-//! Whom a TLS connection trusts, and what it shows of itself.
+//! TLS: the trusted authorities, and the client certificate.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use txn_store::{StoreError, StoreErrorKind};
 
 use crate::config::{ClientCertificate, EsConfig};
 
-/// The configuration of TLS, for all nodes.
+/// Returns the TLS configuration for all nodes.
 pub(super) fn client(config: &EsConfig) -> Result<ClientConfig, StoreError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -63,7 +63,7 @@ pub(super) fn client(config: &EsConfig) -> Result<ClientConfig, StoreError> {
     }
 }
 
-/// The certificates of a PEM text; an error where one cannot be read, or where there are none.
+/// Parses the certificates of a PEM text; errors for unreadable ones or an empty text.
 fn certificates(pem: &[u8]) -> Vec<Result<CertificateDer<'static>, ()>> {
     let all: Vec<_> =
         CertificateDer::pem_slice_iter(pem).map(|each| each.map_err(|_| ())).collect();
@@ -83,8 +83,9 @@ fn parse(fingerprint: &str) -> Result<[u8; 32], StoreError> {
     Ok(bytes)
 }
 
-/// Trusts one authority by its fingerprint, which the server has to send along. Everything else is
-/// checked as usual.
+/// Trusts one authority by its fingerprint.
+///
+/// The server has to send the certificate of the authority. All other checks are as usual.
 #[derive(Debug)]
 struct Pinned {
     fingerprint: [u8; 32],

@@ -1,4 +1,4 @@
-//! Reaching the servers that the environment names.
+//! Access to the servers that the environment names.
 #![allow(dead_code, reason = "each suite uses a part of it")]
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,25 +14,27 @@ pub(crate) const OPENSEARCH2: &str = "TXN_OPENSEARCH2_URL";
 pub(crate) const ALL: [&str; 5] =
     [ELASTICSEARCH, ELASTICSEARCH7, ELASTICSEARCH9, OPENSEARCH, OPENSEARCH2];
 
-/// The value of a variable. A suite that is left out in silence proves nothing.
+/// Returns the address in a variable, and panics without one.
+///
+/// A skipped suite proves nothing.
 pub(crate) fn url(variable: &str) -> String {
     let url = std::env::var(variable).ok().filter(|url| !url.is_empty());
     url.unwrap_or_else(|| panic!("{variable} is not set: run `cargo xtask test`, or start servers with `cargo xtask servers up` and export what it prints"))
 }
 
-/// A store on the server that a variable names.
+/// Returns a store on the server that a variable names.
 pub(crate) async fn store(variable: &str) -> EsStore {
     let config = EsConfig::from_url(&url(variable)).expect("an address");
     EsStore::connect(config).await.expect("a server that answers")
 }
 
-/// A name that no other run uses.
+/// Returns a name that no other run uses.
 pub(crate) fn unique(what: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_micros();
     format!("txn-es-{what}-{now}")
 }
 
-/// A plain client beside the store.
+/// A plain client, without the store.
 pub(crate) struct Plain {
     http: reqwest::Client,
     url: String,
@@ -44,7 +46,7 @@ impl Plain {
         Self { http, url: url(variable) }
     }
 
-    /// Sends a request; the answer, whatever its status.
+    /// Sends a request, and returns the answer with any status.
     pub(crate) async fn send(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
         let method = method.parse().expect("a method");
         let mut request = self.http.request(method, format!("{}{path}", self.url));

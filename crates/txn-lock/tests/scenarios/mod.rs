@@ -1,4 +1,4 @@
-//! What holds on every store, each an `async fn(&World)`.
+//! Scenarios for every store, each an `async fn(&World)`.
 #![allow(dead_code, unused_imports, unused_macros, reason = "each suite uses a part of it")]
 
 use std::sync::Arc;
@@ -10,39 +10,39 @@ use txn_core::{Collection, Config, Domain, Error, Raw, Typed};
 use txn_fixtures::process::Process;
 use txn_lock::{Guard, Heartbeat, LockConfig, LockError, LockName, LockService, Loss};
 
-/// Hands all scenarios to what declares them as tests.
+/// Passes all scenarios to a macro that declares them as tests.
 macro_rules! all {
     ($($on:ident)::+) => {
         $($on)::+! {
             one_at_a_time;
             tokens_grow_over_unlock_break_and_delete;
-            a_timeout_says_who_holds_it;
-            a_lock_is_held_beyond_its_lease;
-            what_a_killed_process_held_is_taken_over;
-            a_paused_holder_finds_out_and_its_effects_are_refused;
+            timeout_reports_the_holder;
+            heartbeat_keeps_a_lock_beyond_its_lease;
+            locks_of_a_killed_process_are_taken_over;
+            paused_holder_detects_its_loss_and_is_fenced;
             a_newer_format_is_refused_by_name;
-            a_shutdown_gives_everything_back;
-            a_shutdown_ends_what_is_held_at_once;
+            shutdown_releases_all_locks;
+            dropped_shutdown_still_ends_all_guards;
         }
     };
 }
 pub(crate) use all;
 
-/// How long anything may take that is not meant to fail: machines of tests are slow and busy.
+/// The bound of a wait that must succeed. Long, because test machines are slow.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A store, and the name of a domain on it.
+/// A store, and the name of a domain in the store.
 pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) name: String,
-    /// Short enough to wait for it, long enough to be renewed however busy the machine is.
+    /// Short enough to wait for. Long enough to renew on a busy machine.
     pub(crate) lease: Duration,
 }
 
 impl World {
     pub(crate) async fn domain(&self) -> Domain {
-        let config = Config::default().with_janitor_interval(None).with_deadline(PATIENCE);
-        Domain::create(self.store.clone(), &self.name, config).await.expect("opens")
+        let config = Config::default().with_janitor_interval(None).with_timeout(PATIENCE);
+        Domain::open_or_create(self.store.clone(), &self.name, config).await.expect("opens")
     }
 
     pub(crate) async fn service(&self) -> LockService {
@@ -51,7 +51,7 @@ impl World {
 
     pub(crate) fn config(&self) -> LockConfig {
         let config = LockConfig::default().with_lease(self.lease).with_reap_interval(None);
-        // Processes of tests are paused, and must not show that they live then.
+        // Tests pause their processes, and a paused process must miss its heartbeats.
         config.with_heartbeat(Heartbeat::CallersRuntime)
     }
 
@@ -83,7 +83,8 @@ pub(crate) async fn one_at_a_time(world: &World) {
                 let mut tokens = Vec::new();
                 for _ in 0..rounds {
                     let done = service.do_in_lock("test", "counter", PATIENCE, async |lock| {
-                        // Read and write apart: without the lock increments would be lost.
+                        // Reads and writes in separate steps: without the lock increments would be
+                        // lost.
                         let reader = domain.reader().verified();
                         let found = reader.get(&counters, "one").await?.unwrap_or_default();
                         let next = u64Doc { n: found.n + 1 };
@@ -136,12 +137,12 @@ pub(crate) async fn tokens_grow_over_unlock_break_and_delete(world: &World) {
     assert!(service.shutdown(PATIENCE).await);
 }
 
-pub(crate) async fn a_timeout_says_who_holds_it(world: &World) {
+pub(crate) async fn timeout_reports_the_holder(world: &World) {
     let (one, two) = (world.service().await, world.service().await);
     let guard = lock(&one, "a").await;
     assert!(one.try_lock("test", "a").await.expect("looks").is_none());
     assert!(two.try_lock("test", "a").await.expect("looks").is_none());
-    // Both who waits in the same process and who waits in another one.
+    // A caller in the same process, and a caller in another process.
     for service in [&one, &two] {
         let patience = world.lease / 2;
         let error = service.lock("test", "a", patience).await.expect_err("held");
@@ -158,13 +159,13 @@ pub(crate) async fn a_timeout_says_who_holds_it(world: &World) {
     guard.unlock().await.expect("unlocks");
     assert!(two.list().await.expect("lists").is_empty());
     let taken = two.try_lock("test", "a").await.expect("looks").expect("is free");
-    // What is dropped is given back, too.
+    // A dropped guard releases its lock, too.
     drop(taken);
     lock(&one, "a").await.unlock().await.expect("unlocks");
     assert!(one.shutdown(PATIENCE).await && two.shutdown(PATIENCE).await);
 }
 
-pub(crate) async fn a_lock_is_held_beyond_its_lease(world: &World) {
+pub(crate) async fn heartbeat_keeps_a_lock_beyond_its_lease(world: &World) {
     let (one, two) = (world.service().await, world.service().await);
     let guard = lock(&one, "a").await;
     let error = two.lock("test", "a", world.lease * 2).await.expect_err("it is renewed");
@@ -173,7 +174,7 @@ pub(crate) async fn a_lock_is_held_beyond_its_lease(world: &World) {
     guard.unlock().await.expect("unlocks");
 }
 
-pub(crate) async fn what_a_killed_process_held_is_taken_over(world: &World) {
+pub(crate) async fn locks_of_a_killed_process_are_taken_over(world: &World) {
     let process = Process::new();
     let guard = process.run(async { lock(&world.service().await, "a").await }).await;
     let token = guard.token();
@@ -184,14 +185,14 @@ pub(crate) async fn what_a_killed_process_held_is_taken_over(world: &World) {
     let taken = lock(&service, "a").await;
     assert!(taken.token() > token);
     taken.unlock().await.expect("unlocks");
-    // Nobody waits for the other one.
+    // No caller waits for the second lock.
     let reaped = service.reap().await.expect("reaps");
     assert_eq!(reaped.len(), 1, "{reaped:?}");
     assert_eq!(reaped[0].id, "b");
     assert!(service.list().await.expect("lists").is_empty());
 }
 
-pub(crate) async fn a_paused_holder_finds_out_and_its_effects_are_refused(world: &World) {
+pub(crate) async fn paused_holder_detects_its_loss_and_is_fenced(world: &World) {
     let process = Process::new();
     let (theirs, guard) = process
         .run(async {
@@ -216,7 +217,7 @@ pub(crate) async fn a_paused_holder_finds_out_and_its_effects_are_refused(world:
     let held = guard.held();
     let late = process
         .run(async {
-            // The clock alone says so, before anything of it ran.
+            // The clock alone reports the loss, before a task of the process has run.
             assert!(held.is_lost());
             held.lost().await;
             let late = write(held.fenced(), u64Doc { n: 2 }).await;
@@ -252,7 +253,7 @@ pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
         let LockError::NewerFormat { document, format: 2 } = &error else { panic!("{error}") };
         assert_eq!(document, "lock:test/a");
     }
-    // It blocks nobody, and hides no other.
+    // The unreadable lock blocks no other lock, and hides none.
     let known = service.list_known().await.expect("lists");
     let name = LockName::new("test", "a").expect("a name");
     assert_eq!(known.newer.into_iter().collect::<Vec<_>>(), [(name, 2)]);
@@ -263,7 +264,7 @@ pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
     assert!(kept == Some(newer), "it was changed");
 }
 
-pub(crate) async fn a_shutdown_gives_everything_back(world: &World) {
+pub(crate) async fn shutdown_releases_all_locks(world: &World) {
     let (one, two) = (world.service().await, world.service().await);
     let (a, b) = (lock(&one, "a").await, lock(&one, "b").await);
     assert!(one.shutdown(PATIENCE).await);
@@ -282,15 +283,17 @@ pub(crate) async fn a_shutdown_gives_everything_back(world: &World) {
     assert!(two.shutdown(PATIENCE).await);
 }
 
-/// A shutdown that is not waited for ends what is held all the same: others take it after a lease.
-pub(crate) async fn a_shutdown_ends_what_is_held_at_once(world: &World) {
+/// A shutdown with a dropped future still ends all guards at once.
+///
+/// Other processes take the locks over after a lease.
+pub(crate) async fn dropped_shutdown_still_ends_all_guards(world: &World) {
     let (service, domain) = (world.service().await, world.domain().await);
     let counters = world.counters(&domain).await;
     let guard = lock(&service, "a").await;
     let held = guard.held();
     {
         let mut shutdown = std::pin::pin!(service.shutdown(PATIENCE));
-        // Begun, and dropped: in memory it may have come to its end by then.
+        // The dropped shutdown may have finished already, in the memory store.
         let _begun = std::future::poll_fn(|cx| Poll::Ready(shutdown.as_mut().poll(cx))).await;
     }
     assert!(guard.is_lost());

@@ -1,4 +1,4 @@
-//! Names to addresses, and which addresses are not of the public internet.
+//! Name resolution, and the classification of addresses as public or special.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use async_trait::async_trait;
 use ipnet::{Ipv4Net, Ipv6Net};
 
-/// Networks of the special-purpose registry (RFC 6890 and its successors), multicast, and what is reserved.
+/// The special IPv4 networks.
+///
+/// The list has the special-purpose registry (RFC 6890 and successors), multicast and reserved
+/// networks.
 const SPECIAL_V4: [Ipv4Net; 15] = [
     v4([0, 0, 0, 0], 8),
     v4([10, 0, 0, 0], 8),
@@ -26,11 +29,15 @@ const SPECIAL_V4: [Ipv4Net; 15] = [
     v4([240, 0, 0, 0], 4),
 ];
 
-/// What IPv6 has of global unicast. All else is special: loopback, unspecified, link-local, unique-local, multicast, and
-/// addresses with one of IPv4 in them (mapped, translated).
+/// The global unicast addresses of IPv6. All other addresses are special.
+///
+/// Special are loopback, unspecified, link-local, unique-local, multicast, and addresses with an
+/// embedded IPv4 address (mapped, translated).
 const GLOBAL_V6: Ipv6Net = v6([0x2000, 0], 3);
 
-/// What is special within it: protocol assignments (Teredo among them), documentation, 6to4.
+/// The special networks within [`GLOBAL_V6`].
+///
+/// The list has protocol assignments (with Teredo), documentation, and 6to4.
 const SPECIAL_V6: [Ipv6Net; 4] =
     [v6([0x2001, 0], 23), v6([0x2001, 0xdb8], 32), v6([0x2002, 0], 16), v6([0x3fff, 0], 20)];
 
@@ -42,18 +49,18 @@ const fn v6([a, b]: [u16; 2], length: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0), length)
 }
 
-/// What a translator between IPv6 and IPv4 puts in front of an address of IPv4, by default (RFC
-/// 6052).
+/// The well-known prefix of translators from IPv6 to IPv4 (RFC 6052).
 const NAT64: Ipv6Net = v6([0x64, 0xff9b], 96);
 
-/// Addresses of IPv4 that are written as ones of IPv6.
+/// IPv4 addresses in the notation of IPv6.
 const MAPPED: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96);
 
-/// Tunnels of which each address has one of IPv4 in it, behind the prefix (6to4).
+/// Tunnels with an IPv4 address after the prefix of each address (6to4).
 const SIX_TO_FOUR: Ipv6Net = v6([0x2002, 0], 16);
 
-/// The address of IPv4 that stands inside of one of IPv6: what is sent there arrives at that.
-/// `nat64` are further prefixes of translators, of lengths that RFC 6052 has.
+/// The embedded IPv4 address, which receives the packets to an IPv6 address.
+///
+/// `nat64` has further prefixes of translators, with prefix lengths of RFC 6052.
 pub(crate) fn embedded(address: IpAddr, nat64: &[Ipv6Net]) -> Option<Ipv4Addr> {
     let IpAddr::V6(address) = address else { return None };
     let octets = address.octets();
@@ -65,7 +72,7 @@ pub(crate) fn embedded(address: IpAddr, nat64: &[Ipv6Net]) -> Option<Ipv4Addr> {
         return at([2, 3, 4, 5]);
     }
     let prefix = nat64.iter().chain([&NAT64]).find(|prefix| prefix.contains(&address))?;
-    // The ninth octet is left out.
+    // The address skips the ninth octet.
     match prefix.prefix_len() {
         32 => at([4, 5, 6, 7]),
         40 => at([5, 6, 7, 9]),
@@ -76,18 +83,19 @@ pub(crate) fn embedded(address: IpAddr, nat64: &[Ipv6Net]) -> Option<Ipv4Addr> {
     }
 }
 
-/// Whether translators can have a prefix (RFC 6052).
+/// Whether a translator can have this prefix (RFC 6052).
 pub(crate) fn is_nat64_prefix(prefix: &Ipv6Net) -> bool {
     [32, 40, 48, 56, 64, 96].contains(&prefix.prefix_len())
 }
 
-/// Whether an address is one of the well-known prefix of translators: it is as public as what
-/// stands in it.
+/// Whether an address has the well-known prefix of translators.
+///
+/// An address with this prefix is public if the embedded address is public.
 pub(crate) fn is_translated(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if NAT64.contains(&address))
 }
 
-/// Whether an address is not of the public internet.
+/// Whether an address is outside of the public internet.
 pub(crate) fn is_special(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => SPECIAL_V4.iter().any(|network| network.contains(&address)),
@@ -98,13 +106,13 @@ pub(crate) fn is_special(address: IpAddr) -> bool {
     }
 }
 
-/// Finds the addresses of a name. Asked once for each call.
+/// Resolves the name of a host, once per call.
 #[async_trait]
 pub trait Resolver: fmt::Debug + Send + Sync + 'static {
-    /// The addresses of a host.
+    /// Returns the addresses of a host.
     ///
     /// # Errors
-    /// There are none, or nobody can tell now.
+    /// The host has no address, or the resolution failed.
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<IpAddr>>;
 }
 
@@ -125,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn address_inside_of_another_is_found() {
+    fn embedded_ipv4_address_is_found() {
         let own: Vec<Ipv6Net> = [
             "2a00:1:2::/96",
             "2a00:2::/32",
@@ -158,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_of_the_public_internet_are_not_special() {
+    fn only_public_addresses_are_not_special() {
         for special in [
             "0.0.0.0",
             "0.1.2.3",

@@ -1,4 +1,4 @@
-//! What an answer means, and what is kept of it.
+//! Answers: the effect of a status, and the stored part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
@@ -9,16 +9,16 @@ use secrecy::ExposeSecret;
 
 use crate::http::secret::SecretString;
 
-/// Most characters of a header that are kept.
+/// The maximum number of stored characters per header.
 const MOST_HEADER: usize = 256;
 
-/// What is known of an answer.
+/// The stored part of an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Option<String>,
-    /// How long it asks to wait.
+    /// The pause that the answer asks for.
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -48,7 +48,7 @@ impl Answer {
         (200..=299).contains(&self.status)
     }
 
-    /// Why it is not done.
+    /// The reason why the request is not done.
     pub(crate) fn why(&self) -> String {
         let status = self.status;
         let named = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
@@ -60,20 +60,22 @@ impl Answer {
     }
 }
 
-/// The secrets of one call, which whatever is kept of it must not have.
+/// The secrets of one call. The stored result must not contain them.
 #[derive(Debug, Default)]
 pub(crate) struct Secret(pub(crate) Vec<SecretString>);
 
 impl Secret {
-    /// A text without them, as far as they stand there as they are, whole, behind their scheme, or cut off at the end.
+    /// Replaces the secrets in a text.
+    ///
+    /// The method finds secrets in plain text: whole, without their scheme, or cut off at the end.
     pub(crate) fn blot(&self, text: &str) -> String {
         let whole = self.0.iter().map(ExposeSecret::expose_secret);
-        // Of "Bearer abc" whoever answers may say "abc".
+        // The answer may repeat "Bearer abc" as "abc".
         let behind = |secret: &'_ str| secret.split_once(' ').map(|(_, behind)| behind.to_owned());
         let mut secrets: Vec<String> =
             whole.flat_map(|secret| [Some(secret.to_owned()), behind(secret)]).flatten().collect();
         secrets.retain(|secret| !secret.is_empty());
-        // One that begins another leaves nothing of it.
+        // Longest first: a secret that is a prefix of another one must not leave the rest of it.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         let mut text = text.to_owned();
         if let Some(cut) = secrets.iter().filter_map(|secret| cut_off(&text, secret)).max() {
@@ -90,10 +92,10 @@ impl Secret {
 
 const BLOT: &str = "[secret]";
 
-/// Fewer bytes of a secret tell nothing of it.
+/// Fewer bytes of a secret reveal nothing.
 const TELLING: usize = 4;
 
-/// How many bytes at the end of a text begin a secret.
+/// The number of bytes at the end of `text` that begin `secret`.
 fn cut_off(text: &str, secret: &str) -> Option<usize> {
     let lengths = (TELLING..secret.len()).rev();
     lengths
@@ -102,7 +104,7 @@ fn cut_off(text: &str, secret: &str) -> Option<usize> {
         .map(str::len)
 }
 
-/// How long an answer asks to wait: in seconds, or until a date.
+/// The pause that an answer asks for: seconds, or a date.
 fn retry_after(headers: &HeaderMap, now_ms: u64) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
@@ -117,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_of_a_secret_is_kept() {
+    fn prefixes_of_secrets_are_removed() {
         let secret = |text: &str| SecretString::from(text.to_owned());
         let secrets = Secret(vec![secret("token"), secret("Bearer token-and-more")]);
         for (text, blotted) in [
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_blotted_out() {
+    fn secrets_are_removed_from_texts() {
         let secrets = Secret(vec!["Bearer x".into(), "".into(), "word".into()]);
         assert_eq!(secrets.blot("a Bearer x b words"), "a [secret] b [secret]s");
         assert_eq!(secrets.longest(), 8);

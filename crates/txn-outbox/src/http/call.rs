@@ -1,4 +1,4 @@
-//! One call: allowed, resolved, sent to an address that was checked, and read as far as it may be.
+//! The call of a request: checks, name resolution, connection, and bounded reads.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,23 +16,27 @@ use crate::http::config::{Destination, HttpConfig, address};
 use crate::http::request::{Body, HeaderText, HttpRequest, origin};
 use crate::http::tls::Tls;
 
-/// Most addresses of a name that are tried.
+/// The maximum number of addresses that a call tries.
 const MOST_ADDRESSES: usize = 8;
 
-/// Why there is no answer.
+/// The reason why a call has no answer.
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
-    /// It is not to be called. Nothing was sent.
+    /// The configuration does not allow the request. Nothing was sent.
     Refused(String),
-    /// It was sent, or not, and nobody answered in time.
+    /// No answer in time. The request may have been sent.
     Unanswered(String),
-    /// A secret of it is not known, or is no text of a header. Nothing was sent.
+    /// A secret is unknown, or not valid in a header. Nothing was sent.
     Unknown(String),
-    /// What a call needs is down. Nothing was sent, and it says nothing of the request.
+    /// A service that the call needs is down. Nothing was sent.
+    ///
+    /// The failure says nothing about the request.
     Down(String),
 }
 
-/// Calls, and waits for the answer for as long as the limit is. The URL and its destination are those that it may call.
+/// Sends a request, and waits for the answer up to the limit.
+///
+/// The caller has checked the URL and its destination.
 pub(crate) async fn call(
     config: &HttpConfig,
     request: &HttpRequest,
@@ -64,7 +68,8 @@ pub(crate) async fn call(
     let wall_ms = u64::try_from(clock.wall().as_millis()).unwrap_or(u64::MAX);
     let mut answer = Answer::new(&response, &config.result_headers, &secrets, wall_ms);
     if config.result_body > 0 {
-        // What is cut off in the middle is not recognised: the end is cut off behind the blotting.
+        // The call removes secrets before it shortens the body, because it cannot detect half a
+        // secret.
         let most = config.result_body + secrets.longest();
         let left = until.saturating_sub(clock.monotonic());
         let read = body(&mut response, most, clock, left).await;
@@ -77,7 +82,7 @@ pub(crate) async fn call(
     Ok(answer)
 }
 
-/// The URL and its destination, if a request may be made at all.
+/// The URL and its destination, if the configuration allows the request.
 pub(crate) fn allowed<'a>(
     config: &'a HttpConfig,
     request: &HttpRequest,
@@ -100,7 +105,7 @@ pub(crate) fn allowed<'a>(
     Ok((url, destination))
 }
 
-/// The addresses to connect to: the only look at the name.
+/// The addresses to connect to. The call resolves the name only here.
 async fn addresses(
     config: &HttpConfig,
     url: &Url,
@@ -115,7 +120,7 @@ async fn addresses(
                 NoAnswer::Down(format!("{host} could not be resolved: {error}"))
             })?,
         };
-    // One is enough to be refused: a name that has some of them is not what it seems to be.
+    // A single special address refuses the call: such a name is not trustworthy.
     if let Some(special) =
         found.iter().find(|address| !destination.admits(**address, &config.nat64))
     {
@@ -129,7 +134,7 @@ async fn addresses(
     Ok(found.into_iter().map(|address| SocketAddr::new(address, port)).collect())
 }
 
-/// The headers to send, with what the secrets are now.
+/// The headers to send, with the current secrets.
 async fn headers(
     config: &HttpConfig,
     request: &HttpRequest,
@@ -158,7 +163,7 @@ async fn headers(
                 let found = found.map_err(|_| NoAnswer::Down(told("could not be looked up")))?;
                 let found = found.ok_or_else(|| failed("is not known"))?;
                 let value = HeaderValue::from_str(found.expose_secret());
-                let mut value = value.map_err(|_| failed("is no text of a header"))?;
+                let mut value = value.map_err(|_| failed("is not valid in a header"))?;
                 value.set_sensitive(true);
                 secrets.0.push(found);
                 value
@@ -171,7 +176,7 @@ async fn headers(
     Ok(headers)
 }
 
-/// Whoever asks it has lost the addresses that were checked.
+/// A resolver that always fails: the call has resolved its name already.
 #[derive(Debug)]
 struct Nowhere;
 
@@ -188,8 +193,8 @@ async fn send(
     addresses: &[SocketAddr],
     tls: &Tls,
 ) -> Result<Response, NoAnswer> {
-    // One for each call: its connection goes to these addresses, is used once, and decodes nothing.
-    // All share what TLS needs.
+    // Each call has its own client: one connection to these addresses, without decoding. All
+    // clients share the state of TLS.
     let client = Client::builder()
         .use_preconfigured_tls(tls.client())
         .redirect(Policy::none())
@@ -217,7 +222,7 @@ async fn send(
     call.send().await.map_err(failed)
 }
 
-/// As much of a body as may be read, or came in time.
+/// The body, up to `most` bytes and up to the limit.
 async fn body(response: &mut Response, most: usize, clock: &dyn Clock, limit: Duration) -> Vec<u8> {
     let mut read = Vec::new();
     let over = clock.sleep(limit);
@@ -235,7 +240,9 @@ async fn body(response: &mut Response, most: usize, clock: &dyn Clock, limit: Du
     read
 }
 
-/// What the client says, without the URL, whose query may be nobody's business.
+/// Describes an error of the client without the URL.
+///
+/// The query of the URL may be confidential.
 fn failed(error: reqwest::Error) -> NoAnswer {
     let error = error.without_url();
     let mut told = error.to_string();

@@ -1,4 +1,4 @@
-//! What may be called, and within which bounds.
+//! Settings of the dispatcher: allowed requests, limits and retries.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use crate::http::request::Method;
 use crate::http::retries::{DAY, Retries, Retry};
 use crate::http::secret::{NoSecrets, Secrets};
 
-/// Somewhere that may be called: a scheme, a host and a port.
+/// An allowed destination: scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     scheme: String,
@@ -27,11 +27,13 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// A destination by its origin, such as `https://api.example.com` or `http://10.1.2.3:8080`. One that is an address
-    /// itself lists that address.
+    /// Creates a destination from an origin.
+    ///
+    /// Examples: `https://api.example.com`, `http://10.1.2.3:8080`. If the host is an address, the
+    /// destination allows this address.
     ///
     /// # Errors
-    /// [`OutboxError::InvalidConfig`] if it is no origin.
+    /// [`OutboxError::InvalidConfig`] if the text is not an origin.
     pub fn new(origin: &str) -> Result<Self> {
         let refuse = || {
             OutboxError::InvalidConfig("a destination is no origin such as https://api.example.com")
@@ -52,11 +54,13 @@ impl Destination {
         Ok(Self { scheme: url.scheme().to_owned(), host: host.to_owned(), port, networks })
     }
 
-    /// Lists an address, or a network such as `10.1.0.0/16`, that its name may have although it is not of the public
-    /// internet.
+    /// Allows an address or a network outside of the public internet.
+    ///
+    /// Example of a network: `10.1.0.0/16`. The name of the destination may then resolve to such an
+    /// address.
     ///
     /// # Errors
-    /// [`OutboxError::InvalidConfig`] if it is neither.
+    /// [`OutboxError::InvalidConfig`] if the text is neither.
     pub fn with_address(mut self, network: &str) -> Result<Self> {
         let address = || network.parse::<IpAddr>().map(IpNet::from);
         let network = network.parse::<IpNet>().or_else(|_| address()).map_err(|_| {
@@ -78,9 +82,10 @@ impl Destination {
             && url.port_or_known_default() == Some(self.port)
     }
 
-    /// Whether an address may be called. One inside of which another stands (of a translator, for
-    /// instance) may be only if that may be as well: to list the prefix of a translator opens
-    /// nothing behind it.
+    /// Whether a call may connect to this address.
+    ///
+    /// If the address embeds another address, for example that of a translator, both must be
+    /// allowed. An allowed prefix of a translator therefore allows no address after the prefix.
     pub(crate) fn admits(&self, address: IpAddr, nat64: &[Ipv6Net]) -> bool {
         let lists = |address| self.networks.iter().any(|network| network.contains(&address));
         let is_open = |address| !is_special(address) || lists(address);
@@ -93,57 +98,69 @@ impl Destination {
     }
 }
 
-/// The address that is the host of a URL, if it is one.
+/// The host of a URL as an address, if it is one.
 pub(crate) fn address(url: &Url) -> Option<IpAddr> {
     let host = url.host_str()?;
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
-/// What a [`Dispatcher`](crate::http::Dispatcher) may call, and within which bounds. By default it may call nothing.
+/// Settings of a [`Dispatcher`](crate::http::Dispatcher). By default no request is allowed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HttpConfig {
-    /// Where it may call. Default nowhere.
+    /// The allowed destinations. Default: none.
     pub destinations: Vec<Destination>,
-    /// The methods that it may use. Default POST, PUT, PATCH and DELETE.
+    /// The allowed methods. Default: POST, PUT, PATCH and DELETE.
     pub methods: BTreeSet<Method>,
-    /// The headers that a request may have. Default `accept`, `authorization` and `content-type`.
+    /// The allowed headers of a request. Default: `accept`, `authorization` and `content-type`.
     pub headers: BTreeSet<String>,
-    /// Most bytes of a request as JSON. Default 256 KiB.
+    /// The maximum size of a request as JSON. Default: 256 KiB.
     pub max_request: usize,
-    /// How long a call may take, from the looking up of secrets and names to the last byte that is read. Default 20 s. A
-    /// processor drops what takes longer than its own limit: keep that well above twice this.
+    /// How long a call may take, including the lookup of secrets.
+    ///
+    /// A processor drops a handler beyond the limit of the processor. Keep that limit well above
+    /// twice this one. Default: 20 s.
     pub limit: Duration,
-    /// How many calls of this dispatcher may be under way. Whoever waits longer than a second for a place is tried later,
-    /// and that does not count. Default 16.
+    /// The maximum number of concurrent calls of this dispatcher.
+    ///
+    /// A request that waits for more than one second is retried later, and the wait does not count
+    /// as a failure. Default: 16.
     pub concurrency: usize,
-    /// How many of them may go to one host and port, so that one that does not answer leaves places for others. Default half of
-    /// all, and at least one.
+    /// The maximum number of concurrent calls to one host and port.
+    ///
+    /// The limit leaves calls for other destinations if one destination does not answer. Default:
+    /// half of `concurrency`, at least one.
     pub per_destination: Option<usize>,
-    /// Whether and for how long a request is called again, by the status of its answer. Default [`Retries::default`].
+    /// The retries of a request, by the status of its answer. Default: [`Retries::default`].
     pub retries: Retries,
-    /// The same of a request that is not answered: connections that are refused or break, and answers that come too late.
-    /// Default for one day.
+    /// The retries of a request without an answer. Default: for one day.
+    ///
+    /// Causes are refused and broken connections, and answers beyond `limit`.
     pub unanswered: Retry,
-    /// For how long after its first try a request is tried again while its host cannot be resolved, or a secret of it cannot be
-    /// looked up. Then it is a dead letter. Default one day.
+    /// How long a request is retried during an outage. Default: one day.
+    ///
+    /// An outage is a host that cannot be resolved, or a secret that cannot be looked up. The time
+    /// starts at the first try. Afterwards the request becomes a dead letter.
     pub longest_outage: Duration,
-    /// The longest pause that an answer may ask for by `Retry-After`. Default five minutes.
+    /// The longest pause that an answer may request by `Retry-After`. Default: five minutes.
     pub longest_retry_after: Duration,
-    /// The headers of an answer that are kept with its result, each up to 256 characters. Default `content-type`, `location` and
-    /// `retry-after`. However many it has, no more than some hundred KiB are read of them.
+    /// The headers of an answer that its result keeps.
+    ///
+    /// The result keeps up to 256 characters of each. A call reads at most some hundred KiB of
+    /// headers. Default: `content-type`, `location` and `retry-after`.
     pub result_headers: BTreeSet<String>,
-    /// How many bytes of the body of an answer are read and kept with its result. Default none.
+    /// The number of bytes of an answer's body that its result keeps. Default: 0.
     pub result_body: usize,
-    /// What knows the secrets. Default nothing.
+    /// The source of the secrets. Default: none.
     pub secrets: Arc<dyn Secrets>,
-    /// What finds the addresses of names. Default the operating system.
+    /// The resolver of host names. Default: that of the operating system.
     pub resolver: Arc<dyn Resolver>,
-    /// Prefixes of this network's translators from IPv6 to IPv4 (NAT64), beside `64:ff9b::/96`: of
-    /// an address behind one the address of IPv4 in it counts. Without it such an address passes
-    /// for one of the public internet. Default none.
+    /// The NAT64 prefixes of this network, in addition to `64:ff9b::/96`. Default: none.
+    ///
+    /// For an address with such a prefix the embedded IPv4 address decides. Without this setting
+    /// the address counts as public.
     pub nat64: Vec<Ipv6Net>,
-    /// Certificate authorities that are trusted beside the usual ones, as PEM. Default none.
+    /// Trusted certificate authorities in PEM, in addition to the usual ones. Default: none.
     pub certificate_authorities: Vec<String>,
 }
 
@@ -209,11 +226,11 @@ setters! { HttpConfig:
     with_certificate_authorities: certificate_authorities: Vec<String>;
 }
 
-/// Most bytes of a body that are kept.
+/// The maximum number of stored bytes of a body.
 const MOST_BODY: usize = 64 << 10;
 
 impl HttpConfig {
-    /// How many calls may be under way to one destination.
+    /// The maximum number of concurrent calls to one destination.
     pub(crate) fn most_of_destination(&self) -> usize {
         self.per_destination.unwrap_or((self.concurrency / 2).max(1))
     }
@@ -270,7 +287,7 @@ mod tests {
             place.clone().with_address("10.0.0.0/24").unwrap().with_address("::1").unwrap();
         assert!(admits(&inside, "10.0.0.1") && admits(&inside, "::1"));
         assert!(!admits(&inside, "10.0.1.1") && !admits(&inside, "127.0.0.1"));
-        // Behind a translator is what stands in the address.
+        // The embedded address decides for addresses of a translator.
         for translated in ["64:ff9b::", "2a00:1:2::"] {
             let of = |inside: &str| format!("{translated}{inside}");
             assert!(admits(&place, &of("8.8.8.8")) && !admits(&place, &of("10.0.0.1")));
@@ -289,7 +306,7 @@ mod tests {
             assert!(!admits(&listed, shut), "{shut}");
         }
         assert!(place.with_address("ten").is_err());
-        // However an address is written.
+        // An address has several notations.
         let itself = Destination::new("http://127.0.0.1:80").unwrap();
         assert!(itself.is_of(&url("http://0x7f.1/")) && admits(&itself, "127.0.0.1"));
         assert!(admits(&Destination::new("http://[::1]:80").unwrap(), "::1"));

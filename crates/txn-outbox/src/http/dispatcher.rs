@@ -1,4 +1,4 @@
-//! The handler that performs requests.
+//! The handler that sends requests.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,11 +23,13 @@ use crate::http::result::{HttpResult, HttpResults, HttpState};
 use crate::http::retries::Retry;
 use crate::http::tls::Tls;
 
-/// How long the result of a call is tried to be written, where the store does not do it.
+/// How long the dispatcher tries to write the result of a call.
 const LONGEST_NOTE: Duration = Duration::from_secs(5);
 
-/// Performs HTTP requests: a handler for events of the topic [`TOPIC`](crate::http::TOPIC), alone or by
-/// [`Topics`](crate::Topics) beside others. Cheap to clone: clones share the bound on calls under way.
+/// The handler of HTTP requests: events of the topic [`TOPIC`](crate::http::TOPIC).
+///
+/// Register it in [`Topics`](crate::Topics), alone or with other handlers. Cheap to clone: clones
+/// share the limit of concurrent calls.
 #[derive(Clone)]
 pub struct Dispatcher(Arc<Inner>);
 
@@ -45,10 +47,10 @@ impl fmt::Debug for Dispatcher {
 }
 
 impl Dispatcher {
-    /// A dispatcher whose results are kept in a domain.
+    /// Opens a dispatcher that stores its results in a domain.
     ///
     /// # Errors
-    /// [`OutboxError::InvalidConfig`], or the engine's.
+    /// [`OutboxError::InvalidConfig`], or an error of the engine.
     pub async fn open(domain: &Domain, config: HttpConfig) -> Result<Self> {
         config.check()?;
         let results = HttpResults::open(domain).await?;
@@ -81,7 +83,7 @@ impl Handler for Dispatcher {
             Err(why) => Err(NoAnswer::Refused(why)),
             Ok((url, destination)) => {
                 let Some(_place) = places.enter(&url, clock).await else {
-                    return Err(Failure::passing("as many calls are under way as may be"));
+                    return Err(Failure::passing("the limit of concurrent calls is reached"));
                 };
                 call(config, &kept.request, (&url, destination), (&key, tls), clock).await
             }
@@ -106,8 +108,8 @@ impl Handler for Dispatcher {
             results.note(tx, &result).await
         });
         if let Err(error) = noted.await {
-            // Whatever is wrong with the store shows when the failure itself is noted. Without a note, the age of the event
-            // ends it.
+            // A failing store shows again when the processor notes the failure itself. Without the
+            // result, the age of the event ends its retries.
             tracing::debug!(event = event.id, %error, "a result is not noted");
             over = over || is_over(event.emitted_ms);
         }
@@ -125,7 +127,7 @@ impl Handler for Dispatcher {
     }
 }
 
-/// Whether and for how long a request is called again; `None` if it is done.
+/// The retries after a call. `None` if the request is done.
 fn retry(config: &HttpConfig, called: &Result<Answer, NoAnswer>) -> Option<Retry> {
     match called {
         Ok(answer) if answer.is_done() => None,
@@ -137,16 +139,18 @@ fn retry(config: &HttpConfig, called: &Result<Answer, NoAnswer>) -> Option<Retry
     }
 }
 
-/// Notes that a request is done, and its result with that. Where the store does not write the result for a while it is left out:
-/// for its sake the request would be called again.
+/// Marks a request as done, together with its result.
+///
+/// If the store does not write the result for a while, only the mark is written. Without the mark
+/// the request would be sent again.
 async fn done(
     delivery: &Delivery,
     results: &HttpResults,
     result: &HttpResult,
 ) -> Result<(), Failure> {
-    // What is left of the time of the handler is for the one without it.
-    let patience = LONGEST_NOTE.min(delivery.limit() / 4).min(delivery.domain.config().deadline);
-    let options = Options::default().with_deadline(Some(patience));
+    // Leaves the rest of the handler's time for the mark without the result.
+    let patience = LONGEST_NOTE.min(delivery.limit() / 4).min(delivery.domain.config().timeout);
+    let options = Options::default().with_timeout(Some(patience));
     let noted = delivery
         .run::<_, OutboxError, _>(&options, async |tx| results.note(tx, result).await)
         .await;
@@ -160,7 +164,7 @@ async fn done(
     Ok(delivery.transact::<_, OutboxError, _>(async |_| Ok(())).await?)
 }
 
-/// What was kept. One of a newer format waits for whoever knows it.
+/// The stored request. A request of a newer format waits for a newer program.
 fn kept(delivery: &Delivery) -> Result<Kept, Failure> {
     let event = delivery.event();
     let document = event.queue.event_document(event.sequence);
@@ -169,7 +173,7 @@ fn kept(delivery: &Delivery) -> Result<Kept, Failure> {
         Ok(Stored::Newer(format)) => {
             Err(Failure::passing(OutboxError::NewerFormat { document, format }))
         }
-        // What it says may hold what stands there.
+        // The parse error may repeat confidential content, so the text leaves it out.
         Err(_) => Err(Failure::hopeless(format!("the payload of {document} is no HTTP request"))),
     }
 }

@@ -1,4 +1,4 @@
-//! A request as it is kept: the payload of an event.
+//! The stored form of a request: the payload of an event.
 
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "http")]
@@ -11,14 +11,14 @@ use crate::http::request::HttpRequest;
 /// The topic of events that are HTTP requests.
 pub const TOPIC: &str = "http-requests";
 
-/// The newest format of what is kept.
+/// The newest format of stored requests.
 const NEWEST: u32 = 1;
 
-/// A request as it is kept.
+/// A stored request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Kept {
     format: Format<NEWEST>,
-    /// The attempt that emitted it.
+    /// The attempt that emitted the request.
     pub(crate) tid: AttemptId,
     pub(crate) request: HttpRequest,
 }
@@ -31,8 +31,11 @@ impl Kept {
         Self { format: Format, tid, request: request.clone() }
     }
 
-    /// What the receiver knows it by, however often it comes: the transaction, and a digest of the id of the event. That has the
-    /// key of the request in it, so that two requests of a transaction could be made to look like one by a weaker hash.
+    /// The header `Idempotency-Key`, the same for each call of a request.
+    ///
+    /// The key has the transaction and a digest of the event id. The event id contains the key of
+    /// the request, which a client may choose. With a weaker hash a client could give two requests
+    /// of a transaction the same key.
     #[cfg(feature = "http")]
     pub(crate) fn idempotency_key(&self, event_id: &str) -> String {
         let digest = Sha256::digest(event_id);
@@ -47,11 +50,11 @@ mod tests {
 
     const TID: &str = "11111111-2222-11ef-8000-333333333333";
 
-    /// Two keys whose ids a weak hash (FNV-1a of 64 bits) does not tell apart.
+    /// Two keys with ids of the same weak hash (64-bit FNV-1a).
     const MET: [&str; 2] = ["8MGSBInrUoO", "T0jXKUroqDC"];
 
     #[test]
-    fn requests_of_a_transaction_never_look_like_one() {
+    fn requests_of_a_transaction_have_distinct_keys() {
         let request = HttpRequest::new(Method::Post, "https://a.example/");
         let kept = Kept::new(TID.parse::<AttemptId>().unwrap(), &request);
         let ids = MET.map(|key| format!("{TOPIC}/1/{key}"));

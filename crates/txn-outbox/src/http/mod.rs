@@ -1,27 +1,30 @@
-//! HTTP requests after the commit.
+//! HTTP requests after the commit of a transaction.
 //!
-//! A transaction keeps a request with [`HttpRequests::after_commit`]: an event of the topic [`TOPIC`], there once the transaction
-//! commits and never if it does not. With the feature `http` a [`Dispatcher`] is the handler that performs it, for the ordinary
-//! [`Processor`](crate::Processor)s: at least once, and with the same header `Idempotency-Key` each time.
+//! [`HttpRequests::after_commit`] stores a request in a transaction, as an event of the topic
+//! [`TOPIC`]. The event exists only if the transaction commits. With the feature `http` a
+//! [`Dispatcher`] is the handler of these events for a [`Processor`](crate::Processor). The
+//! dispatcher sends a request at least once, with the same header `Idempotency-Key` each time.
 //!
-//! - **Done** is an answer 2xx. [`HttpConfig::retries`] says for each other status whether and for how long the request is called
-//!   again: by default one day for 401, 403, 408, 425, 429 and 5xx, one hour for 404, 409 and 423. Everything else, redirects
-//!   included, is a dead letter at once. Pauses grow as [`ProcessorConfig`](crate::ProcessorConfig) says, and are longer if the
-//!   answer asks for that by `Retry-After`.
-//! - **An outage** does not count: a connection that is refused or breaks, an answer that comes too late
-//!   ([`HttpConfig::unanswered`]), a name that cannot be resolved, a secret that cannot be looked up
-//!   ([`HttpConfig::longest_outage`]). The request is called again for one day, and is a dead letter then. Neither counts that
-//!   there is no place for a call: a destination that does not answer holds half of them at most.
-//! - **Nothing is called** that is not on the list of [`HttpConfig`]: scheme, host and port, the method, the names of headers. A name
-//!   is resolved once for each call, every address that it has is checked, and the connection goes to one of those:
-//!   addresses that are not of the public internet are refused unless the [`Destination`] lists them. Proxies of the
-//!   environment are not used.
-//! - **Secrets** are named in a request and looked up for each call ([`Secrets`]): they are never stored, logged or told. What an
-//!   answer repeats of them is blotted out.
-//! - **Results** are kept: [`HttpResults`] tells by the id of the event what came of it.
+//! - **Done** is an answer 2xx. [`HttpConfig::retries`] has the retries of each other status.
+//!   Default: one day for 401, 403, 408, 425, 429 and 5xx (except 501 and 505), one hour for 404,
+//!   409 and 423. Any other status, including redirects, makes a dead letter at once.
+//!   [`ProcessorConfig`](crate::ProcessorConfig) has the growing pauses, and `Retry-After` extends
+//!   them.
+//! - **An outage** does not count as a failure. Outages are refused and broken connections, late
+//!   answers ([`HttpConfig::unanswered`]), unresolved names, and failed lookups of secrets
+//!   ([`HttpConfig::longest_outage`]). The dispatcher retries for one day, and then the request
+//!   becomes a dead letter. A wait for a free call does not count, either. A destination that does
+//!   not answer occupies at most half of the calls.
+//! - **Allowed requests** are listed in [`HttpConfig`]: scheme, host, port, method and header
+//!   names. The dispatcher resolves a name once per call, checks all its addresses, and connects to
+//!   one of them. Addresses outside of the public internet are refused unless the [`Destination`]
+//!   lists them. The dispatcher ignores proxies of the environment.
+//! - **Secrets** are named in a request, and looked up for each call ([`Secrets`]). The dispatcher
+//!   never stores or logs them, and removes them from stored answers.
+//! - **Results** are stored by event id ([`HttpResults`]).
 //!
-//! What is promised to the receiver is little: it may see a request twice, and, where requests have no common key, in any
-//! order. A process that dies between the answer and its commit has called without a note of it.
+//! A receiver may see a request twice, and sees requests without a common key in any order. A
+//! process that dies between the answer and its commit leaves no note of the call.
 
 mod kept;
 mod request;

@@ -1,4 +1,4 @@
-//! How many calls may be under way: in all, and to one destination.
+//! The limits of concurrent calls, in total and per destination.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use url::Url;
 
 use crate::http::config::HttpConfig;
 
-/// How long a call waits for a place at most. Meanwhile it keeps a processor from other queues.
+/// The longest wait of a call for a permit. The wait occupies a worker of the processor.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Places for calls. A destination that does not answer holds its own, and none of others.
+/// The permits of calls. A silent destination occupies only its own permits.
 #[derive(Debug)]
 pub(crate) struct Places {
     all: Semaphore,
@@ -20,7 +20,7 @@ pub(crate) struct Places {
     wait: Duration,
 }
 
-/// A place, until it is dropped.
+/// The permits of one call, held until the drop.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
     _of_destination: SemaphorePermit<'a>,
@@ -36,12 +36,15 @@ impl Places {
         Self { all, each: each.collect(), wait: LONGEST_WAIT.min(config.limit) }
     }
 
-    /// A place for a call to a destination that is listed; `None` if there was none in time. Cancel safe.
+    /// Takes the permits of a call to a listed destination.
+    ///
+    /// `None` if the permits are not free in time. Cancel safe.
     pub(crate) async fn enter(&self, url: &Url, clock: &dyn Clock) -> Option<Place<'_>> {
         let of = (url.host_str()?.to_owned(), url.port_or_known_default()?);
         let each = self.each.get(&of)?;
         let entered = async {
-            // First the one that may be long in coming: nobody waits for it with a place of all.
+            // The destination first, because its permit may take long, and must not occupy a total
+            // permit.
             let _of_destination = each.acquire().await.ok()?;
             let _of_all = self.all.acquire().await.ok()?;
             Some(Place { _of_destination, _of_all })

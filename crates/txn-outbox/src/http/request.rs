@@ -1,4 +1,4 @@
-//! An HTTP request as data, and what is checked of it before it is kept.
+//! An HTTP request as data, and its validation before it is stored.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,16 +8,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::Url;
 
-/// Most bytes of a URL.
+/// The maximum number of bytes of a URL.
 const MOST_URL: usize = 4 << 10;
 
-/// Most headers.
+/// The maximum number of headers.
 const MOST_HEADERS: usize = 32;
 
-/// Most bytes of the name, and of the text, of a header, and of the name of a secret.
+/// The maximum number of bytes of a header's name and text.
+///
+/// The limit applies to the name of a secret, too.
 const MOST_TEXT: usize = 4 << 10;
 
-/// Headers that belong to the connection, to the message as it is sent, or to us.
+/// Headers of the connection, of the message, or of the dispatcher.
 const OURS: [&str; 16] = [
     "accept-encoding",
     "connection",
@@ -37,10 +39,10 @@ const OURS: [&str; 16] = [
     "upgrade",
 ];
 
-/// Headers whose text is a secret.
+/// Headers with a secret text.
 const SECRET: [&str; 2] = ["authorization", "cookie"];
 
-/// An HTTP request that is performed after a commit.
+/// An HTTP request that is sent after a commit.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -49,18 +51,20 @@ pub struct HttpRequest {
     pub method: Method,
     /// The whole URL, `http` or `https`, without credentials and fragment.
     pub url: String,
-    /// Headers by name. Those of the connection and of the message's length are not to be given.
+    /// Headers by name, except those of the connection and the message length.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, HeaderText>,
-    /// What is sent.
+    /// The body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Body>,
-    /// Requests of one key are performed one after the other, in the order of the commits. Without one there is no order.
+    /// The key of the request. Requests of one key are sent in commit order.
+    ///
+    /// Requests without a key have no order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
 
-/// The methods that a request may have.
+/// The methods of a request.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -82,7 +86,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// Its name in HTTP.
+    /// The name of the method in HTTP.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -100,9 +104,11 @@ impl Method {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum HeaderText {
-    /// As it is sent. It is stored so.
+    /// The literal text, which is also stored.
     Text(String),
-    /// The name of a secret, which is looked up for each call and never stored.
+    /// The name of a secret, which each call retrieves again.
+    ///
+    /// The outbox never stores the secret.
     Secret {
         /// The name.
         secret: String,
@@ -110,25 +116,25 @@ pub enum HeaderText {
 }
 
 impl HeaderText {
-    /// The secret of this name.
+    /// Refers to the secret of this name.
     pub fn secret(name: impl Into<String>) -> Self {
         Self::Secret { secret: name.into() }
     }
 }
 
-/// What is sent with a request.
+/// The body of a request.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Body {
-    /// A JSON value; its type is `application/json` unless a header says otherwise.
+    /// A JSON value, by default with the type `application/json`.
     Json(#[serde(deserialize_with = "txn_lock::exact::deserialize")] Value),
-    /// A text with these very bytes; its type is `text/plain; charset=utf-8` unless a header says otherwise.
+    /// A literal text, by default with the type `text/plain; charset=utf-8`.
     Text(String),
 }
 
 impl HttpRequest {
-    /// A request without headers and body.
+    /// Creates a request without headers and body.
     pub fn new(method: Method, url: impl Into<String>) -> Self {
         Self { method, url: url.into(), headers: BTreeMap::new(), body: None, key: None }
     }
@@ -154,11 +160,11 @@ impl HttpRequest {
         self
     }
 
-    /// The URL, once everything about the request is as it has to be.
+    /// Validates the request, and returns its URL.
     pub(crate) fn check(&self, most_bytes: usize) -> Result<Url, String> {
         if self.url.len() > MOST_URL {
             let bytes = self.url.len();
-            return Err(format!("the URL has {bytes} bytes, at most {MOST_URL} may be"));
+            return Err(format!("the URL has {bytes} bytes, at most {MOST_URL} are allowed"));
         }
         let url = Url::parse(&self.url).map_err(|error| format!("the URL: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -174,11 +180,11 @@ impl HttpRequest {
             return Err("the URL has a fragment, which is never sent".to_owned());
         }
         if self.body.is_some() && matches!(self.method, Method::Get | Method::Head) {
-            return Err(format!("a body does not go with {}", self.method.name()));
+            return Err(format!("a body is not allowed with {}", self.method.name()));
         }
         if self.headers.len() > MOST_HEADERS {
             let count = self.headers.len();
-            return Err(format!("it has {count} headers, at most {MOST_HEADERS} may be"));
+            return Err(format!("it has {count} headers, at most {MOST_HEADERS} are allowed"));
         }
         let mut seen = Vec::new();
         for (name, text) in &self.headers {
@@ -194,7 +200,7 @@ impl HttpRequest {
         }
         let bytes = serde_json::to_string(self).map_err(|error| error.to_string())?.len();
         if bytes > most_bytes {
-            return Err(format!("it has {bytes} bytes as JSON, at most {most_bytes} may be"));
+            return Err(format!("it has {bytes} bytes as JSON, at most {most_bytes} are allowed"));
         }
         Ok(url)
     }
@@ -226,13 +232,13 @@ fn header(name: &str, text: &HeaderText) -> Result<(), &'static str> {
     }
 }
 
-/// Where a request goes, without what may tell more than that.
+/// The origin of a request, without parts that may be confidential.
 pub(crate) fn origin(url: &Url) -> String {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default());
     format!("{}://{host}:{}", url.scheme(), port.unwrap_or_default())
 }
 
-/// Bodies, queries and texts of headers stay out of logs.
+/// Leaves bodies, queries and header texts out of logs.
 impl fmt::Debug for HttpRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let origin = Url::parse(&self.url).map_or_else(|_| String::new(), |url| origin(&url));
@@ -272,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_never_be_sent_is_refused_with_the_reason() {
+    fn invalid_request_is_refused_with_the_reason() {
         let post = |url: &str| HttpRequest::new(Method::Post, url);
         for (url, part) in [
             ("nowhere", "the URL"),
@@ -304,16 +310,16 @@ mod tests {
         let twice = sound().with_header("A", text("1")).with_header("a", text("2"));
         assert!(why(&twice).contains("given twice"));
         let large = sound().with_body(Body::Text("x".repeat(2_000)));
-        assert!(why(&large).contains("at most 2000 may be"));
+        assert!(why(&large).contains("at most 2000 are allowed"));
         let get =
             HttpRequest::new(Method::Get, "https://a.example/").with_body(Body::Json(1.into()));
-        assert!(why(&get).contains("does not go with GET"));
+        assert!(why(&get).contains("is not allowed with GET"));
         let secret = sound().with_header("authorization", HeaderText::secret("API"));
         assert!(secret.check(2_000).is_ok());
     }
 
     #[test]
-    fn it_is_read_as_it_is_written_and_shows_no_contents() {
+    fn request_round_trips_and_debug_shows_no_content() {
         let text = r#"{"method":"POST","url":"https://a.example/?q=word","headers":{"authorization":{"secret":"API"},
             "x-a":"word"},"body":{"json":{"a":"word"}},"key":"order-1"}"#;
         let request: HttpRequest = serde_json::from_str(text).unwrap();

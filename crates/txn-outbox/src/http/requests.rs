@@ -1,4 +1,4 @@
-//! What an application calls: requests are kept with a transaction, and sent again when they died.
+//! The API for applications: storing requests, and resending dead letters.
 
 use serde_json::json;
 use txn_core::Transaction;
@@ -11,73 +11,81 @@ use crate::name::hash;
 use crate::outbox::Outbox;
 use crate::source::EventSource;
 
-/// How many queues the requests to one place are spread over that have no key: as many may be under way to it, and a
-/// transaction seldom waits for another.
+/// The number of queues per origin for requests without a key.
+///
+/// The number bounds the concurrent requests to an origin. With more queues transactions rarely
+/// wait for each other.
 const SPREAD: u32 = 16;
 
-/// Most bytes of a request as JSON, unless something else is set.
+/// The default of the maximum size of a request as JSON.
 const MOST_BYTES: usize = 64 << 10;
 
-/// HTTP requests that are performed after the commit: see [the module](crate::http). Cheap to clone.
+/// HTTP requests that are sent after the commit. See [the module](crate::http). Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct HttpRequests {
     outbox: Outbox,
     max_bytes: usize,
 }
 
-/// Which dead letters are sent again.
+/// The dead letters to resend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resend<'a> {
-    /// This one.
+    /// The dead letter with this event id.
     One(&'a str),
-    /// All that there are.
+    /// All dead letters.
     All,
 }
 
-/// What became of dead letters that were to be sent again.
+/// The result of a resend.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Resent {
-    /// The ids of those that are.
+    /// The ids of the resent dead letters.
     pub ids: Vec<String>,
-    /// The ids of those that are not, and why: their format is newer, for instance.
+    /// The ids of the remaining dead letters, each with the reason.
+    ///
+    /// A reason is, for example, a newer format.
     pub left: Vec<(String, OutboxError)>,
 }
 
 impl HttpRequests {
-    /// Requests that are kept in an outbox, of at most 64 KiB each.
+    /// Stores requests in an outbox, of at most 64 KiB each.
     #[must_use]
     pub fn new(outbox: &Outbox) -> Self {
         Self { outbox: outbox.clone(), max_bytes: MOST_BYTES }
     }
 
-    /// Sets how many bytes a request may have as JSON; [`OutboxConfig::max_payload`](crate::OutboxConfig::max_payload) holds, too.
+    /// Sets the maximum size of a request as JSON.
+    ///
+    /// [`OutboxConfig::max_payload`](crate::OutboxConfig::max_payload) applies, too.
     #[must_use]
     pub fn with_max_bytes(mut self, max_bytes: usize) -> Self {
         self.max_bytes = max_bytes;
         self
     }
 
-    /// Checks what [`HttpRequests::after_commit`] would refuse, however full the outbox is.
+    /// Checks a request in advance, without the state of the outbox.
     ///
     /// # Errors
     /// [`OutboxError::InvalidHttp`], [`OutboxError::InvalidName`].
     pub fn check(&self, request: &HttpRequest) -> Result<()> {
         let url = request.check(self.max_bytes).map_err(OutboxError::InvalidHttp)?;
         let key = request.key.clone().unwrap_or_else(|| spread(&origin(&url), 0));
-        // As large as what is kept.
+        // The same size as the stored request.
         let kept = json!({"format": 1, "tid": "0".repeat(36), "request": request});
         self.outbox.check(TOPIC, &key, &kept)
     }
 
-    /// Keeps a request: it is performed after the transaction commits, and never if it does not. Costs what
-    /// [`Outbox::emit`] costs. Requests without a key are spread over a few queues for each place that they go to, so that
-    /// transactions seldom wait for each other, and a place that is down holds up no other.
+    /// Stores a request that is sent after the commit. Returns its event id.
     ///
-    /// Returns the event's id, by which the result is found.
+    /// The request is never sent if the transaction aborts. The cost is that of [`Outbox::emit`].
+    /// Requests without a key use a few queues per origin, so that transactions rarely wait for
+    /// each other. An origin that is down delays no other origin.
+    /// [`HttpResults::get`](crate::http::HttpResults::get) returns the result by the event id.
     ///
     /// # Errors
-    /// [`OutboxError::InvalidHttp`] if it can never be sent; otherwise as [`Outbox::emit`].
+    /// [`OutboxError::InvalidHttp`] if the request can never be sent; otherwise as
+    /// [`Outbox::emit`].
     pub async fn after_commit(&self, tx: &Transaction, request: &HttpRequest) -> Result<String> {
         let url = request.check(self.max_bytes).map_err(OutboxError::InvalidHttp)?;
         let tid = tx.tid();
@@ -86,7 +94,7 @@ impl HttpRequests {
         self.outbox.emit(tx, TOPIC, &key, &Kept::new(tid, request)).await
     }
 
-    /// The requests that were set aside.
+    /// Lists the dead letters of HTTP requests.
     ///
     /// # Errors
     /// As [`EventSource::dead_letters`].
@@ -97,12 +105,14 @@ impl HttpRequests {
         Ok(dead)
     }
 
-    /// Lets requests that were set aside be performed again, with the `Idempotency-Key` that they had. `dry_run` says which
-    /// they would be, and does nothing. Of all, what keeps one from being sent keeps no other: it is told in [`Resent::left`].
+    /// Sends dead letters again, with their old `Idempotency-Key`.
+    ///
+    /// With `dry_run` the call only returns the ids. With [`Resend::All`] a failure of one dead
+    /// letter does not stop the rest; [`Resent::left`] lists the failures.
     ///
     /// # Errors
-    /// Of one, as [`EventSource::retry`]. Of all, those that speak of the store: those before are sent again, and the same
-    /// call goes on with the others.
+    /// With [`Resend::One`], as [`EventSource::retry`]. With [`Resend::All`], errors of the store.
+    /// Dead letters before the error are resent, and a repeated call continues with the rest.
     pub async fn resend(&self, which: Resend<'_>, dry_run: bool) -> Result<Resent> {
         let mut resent = Resent::default();
         let ids = match which {
@@ -124,8 +134,10 @@ impl HttpRequests {
             };
             match sent {
                 Ok(()) => resent.ids.push(id),
-                Err(error) if which != Resend::All || error.passes() => return Err(error),
-                // Somebody else sent it, or dropped it, meanwhile.
+                Err(error) if which != Resend::All || error.is_transient_or_unknown() => {
+                    return Err(error);
+                }
+                // Another process has resent or discarded this dead letter in the meantime.
                 Err(OutboxError::NotFound(_)) => {}
                 Err(error) => resent.left.push((id, error)),
             }
@@ -138,7 +150,7 @@ fn is_ours(id: &str) -> bool {
     id.strip_prefix(TOPIC).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// The key of a request that has none.
+/// The key of a request without a key.
 fn spread(origin: &str, by: u32) -> String {
     format!("{origin}#{:x}", by % SPREAD)
 }

@@ -1,4 +1,4 @@
-//! What came of requests, by the ids of their events.
+//! The results of requests, by event id.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,10 +18,12 @@ use crate::model::known;
 /// The newest format of results.
 const NEWEST: u32 = 1;
 
-/// How many results are kept of each queue. Where one is, is computed from it: it never changes.
+/// The number of results per queue.
+///
+/// The id of a result's document depends on this number, so it must never change.
 const KEPT: u64 = 64;
 
-/// Field mappings, for stores that have some.
+/// Field mappings, for stores with mappings.
 const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "format":{"type":"integer"},"id":{"type":"keyword"},"idempotency_key":{"type":"keyword"},
     "method":{"type":"keyword"},"to":{"type":"keyword"},"state":{"type":"keyword"},
@@ -29,37 +31,43 @@ const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "at_ms":{"type":"date","format":"epoch_millis"},"first_ms":{"type":"date","format":"epoch_millis"},"error":{"type":"text","index":false},
     "headers":{"type":"object","enabled":false},"body":{"type":"text","index":false}}}"#;
 
-/// What came of a request when it was called last, as far as that was noted. `Debug` shows nothing that the answer said.
+/// The stored result of the last call of a request.
+///
+/// `Debug` shows nothing of the answer.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct HttpResult {
     pub(crate) format: Format<NEWEST>,
-    /// The id of its event.
+    /// The event id.
     pub id: String,
-    /// What the receiver knows it by.
+    /// The header `Idempotency-Key` of the request.
     pub idempotency_key: String,
     /// The method.
     pub method: Method,
-    /// Where it went: scheme, host and port.
+    /// The origin of the URL: scheme, host and port.
     pub to: String,
-    /// What came of it.
+    /// The state of the request.
     pub state: HttpState,
-    /// The status of the answer, if there was one.
+    /// The status of the answer, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// How many calls were noted. One whose process died is not.
+    /// The number of noted calls. A process that dies leaves no note.
     pub attempts: u32,
-    /// When that was noted, in milliseconds since the Unix epoch, by the wall clock of who did.
+    /// The time of the note, in milliseconds since the Unix epoch.
+    ///
+    /// The wall clock of the calling process supplies the time.
     pub at_ms: u64,
-    /// When the first call was noted; of a dead letter that was sent again, the first one since. 0 if that was not kept.
+    /// The time of the first noted call, or 0 if unknown.
+    ///
+    /// For a resent dead letter, the time of the first call since the resend.
     #[serde(default)]
     pub first_ms: u64,
-    /// Why it is not done.
+    /// The reason why the request is not done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Headers of the answer, as far as they are kept.
+    /// The stored headers of the answer.
     pub headers: BTreeMap<String, String>,
-    /// The beginning of the body of the answer, if it is kept.
+    /// The beginning of the answer's body, if stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
 }
@@ -78,23 +86,24 @@ impl fmt::Debug for HttpResult {
     }
 }
 
-/// What came of a request.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum HttpState {
     /// The answer was 2xx.
     Done,
-    /// It failed, and is tried again, unless that was once too often: then it is among the dead letters.
+    /// The last call failed. The request is retried, or is a dead letter.
     Failed,
-    /// It can never be done, or may not be: it is among the dead letters.
+    /// The request can never succeed, or is not allowed: a dead letter.
     Refused,
 }
 
 type Documents = Versioned<HttpResult, NEWEST>;
 
-/// The results of a domain: documents of the collection `<domain>-http-results`. Of each queue the newest 64 are kept; each is
-/// overwritten when its place is needed. Cheap to clone.
+/// The results of a domain, in the collection `<domain>-http-results`.
+///
+/// Each queue keeps its newest 64 results, and overwrites older ones. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct HttpResults {
     domain: Domain,
@@ -105,17 +114,20 @@ impl HttpResults {
     /// Opens the results of a domain.
     ///
     /// # Errors
-    /// The engine's.
+    /// An error of the engine.
     pub async fn open(domain: &Domain) -> Result<Self> {
         let results = domain.create_system_collection(&collection(domain), MAPPINGS).await?;
         Ok(Self { domain: domain.clone(), results })
     }
 
-    /// What came of a request, by the id that [`HttpRequests::after_commit`](crate::http::HttpRequests::after_commit) returned.
-    /// `None` if it was not called yet, if others have its place since, or if it could not be written.
+    /// Returns the result of a request.
+    ///
+    /// `id` is the event id from
+    /// [`HttpRequests::after_commit`](crate::http::HttpRequests::after_commit). Returns `None`
+    /// before the first call, if newer results overwrote it, or if the result could not be written.
     ///
     /// # Errors
-    /// [`OutboxError::NewerFormat`](crate::OutboxError::NewerFormat), or the engine's.
+    /// [`OutboxError::NewerFormat`](crate::OutboxError::NewerFormat), or an error of the engine.
     pub async fn get(&self, id: &str) -> Result<Option<HttpResult>> {
         let Some(place) = place(id) else { return Ok(None) };
         let found = self.domain.reader().verified().get(&self.results, &place).await?;
@@ -123,7 +135,7 @@ impl HttpResults {
         Ok(found.filter(|found| found.id == id))
     }
 
-    /// Deletes results that were noted at this moment or before. Returns how many.
+    /// Deletes results noted at or before this time. Returns their number.
     async fn purge(&self, before: u64) -> Result<usize> {
         let ids = candidates(&self.domain, self.results.name(), Filter::All, usize::MAX).await?;
         let ids: Vec<_> = ids.into_iter().collect();
@@ -150,14 +162,16 @@ impl HttpResults {
         Ok(purged)
     }
 
-    /// When a request was called first that is called again; `None` if nothing is known of that.
+    /// The time of the first call of a failed request.
+    ///
+    /// `None` if the time is unknown.
     #[cfg(feature = "http")]
     pub(crate) async fn first_ms(&self, id: &str) -> Result<Option<u64>> {
         let found = self.get(id).await?.filter(|found| found.state == HttpState::Failed);
         Ok(found.map(|found| found.first_ms).filter(|first| *first > 0))
     }
 
-    /// Notes a result, counting those of the same request. What a newer program wrote there stays.
+    /// Stores a result, with the number of calls. Results of a newer format stay.
     #[cfg(feature = "http")]
     pub(crate) async fn note(&self, tx: &Transaction, result: &HttpResult) -> Result<()> {
         let Some(place) = place(&result.id) else { return Ok(()) };
@@ -171,7 +185,9 @@ impl HttpResults {
     }
 }
 
-/// Deletes the results of a domain that were noted at this moment or before, if there are any. Returns how many.
+/// Deletes results noted at or before this time. Returns their number.
+///
+/// A domain without results has no collection to delete from.
 pub(crate) async fn purge(domain: &Domain, before: u64) -> Result<usize> {
     let name = collection(domain);
     let found = domain.store().list_collections(&name).await?;
@@ -181,12 +197,12 @@ pub(crate) async fn purge(domain: &Domain, before: u64) -> Result<usize> {
     }
 }
 
-/// The name of the collection of the results of a domain.
+/// The name of the collection with the results of a domain.
 fn collection(domain: &Domain) -> String {
     domain.collection_name("http-results")
 }
 
-/// The id of the document of a result: those of a queue go round.
+/// The document id of a result. The ids of a queue repeat after [`KEPT`] results.
 fn place(event_id: &str) -> Option<String> {
     let mut parts = event_id.splitn(3, '/');
     let (topic, sequence, key) = (parts.next()?, parts.next()?, parts.next()?);
@@ -199,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_go_round_and_the_mappings_know_every_field() {
+    fn result_ids_repeat_and_mappings_cover_all_fields() {
         let of = |id: &str| place(id).unwrap_or_default();
         assert_eq!(of("http-requests/7/a/b"), of("http-requests/71/a/b"));
         assert_ne!(of("http-requests/7/a"), of("http-requests/8/a"));

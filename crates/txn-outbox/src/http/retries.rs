@@ -1,40 +1,43 @@
-//! Which requests are called again that were not done, and for how long.
+//! The retries of failed requests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Whether a request is called again that was not done.
+/// The retries of a request that is not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Retry {
-    /// The request is a dead letter at once.
+    /// None: the request becomes a dead letter at once.
     Never,
-    /// As often as [`ProcessorConfig::max_failures`](crate::ProcessorConfig::max_failures) says. With the default settings that is
-    /// over within a minute.
+    /// Up to [`ProcessorConfig::max_failures`](crate::ProcessorConfig::max_failures) calls.
+    ///
+    /// With the default settings the retries end within a minute.
     Counted,
-    /// However often, for so long after its first call. Then the request is a dead letter.
+    /// Unlimited calls within this time after the first call.
+    ///
+    /// Afterwards the request becomes a dead letter.
     For(Duration),
 }
 
-/// Whether a request is called again, by the status of its answer. 2xx is done.
+/// The retries of a request, by the status of its answer.
 ///
-/// | status | default | because |
+/// | status | default | reason |
 /// |---|---|---|
-/// | 401, 403 | one day | credentials are renewed, and rights are given, without the request being at fault |
+/// | 401, 403 | one day | credentials and rights change without a change of the request |
 /// | 404 | one hour | a receiver is being deployed, or a route is missing |
 /// | 408, 425, 429 | one day | the receiver asks for another time |
 /// | 409, 423 | one hour | another call with the same resource is under way |
-/// | 5xx but 501 and 505 | one day | the receiver is down |
-/// | all others, redirects among them | never | the same request is refused again |
+/// | 5xx except 501 and 505 | one day | the receiver is down |
+/// | any other status, including redirects | never | the receiver refuses the same request again |
 ///
-/// `Retry-After` is kept to with each status that is tried again, up to
+/// An answer 2xx ends the request. Each retry respects `Retry-After`, up to
 /// [`HttpConfig::longest_retry_after`](crate::http::HttpConfig::longest_retry_after).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retries(BTreeMap<u16, Retry>);
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// For how long a request is called again whose receiver is down.
+/// The time of retries while the receiver is down.
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl Default for Retries {
@@ -48,20 +51,20 @@ impl Default for Retries {
 }
 
 impl Retries {
-    /// No status is tried again.
+    /// Retries no status.
     #[must_use]
     pub fn never() -> Self {
         Self(BTreeMap::new())
     }
 
-    /// Sets what follows on these statuses: `[401, 403]`, or `500..=599`.
+    /// Sets the retries of these statuses: `[401, 403]`, or `500..=599`.
     #[must_use]
     pub fn with(mut self, statuses: impl IntoIterator<Item = u16>, retry: Retry) -> Self {
         self.0.extend(statuses.into_iter().map(|status| (status, retry)));
         self
     }
 
-    /// What follows on a status.
+    /// The retries of a status.
     #[must_use]
     pub fn of(&self, status: u16) -> Retry {
         self.0.get(&status).copied().unwrap_or(Retry::Never)

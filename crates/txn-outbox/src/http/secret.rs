@@ -1,21 +1,26 @@
-//! Secrets: named in a request, looked up for each call.
+//! Secrets: named in a request, and looked up for each call.
 
 use std::fmt;
 
 use async_trait::async_trait;
 pub use secrecy::SecretString;
 
-/// What knows the secrets of an application. It is asked for each call, so that a secret can be changed at any time. Its
-/// `Debug` must not show them.
+/// The source of an application's secrets.
+///
+/// The dispatcher asks for each call, so a secret may change at any time. The `Debug`
+/// implementation must not show secrets.
 #[async_trait]
 pub trait Secrets: fmt::Debug + Send + Sync + 'static {
-    /// The secret of this name, as the whole text of a header that is sent `to` somewhere, such as `https://api.example.com:443`;
-    /// `None` if there is none for it. Whoever may write requests may name any secret, and any destination that is listed: say
-    /// here which belong together.
+    /// Returns the secret of this name: the whole text of a header.
+    ///
+    /// `to` is the origin of the request, such as `https://api.example.com:443`. Return `None` if
+    /// the secret is unknown, or not for this origin. An author of requests can name any secret and
+    /// any listed destination, so this method must check that both belong together.
     ///
     /// # Errors
-    /// It cannot be told now: the request waits, as long as [`HttpConfig::longest_outage`](crate::http::HttpConfig::longest_outage)
-    /// says. The error itself is shown to nobody, for what it may hold.
+    /// The lookup failed for now. The request waits for up to
+    /// [`HttpConfig::longest_outage`](crate::http::HttpConfig::longest_outage). The dispatcher does
+    /// not show the error, because it may contain secrets.
     async fn secret(
         &self,
         name: &str,

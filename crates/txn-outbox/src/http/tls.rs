@@ -1,5 +1,4 @@
-//! What TLS needs, made once for all calls: the authorities that are trusted, and the sessions that
-//! can be resumed.
+//! The TLS state of all calls: trusted authorities and resumable sessions.
 
 use std::fmt;
 
@@ -8,7 +7,7 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::error::Result;
 use crate::tls;
 
-/// What TLS needs.
+/// The shared state of TLS.
 pub(crate) struct Tls(ClientConfig);
 
 impl fmt::Debug for Tls {
@@ -29,7 +28,7 @@ impl Tls {
         Ok(Self(client))
     }
 
-    /// For one client: it shares all of this.
+    /// The configuration of one client, which shares this state.
     pub(crate) fn client(&self) -> ClientConfig {
         self.0.clone()
     }

@@ -5,24 +5,29 @@ use std::time::Duration;
 use crate::error::{OutboxError, Result};
 use crate::shard::MOST_SHARDS;
 
-/// Most bytes of the name of a source.
+/// The maximum number of bytes of a source's name.
 const MOST_NAME: usize = 32;
 
 /// Settings of a relational outbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PostgresConfig {
-    /// The name of this source among those of the domain. Default `postgres`.
+    /// The name of this source within the domain. Default: `postgres`.
     pub name: String,
-    /// How many shards a new one has. Default 16.
+    /// The number of shards of a new outbox. Default: 16.
     pub shards: u16,
-    /// Most events of one key that may wait in a new one; beyond, the application's insert is refused. Default 10,000.
+    /// The maximum number of waiting events per key, in a new outbox.
+    ///
+    /// Beyond this number the database refuses the insert of the application. Default: 10,000.
     pub max_backlog: u32,
-    /// Most bytes of a payload in a new one; beyond, the application's insert is refused. A larger
-    /// row that is there all the same is set aside. Default 256 KiB.
+    /// The maximum size of a payload, in a new outbox. Default: 256 KiB.
+    ///
+    /// Beyond this size the database refuses the insert of the application. A larger row becomes a
+    /// dead letter.
     pub max_payload: u32,
-    /// How long the database may take for anything, 10 ms at least. A longer statement ends there,
-    /// too (`statement_timeout`). Default 10 s.
+    /// The time limit of each database request, at least 10 ms.
+    ///
+    /// The server ends a longer statement, too (`statement_timeout`). Default: 10 s.
     pub limit: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! How far a queue of another database is handled, as a document of the domain: written with the effects.
+//! The position of a queue in another database, stored with the effects.
 
 use std::sync::Arc;
 
@@ -28,12 +28,12 @@ struct Cursor {
     topic: String,
     key: String,
     handled: u64,
-    /// Which event that was.
+    /// The mark of the last handled event.
     #[serde(skip_serializing_if = "Option::is_none")]
     mark: Option<Arc<str>>,
 }
 
-/// The last place of a queue that a transaction handled, and which event was in it.
+/// The last event of a queue that a transaction handled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) handled: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Whether this is the event in that place.
+    /// Whether this position has this event.
     pub(crate) fn is_of(&self, event: &Event) -> bool {
         event.mark.is_some() && (self.handled, &self.mark) == (event.sequence, &event.mark)
     }
@@ -57,7 +57,7 @@ pub(crate) struct Cursors {
     domain: Domain,
     documents: Collection<Documents>,
     source: String,
-    /// Which database counts.
+    /// The epoch of the database.
     pub(crate) epoch: String,
 }
 
@@ -79,7 +79,7 @@ impl Cursors {
             .map_or_else(Place::default, |Cursor { handled, mark, .. }| Place { handled, mark }))
     }
 
-    /// The place of the last event that a transaction handled.
+    /// The position of the last event that a transaction handled.
     pub(crate) async fn place(&self, queue: &QueueName) -> Result<Place> {
         let id = self.id(queue);
         let found = self.domain.reader().verified().get(&self.documents, &id).await?;
@@ -97,8 +97,10 @@ impl Cursors {
         self.put(tx, id, &event.queue, place)
     }
 
-    /// Whether a transaction handled an event after all. One that still commits in the background does so before this, or
-    /// not at all: this writes what that writes.
+    /// Whether a transaction in the background has handled an event after all.
+    ///
+    /// The check writes the same document. A commit that is still under way therefore commits
+    /// earlier, or never.
     pub(crate) async fn is_handled(&self, claim: &Claim, event: &Event) -> Result<bool> {
         let id = self.id(&event.queue);
         self.domain
@@ -115,7 +117,7 @@ impl Cursors {
             .await
     }
 
-    /// The queues that there is a cursor of.
+    /// The queues with a cursor.
     pub(crate) async fn queues(&self) -> Result<Vec<QueueName>> {
         let filter = Filter::any_of("kind", ["cursor"]);
         let ids = candidates(&self.domain, self.documents.name(), filter, usize::MAX).await?;
@@ -127,20 +129,20 @@ impl Cursors {
         Ok(queues.collect())
     }
 
-    /// As [`Cursors::place`], of many.
+    /// As [`Cursors::place`], for several queues.
     pub(crate) async fn places(&self, queues: &[QueueName]) -> Result<Vec<Place>> {
         let ids: Vec<String> = queues.iter().map(|queue| self.id(queue)).collect();
         let found = self.domain.reader().verified().get_many(&self.documents, &ids).await?;
         ids.iter().zip(found).map(|(id, found)| self.place_of(id, found)).collect()
     }
 
-    /// Deletes a cursor that has not moved since it was seen in this place. Returns whether it has not.
+    /// Deletes a cursor that has not moved since `seen`. Returns whether it was deleted.
     pub(crate) async fn forget(&self, queue: &QueueName, seen: &Place) -> Result<bool> {
         let id = self.id(queue);
         self.domain
             .transact(async |tx| {
                 let found = tx.get(&self.documents, &id).await?;
-                // One of another epoch says nothing any more.
+                // A cursor of another epoch has no meaning any more.
                 if found.is_none() || self.place_of(&id, found)? != *seen {
                     return Ok(false);
                 }
@@ -169,11 +171,12 @@ impl Cursors {
 mod tests {
     use super::*;
 
-    /// An event of a key that was taken for purged may be handled between the look and the deletion.
+    /// An event may be handled between the read and the deletion.
     #[tokio::test]
-    async fn a_cursor_that_moved_since_it_was_seen_stays() {
+    async fn moved_cursor_is_not_deleted() {
         let store = std::sync::Arc::new(txn_core::store::MemoryStore::new());
-        let domain = Domain::create(store, "test", txn_core::Config::default()).await.unwrap();
+        let domain =
+            Domain::open_or_create(store, "test", txn_core::Config::default()).await.unwrap();
         let cursors = Cursors::open(&domain, "rows", "e".to_owned()).await.unwrap();
         let queue = QueueName::new("orders", "x").unwrap();
         let handle = async |handled| {

@@ -1,10 +1,10 @@
-//! How a database is reached: a pool of connections, with or without TLS.
+//! Connections to a database: a pool, with or without TLS.
 //!
-//! No statement depends on the session of a connection, so a pooler between both (PgBouncer in
-//! transaction mode) may give each transaction another one: no prepared statement has a name, and
-//! no setting outlives its transaction. The server ends a slow statement by itself
-//! (`statement_timeout`). Requests to cancel are not sent: the connection of `tokio-postgres` that
-//! carries one closes early, and PgBouncer 1.18 ends at that with "bad client state".
+//! No statement depends on the session of a connection. A pooler such as PgBouncer in transaction
+//! mode may therefore use another session for each transaction. No prepared statement has a name,
+//! and no setting outlives its transaction. The server ends a slow statement itself
+//! (`statement_timeout`). The pool sends no cancel requests, because `tokio-postgres` closes their
+//! connection early. PgBouncer 1.18 then fails with "bad client state".
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use txn_core::clock::Clock;
 use crate::error::{OutboxError, Result};
 use crate::tls;
 
-/// Most connections of a source for single events, unless something else is set.
+/// The default number of connections for single events.
 const CONNECTIONS: usize = 4;
 
-/// How a database is reached.
+/// The address and the credentials of a database.
 #[derive(Clone)]
 pub struct Database {
     config: tokio_postgres::Config,
@@ -32,7 +32,7 @@ pub struct Database {
     connections: usize,
 }
 
-/// What a configuration holds stays out of logs.
+/// Leaves the configuration out of logs.
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (tls, connections) = (self.tls.is_some(), self.connections);
@@ -44,35 +44,36 @@ impl fmt::Debug for Database {
 }
 
 impl Database {
-    /// A database that is reached without TLS: over a socket of this machine, or within a network
-    /// that is trusted.
+    /// A database without TLS: a local socket, or a trusted network.
     #[must_use]
     pub fn new(config: tokio_postgres::Config) -> Self {
         Self { config, tls: None, connections: CONNECTIONS }
     }
 
-    /// Only with TLS, to a server whose certificate is for its host and comes from one of these
-    /// authorities (PEM).
+    /// Requires TLS with these certificate authorities (PEM).
+    ///
+    /// The certificate of the server must be for its host.
     ///
     /// # Errors
-    /// [`OutboxError::InvalidConfig`] if that is no certificate.
+    /// [`OutboxError::InvalidConfig`] if the text is not a certificate.
     pub fn with_certificate_authorities(self, pem: &[u8]) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         tls::trust(&mut roots, pem)?;
         Ok(self.with_tls(tls::client(roots)?))
     }
 
-    /// Only with TLS, as it is configured: with a certificate of the client, for instance.
+    /// Requires TLS with this configuration, for example with a client certificate.
     #[must_use]
     pub fn with_tls(mut self, tls: ClientConfig) -> Self {
-        // The default asks for TLS, and goes on without.
+        // The default mode prefers TLS, and continues without it.
         self.config.ssl_mode(SslMode::Require);
         self.tls = Some(MakeRustlsConnect::new(tls));
         self
     }
 
-    /// Sets how many connections a source has at most for single events; it has another one for
-    /// looks. Default 4.
+    /// Sets the maximum number of connections for single events. Default: 4.
+    ///
+    /// The source has one more connection for scans.
     #[must_use]
     pub fn with_connections(mut self, connections: usize) -> Self {
         self.connections = connections.max(1);
@@ -90,14 +91,14 @@ impl Database {
     }
 }
 
-/// A parameter of a statement, with its type: nothing is asked for before it is sent.
+/// A parameter with its type, so that a statement needs no preparation.
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// The connections of a source.
 pub(crate) struct Link {
     pool: Pool,
     clock: Arc<dyn Clock>,
-    /// The time limit of each request, the wait for a connection included.
+    /// The time limit of each request, including the wait for a connection.
     limit: Duration,
 }
 
@@ -108,12 +109,12 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    /// Connections for single events. None is made yet.
+    /// Creates a pool for single events. The pool connects at its first use.
     pub(super) fn new(database: &Database, clock: Arc<dyn Clock>, limit: Duration) -> Result<Self> {
         Self::with_connections(database, database.connections, clock, limit)
     }
 
-    /// One connection, for looks that may take long.
+    /// Creates a pool with one connection, for scans.
     pub(super) fn for_looks(
         database: &Database,
         clock: Arc<dyn Clock>,
@@ -131,7 +132,7 @@ impl Link {
         Ok(Self { pool: database.pool(connections)?, clock, limit })
     }
 
-    /// Asks the database by one statement, in a transaction of its own.
+    /// Runs one statement in its own transaction, and returns its rows.
     pub(super) async fn rows(
         &self,
         doing: &str,
@@ -140,7 +141,7 @@ impl Link {
     ) -> Result<Vec<Row>> {
         let begin = self.begin();
         let ask = async |client: &Client| {
-            // All three are sent at once, in this order.
+            // The client sends all three at once, in this order.
             let (begun, rows, committed) = tokio::join!(
                 biased;
                 client.batch_execute(&begin),
@@ -153,20 +154,21 @@ impl Link {
         self.ask(doing, ask).await
     }
 
-    /// Carries out several statements in one transaction, or none of them.
+    /// Runs several statements in one transaction.
     pub(super) async fn run(&self, doing: &str, statements: &str) -> Result<()> {
         let all = format!("{}; {statements}; COMMIT", self.begin());
         self.ask(doing, async |client| client.batch_execute(&all).await).await
     }
 
-    /// Begins a transaction whose statements end a little before the limit, so that the answer of
-    /// the server arrives.
+    /// Begins a transaction with a statement limit shorter than the client's.
+    ///
+    /// The error of the server then arrives before the client gives up.
     fn begin(&self) -> String {
         let limit = i32::try_from((self.limit * 9 / 10).as_millis()).unwrap_or(i32::MAX);
         format!("BEGIN; SET LOCAL statement_timeout = {limit}")
     }
 
-    /// Asks the database something over a connection of the pool.
+    /// Sends a request over a connection of the pool.
     async fn ask<T>(
         &self,
         doing: &str,
@@ -177,8 +179,8 @@ impl Link {
             let mut under_way = UnderWay(Some(client));
             let Some(client) = &under_way.0 else { unreachable!("it was just put there") };
             let answer = ask(client).await.map_err(|error| told(doing, error))?;
-            // The connection goes back into the pool. One with an error does not: its transaction
-            // may be open.
+            // The connection returns to the pool. A connection with an error does not, because its
+            // transaction may still be open.
             drop(under_way.0.take());
             Ok(answer)
         };
@@ -192,13 +194,13 @@ impl Link {
         }
     }
 
-    /// Ends the connections.
+    /// Closes the connections.
     pub(super) fn close(&self) {
         self.pool.close();
     }
 }
 
-/// A request under way. If it is dropped, its connection is closed and not used again.
+/// A request under way. A dropped request closes its connection.
 struct UnderWay(Option<Client>);
 
 impl Drop for UnderWay {
@@ -228,7 +230,7 @@ fn told(doing: &str, error: tokio_postgres::Error) -> OutboxError {
     OutboxError::Database { what, source: Some(Box::new(error)) }
 }
 
-/// An error with its sources: why a connection was not made is in them.
+/// An error with its sources: they have the reason of a failure.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -244,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_certificate_is_refused_and_nothing_is_shown() {
+    fn invalid_certificate_is_refused_without_its_text() {
         let mut config = tokio_postgres::Config::new();
         config.host("a.example").password("sesame");
         let database = Database::new(config);

@@ -1,5 +1,7 @@
-//! A relational outbox table in PostgreSQL as a source of events: rows that an application inserts in its own SQL
-//! transaction, beside the change of its entities, relayed by the same processors.
+//! An outbox table in PostgreSQL as a source of events.
+//!
+//! An application inserts a row in its own SQL transaction, together with the change of its
+//! entities. The usual processors relay the rows.
 //!
 //! ```sql
 //! BEGIN;
@@ -8,53 +10,63 @@
 //! COMMIT;
 //! ```
 //!
-//! # What is promised
-//! - **Committed or not at all**: the row is one of that transaction.
-//! - **Per key, the order of the commits, without a gap.** Numbers from a sequence become visible out of order: the later one
-//!   may commit first. Here a trigger counts a row of the key up, and so locks it until the transaction ends. A second
-//!   transaction that emits for the key waits for it, and gets the next number only once the first committed; the number of
-//!   one that rolled back is used again. So whoever sees a number sees all that are smaller. What it costs: transactions
-//!   that emit for one key go one after the other; emit at their end, and for several keys in the order of the keys, or
-//!   the database reports a deadlock to one of them.
-//! - **Between keys, no order.** Nobody remembers the largest number that he saw, so a transaction that commits late is found
-//!   late, and never missed. A transaction that stays open holds up its own keys only.
-//! - Under `REPEATABLE READ` and `SERIALIZABLE` a transaction that met another one at a key fails with 40001, as it would at any
-//!   row: run it again.
-//! - **Exactly once in the domain**: with [`Delivery::transact`](crate::Delivery::transact) the place of the last handled
-//!   event is written with the effects; the row is deleted afterwards, and skipped if that was lost. Otherwise at least
-//!   once. The database keeps the largest fencing token of each shard, raised when the shard is claimed, and refuses what
-//!   comes with a smaller one. Tokens that began anew are named
-//!   ([`TokensBeganAnew`](crate::OutboxError::TokensBeganAnew)), and nothing is handled meanwhile.
+//! # Guarantees
+//! - **Atomicity**: the row is part of the application's transaction.
+//! - **Commit order per key, without gaps.** Numbers of a sequence could become visible out of
+//!   order, because the later number may commit first. Instead, a trigger increments a row of the
+//!   key, and so locks it until the transaction ends. A second transaction for the key waits, and
+//!   receives the next number after the commit of the first. After a rollback the number is used
+//!   again. A reader of a number therefore sees all smaller numbers. The price: transactions that
+//!   emit for one key run one after the other. Emit at the end of a transaction, and for several
+//!   keys in the order of the keys; otherwise the database reports a deadlock.
+//! - **No order between keys.** Processors remember no largest number, so they find events of late
+//!   commits, too. A transaction that stays open delays only its own keys.
+//! - **Isolation levels.** Under `REPEATABLE READ` and `SERIALIZABLE` a transaction with a conflict
+//!   at a key fails with 40001, as at any row. Run the transaction again.
+//! - **Exactly once in the domain.** [`Delivery::transact`](crate::Delivery::transact) writes the
+//!   position of the event together with the effects. The processor deletes the row afterwards, and
+//!   skips it if the deletion was lost. Without `transact` the delivery is at least once.
+//! - **Fencing.** The database keeps the largest fencing token of each shard, raises it at each
+//!   claim, and refuses smaller tokens. If the tokens of the domain start again from small numbers,
+//!   processing stops with [`TokensBeganAnew`](crate::OutboxError::TokensBeganAnew).
 //!
-//! # Who needs which rights
-//! An application needs to insert three columns, and can break nothing by that: the trigger runs with the rights of the owner of the
-//! schema and with a search path of its own. The failure handbook (`docs/failures.md`) has the statements that grant this, and what
-//! processors need.
+//! # Privileges
+//! An application needs the privilege to insert three columns, and can break nothing by it. The
+//! trigger runs with the privileges of the schema's owner and with its own search path. The failure
+//! handbook (`docs/failures.md`) has the `GRANT` statements for applications and processors.
 //!
 //! # Connections
-//! A source has a pool of connections for single events and one connection for looks ([`Database`]): with TLS or without, and also
-//! behind a pooler in transaction mode (PgBouncer), because no statement rests on the session of a connection. A statement that takes
-//! longer than [`PostgresConfig::limit`] ends in the database, too.
+//! A source has a pool of connections for single events, and one connection for scans
+//! ([`Database`]). TLS is optional. A pooler in transaction mode (PgBouncer) works, because no
+//! statement depends on the session of a connection. A statement beyond [`PostgresConfig::limit`]
+//! ends in the database, too.
 //!
-//! # Bounds
-//! An insert is refused beyond [`PostgresConfig::max_backlog`] events of its key, and beyond
-//! [`PostgresConfig::max_payload`] bytes. It costs the same however many events wait.
+//! # Limits
+//! The database refuses an insert beyond [`PostgresConfig::max_backlog`] events of its key, or
+//! beyond [`PostgresConfig::max_payload`] bytes. The cost of an insert does not depend on the
+//! number of waiting events.
 //!
-//! Of keys that are not used any more, [`PostgresSource::purge`] deletes what is kept on both sides.
+//! [`PostgresSource::purge`] deletes the state of unused keys on both sides.
 //!
-//! # What it needs of the database
-//! **What was committed must not be lost.** The row in the place of the last handled event is taken for handled, and deleted, if it
-//! is that event. A database that forgets commits counts from an earlier number again: a row in a place that was handled is
-//! another event then, which is named ([`CountsAnew`](crate::OutboxError::CountsAnew)), and neither handled nor deleted.
-//! What was lost is lost all the same, and once the numbers have passed the last handled one nobody can tell. Let `synchronous_commit` be `on` (or stronger) for whoever inserts events, `fsync` and
-//! `full_page_writes` be `on`, and fail over only to a synchronous standby (`synchronous_standby_names`).
+//! # Durability of the database
+//! **Committed rows must not be lost.** A row at the position of the last handled event counts as
+//! handled, and is deleted, if it is the same event. A database that lost commits uses earlier
+//! numbers again, so the position has another event. The source then reports
+//! [`CountsAnew`](crate::OutboxError::CountsAnew), and neither handles nor deletes the row. The
+//! lost events stay lost. Once the numbers have passed the last handled one, the loss is no longer
+//! detectable.
 //!
-//! If commits were lost all the same, or the database was restored to an earlier moment:
-//! 1. Stop **all** processors of the source, in all processes, and whoever inserts events, before the database is back. The
-//!    epoch is read with the rows: a processor that opened the source under another one handles nothing more, and says so.
-//! 2. Run `UPDATE txn_outbox.settings SET epoch = gen_random_uuid()`. From then on every row that is there counts as not
-//!    handled, also one that was handled before it was restored: its effects happen once more.
-//! 3. Start them again.
+//! Set `synchronous_commit` to `on` (or stronger) for all writers of events, and `fsync` and
+//! `full_page_writes` to `on`. Fail over only to a synchronous standby
+//! (`synchronous_standby_names`).
+//!
+//! After a loss of commits, or after a restore to an earlier moment:
+//! 1. Stop **all** processors of the source in all processes, and all writers of events, before the
+//!    database is back. The source reads the epoch with the rows: a processor with another epoch
+//!    handles nothing, and reports an error.
+//! 2. Run `UPDATE txn_outbox.settings SET epoch = gen_random_uuid()`. All existing rows then count
+//!    as not handled. Effects of rows that were handled before the restore happen once more.
+//! 3. Start the processors and writers again.
 
 mod config;
 mod cursor;

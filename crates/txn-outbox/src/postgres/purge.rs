@@ -1,4 +1,6 @@
-//! What is kept of keys that are not used any more goes with time, on both sides.
+//! The removal of the state of unused keys, on both sides.
+//!
+//! Both sides are the database and the domain.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,19 +16,23 @@ use crate::error::{OutboxError, Result};
 use crate::name::QueueName;
 use crate::purge::Purged;
 
-/// Most keys that are looked at by one statement.
+/// The number of keys per statement.
 const PAGE: i64 = 500;
 
-/// The keys behind another one that nothing waits of, nothing was set aside of, and nothing was emitted of since.
+/// The idle keys after a given key.
+///
+/// Idle keys have no waiting event, no dead letter, and no emit since a given time.
 const IDLE: &str = "SELECT topic, key, appended FROM txn_outbox.queue q \
      WHERE topic <> '' AND (topic, key) > ($1, $2) AND COALESCE(emitted_ms, 0) <= $3 AND NOT EXISTS \
      (SELECT FROM txn_outbox.event e WHERE e.topic = q.topic AND e.key = q.key) ORDER BY topic, key LIMIT $4";
 
-/// Raises the number from which on new keys count.
+/// Raises the number after which new keys start.
 const RAISE: &str = "UPDATE txn_outbox.queue SET appended = greatest(appended, $1) \
      WHERE topic = '' AND key = '' RETURNING appended";
 
-/// Deletes those of these keys of which nothing was emitted since they were found. Waits for nobody: what somebody is at stays.
+/// Deletes the found keys that had no emit in the meantime.
+///
+/// The statement never waits: it skips rows that another transaction has locked.
 const DELETE: &str = "WITH free AS (SELECT q.topic, q.key FROM txn_outbox.queue q \
          JOIN unnest($1::text[], $2::text[], $3::bigint[]) AS found (topic, key, appended) \
          ON q.topic = found.topic AND q.key = found.key AND q.appended = found.appended \
@@ -34,7 +40,9 @@ const DELETE: &str = "WITH free AS (SELECT q.topic, q.key FROM txn_outbox.queue 
          FOR UPDATE OF q SKIP LOCKED) \
      DELETE FROM txn_outbox.queue q USING free WHERE q.topic = free.topic AND q.key = free.key RETURNING 1";
 
-/// Those of these keys that the database knows nothing of, the number from which on new keys count, and the epoch.
+/// The given keys that the database does not have.
+///
+/// Also returns the number after which new keys start, and the epoch.
 const UNKNOWN: &str = "SELECT asked.topic, asked.key, \
          (SELECT appended FROM txn_outbox.queue WHERE topic = '' AND key = ''), \
          (SELECT epoch::text FROM txn_outbox.settings) \
@@ -42,15 +50,19 @@ const UNKNOWN: &str = "SELECT asked.topic, asked.key, \
      (SELECT FROM txn_outbox.queue q WHERE q.topic = asked.topic AND q.key = asked.key)";
 
 impl PostgresSource {
-    /// Deletes what is kept of keys that no event waits of and none was emitted of for `age`, by the wall clock: their rows in the
-    /// database, and how far they were handled in the domain. Events of these keys go on to be numbered behind all that there
-    /// ever were, so that none gets the id of another. Keys with dead letters stay. Anybody may emit meanwhile.
+    /// Deletes the state of keys without waiting and recent events.
     ///
-    /// Needs the privileges to change and to delete rows of `txn_outbox.queue`, and [`SCHEMA`](super::SCHEMA) as this version has
-    /// it.
+    /// A key is deleted if it had no emit for `age`, by the wall clock. The purge deletes its row
+    /// in the database and its cursor in the domain. New events of a deleted key get larger
+    /// numbers, so that event ids never repeat. Keys with dead letters stay. Other processes may
+    /// emit during the purge.
+    ///
+    /// Requires the privileges to update and to delete rows of `txn_outbox.queue`, and the
+    /// [`SCHEMA`](super::SCHEMA) of this version.
     ///
     /// # Errors
-    /// [`OutboxError::Database`], [`OutboxError::Store`], or the engine's; what was deleted stays so.
+    /// [`OutboxError::Database`], [`OutboxError::Store`], or an error of the engine. Deleted rows
+    /// and documents stay deleted.
     pub async fn purge(&self, age: Duration) -> Result<Purged> {
         let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
         let before = number(wall_ms(&self.domain).saturating_sub(age))?;
@@ -68,7 +80,7 @@ impl PostgresSource {
                 (&before, Type::INT8),
                 (&PAGE, Type::INT8),
             ];
-            let found = self.looks.rows("look for idle keys", IDLE, &parameters).await?;
+            let found = self.looks.rows("find idle keys", IDLE, &parameters).await?;
             let (mut topics, mut keys, mut places) = (Vec::new(), Vec::new(), Vec::new());
             for row in &found {
                 topics.push(column::<String>(row, 0)?);
@@ -81,7 +93,8 @@ impl PostgresSource {
                 return Ok(purged);
             };
             (topic, key) = (last_topic.clone(), last_key.clone());
-            // First, and committed before any of them goes: whoever finds one gone counts on from there.
+            // Commits the number before the first deletion, because a new key starts after this
+            // number.
             let raised = self.looks.rows("note purged keys", RAISE, &[(most, Type::INT8)]).await?;
             if raised.is_empty() {
                 let what = "its tables are those of an older version: apply PostgresSource::install, or SCHEMA";
@@ -96,23 +109,26 @@ impl PostgresSource {
         }
     }
 
-    /// Deletes how far those keys were handled that the database knows nothing of, also where an earlier purge did not come to it.
+    /// Deletes cursors of keys that the database does not have.
+    ///
+    /// An interrupted purge may have left them.
     async fn purge_cursors(&self) -> Result<()> {
         let queues = self.cursors.queues().await?;
         for queues in queues.chunks(usize::try_from(PAGE).unwrap_or(1)) {
-            // Before the database is asked: an event that is handled after that moves its cursor, which stays then.
+            // Reads the cursors before the database: an event that is handled later moves its
+            // cursor, and a moved cursor stays.
             let places: BTreeMap<&QueueName, Place> =
                 queues.iter().zip(self.cursors.places(queues).await?).collect();
             let topics: Vec<&str> = queues.iter().map(QueueName::topic).collect();
             let keys: Vec<&str> = queues.iter().map(QueueName::key).collect();
             let parameters: [Parameter<'_>; 2] =
                 [(&topics, Type::TEXT_ARRAY), (&keys, Type::TEXT_ARRAY)];
-            for row in self.looks.rows("look for purged keys", UNKNOWN, &parameters).await? {
+            for row in self.looks.rows("find purged keys", UNKNOWN, &parameters).await? {
                 self.check_epoch(column::<Option<String>>(&row, 3)?.as_deref())?;
                 let floor = column::<Option<i64>>(&row, 2)?.map_or(0, unsigned);
                 let (topic, key): (String, String) = (column(&row, 0)?, column(&row, 1)?);
                 let name = QueueName::new(&topic, &key)?;
-                // Whatever begins to be emitted of the key now comes behind that number.
+                // New events of the key get numbers after `floor`.
                 if let Some(seen) = places.get(&name).filter(|seen| seen.handled <= floor) {
                     self.cursors.forget(&name, seen).await?;
                 }

@@ -1,4 +1,4 @@
-//! Rows of the tables, as events.
+//! Events from rows of the tables.
 
 use serde_json::value::RawValue;
 use tokio_postgres::Row;
@@ -7,11 +7,12 @@ use crate::error::{OutboxError, Result};
 use crate::event::{DeadLetter, Event};
 use crate::name::QueueName;
 
-/// The newest format of rows that is known.
+/// The newest known format of rows.
 const NEWEST: i32 = 1;
 
-/// The columns of an event, and the epoch at the same moment. A payload that is too large is not
-/// read.
+/// The columns of an event, and the epoch at the same moment.
+///
+/// The query does not read a payload beyond the limit.
 pub(super) const EVENT: &str = "topic, key, sequence, format, id, \
      CASE WHEN bytes <= (SELECT max_payload FROM txn_outbox.settings) THEN payload::text END, \
      emitted_ms, failures, error, died_ms, mark::text, (SELECT epoch::text FROM txn_outbox.settings), unfinished, bytes";
@@ -26,17 +27,17 @@ pub(super) fn check_format(document: &str, format: i32) -> Result<()> {
     }
 }
 
-/// The event of a row, as [`EVENT`] asks for it.
+/// The event of a row with the columns of [`EVENT`].
 ///
 /// # Errors
-/// [`OutboxError::NewerFormat`], [`OutboxError::Database`] if it is not what this version expects.
+/// [`OutboxError::NewerFormat`], or [`OutboxError::Database`] if the row has unexpected values.
 pub(super) fn event_of(row: &Row) -> Result<Event> {
     let id = id_of(row)?;
     check_format(&format!("the row {id:?} of txn_outbox.event"), column(row, 3)?)?;
     let (payload, unfit) = match column::<Option<String>>(row, 5)?.map(RawValue::from_string) {
         Some(Ok(payload)) => (payload, None),
         Some(Err(why)) => {
-            (RawValue::NULL.to_owned(), Some(format!("its payload is not to be read: {why}")))
+            (RawValue::NULL.to_owned(), Some(format!("its payload is unreadable: {why}")))
         }
         None => {
             let bytes = column::<Option<i64>>(row, 13)?.unwrap_or_default();
@@ -54,19 +55,21 @@ pub(super) fn event_of(row: &Row) -> Result<Event> {
     Ok(Event { mark, unfinished, unfit: unfit.map(Into::into), ..event })
 }
 
-/// The dead letter of a row, as [`EVENT`] asks for it.
+/// The dead letter of a row with the columns of [`EVENT`].
 pub(super) fn letter_of(row: &Row) -> Result<DeadLetter> {
     let error: Option<String> = column(row, 8)?;
     let died_ms = unsigned(column::<Option<i64>>(row, 9)?.unwrap_or(0));
     Ok(DeadLetter { event: event_of(row)?, error: error.unwrap_or_default(), died_ms })
 }
 
-/// The id of the event of a row, as [`EVENT`] asks for it.
+/// The event id of a row with the columns of [`EVENT`].
 pub(super) fn id_of(row: &Row) -> Result<String> {
     column(row, 4)
 }
 
-/// The epoch that stood when a row was read, as [`EVENT`] asks for it.
+/// The epoch of a row with the columns of [`EVENT`].
+///
+/// The epoch belongs to the same moment as the row.
 pub(super) fn epoch_of(row: &Row) -> Result<Option<String>> {
     column(row, 11)
 }
@@ -86,7 +89,7 @@ pub(super) fn column<'a, T: tokio_postgres::types::FromSql<'a>>(
     })
 }
 
-/// Numbers of the database have a sign.
+/// Converts a number, because the database has only signed ones.
 pub(super) fn number(number: u64) -> Result<i64> {
     i64::try_from(number).map_err(|_| OutboxError::Database {
         what: format!("{number} does not fit into its numbers"),

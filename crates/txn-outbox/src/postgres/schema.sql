@@ -1,34 +1,34 @@
--- The outbox of an application, format 1. Applied as often as you like.
+-- The outbox of an application, format 1. May be applied repeatedly.
 CREATE SCHEMA IF NOT EXISTS txn_outbox;
 
--- One row. The epoch tells this database apart from one that counted before.
+-- A single row. The epoch distinguishes this database from one with other numbers.
 CREATE TABLE IF NOT EXISTS txn_outbox.settings (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     format integer NOT NULL DEFAULT 1,
     epoch uuid NOT NULL DEFAULT gen_random_uuid(),
     shards integer NOT NULL CHECK (shards BETWEEN 1 AND 256),
     max_backlog bigint NOT NULL CHECK (max_backlog > 0),
-    -- Most bytes of a payload. Of a larger one that is there all the same nothing is read.
+    -- The maximum size of a payload in bytes. The processors do not read larger ones.
     max_payload bigint NOT NULL DEFAULT 262144 CHECK (max_payload > 0)
 );
 ALTER TABLE txn_outbox.settings
     ADD COLUMN IF NOT EXISTS max_payload bigint NOT NULL DEFAULT 262144 CHECK (max_payload > 0);
 
--- How many events a key ever had. Its row is locked by each transaction that emits for it.
+-- The number of events that a key ever had. Each transaction that emits for a key locks its row.
 CREATE TABLE IF NOT EXISTS txn_outbox.queue (
     topic text NOT NULL,
     key text NOT NULL,
     appended bigint NOT NULL,
     PRIMARY KEY (topic, key)
 );
--- When the last one was emitted. A row without was written before that was kept.
+-- The time of the last emit. NULL in rows of older versions.
 ALTER TABLE txn_outbox.queue ADD COLUMN IF NOT EXISTS emitted_ms bigint;
--- What no key is called: the largest number of a key that was purged. Keys that are new count on from there.
+-- The row without names: the largest number of all purged keys. New keys start after this number.
 INSERT INTO txn_outbox.queue (topic, key, appended) VALUES ('', '', 0) ON CONFLICT DO NOTHING;
 
--- The events that wait, and those that were set aside (died_ms). Insert topic, key and payload.
+-- The waiting events, and the dead letters (died_ms). Insert topic, key and payload.
 CREATE TABLE IF NOT EXISTS txn_outbox.event (
-    -- Lengths in octets of UTF-8 and control characters by their numbers, whatever encoding and locale the database has.
+    -- Lengths in bytes of UTF-8, and control characters by number: independent of encoding and locale.
     topic text NOT NULL CHECK (octet_length(convert_to(topic, 'UTF8')) BETWEEN 1 AND 64
         AND topic !~ '[/\u0001-\u001f\u007f-\u009f]'),
     key text NOT NULL CHECK (octet_length(convert_to(key, 'UTF8')) BETWEEN 1 AND 300
@@ -43,11 +43,11 @@ CREATE TABLE IF NOT EXISTS txn_outbox.event (
     error text,
     died_ms bigint,
     blocks boolean NOT NULL DEFAULT false,
-    -- Tells it apart from another one that ever was in its place.
+    -- Distinguishes events that had the same position after a loss of commits.
     mark uuid NOT NULL,
-    -- How often handling it began and did not end.
+    -- The number of noted starts without an end.
     unfinished integer NOT NULL DEFAULT 0,
-    -- How large the payload is: to ask the payload itself would read it whole.
+    -- The size of the payload, because a query of the payload would read all of it.
     bytes bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (topic, key, sequence)
 );
@@ -64,8 +64,8 @@ CREATE TABLE IF NOT EXISTS txn_outbox.fence (
     PRIMARY KEY (topic, shard)
 );
 
--- With the rights of its owner, so that an application needs none but to insert topic, key and payload; and with a search path
--- of its own, so that nothing in the application's schemas is taken for what is meant here.
+-- Runs with the privileges of its owner, so that an application only needs to insert topic, key and payload.
+-- Has its own search path, so that no function of the application replaces one of these.
 CREATE OR REPLACE FUNCTION txn_outbox.place() RETURNS trigger LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -86,11 +86,11 @@ BEGIN
         ON CONFLICT (topic, key) DO UPDATE SET appended = q.appended + 1, emitted_ms = EXCLUDED.emitted_ms
         RETURNING q.appended INTO NEW.sequence;
     IF NEW.sequence = 1 THEN
-        -- By a statement of its own, behind that one: whatever was purged under this key was purged before.
+        -- A separate, later statement: an earlier purge of this key is visible here.
         IF current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN
             SELECT q.appended INTO STRICT floor FROM txn_outbox.queue q WHERE q.topic = '' AND q.key = '';
         ELSE
-            -- What this transaction sees may be older: then this fails with 40001.
+            -- The snapshot of this transaction may be older: then this statement fails with 40001.
             SELECT q.appended INTO STRICT floor FROM txn_outbox.queue q WHERE q.topic = '' AND q.key = ''
                 FOR SHARE;
         END IF;
@@ -100,23 +100,23 @@ BEGIN
                 WHERE q.topic = NEW.topic AND q.key = NEW.key;
         END IF;
     END IF;
-    -- Those that wait have the places up to this one, without a gap. So as many wait as may if the event waits that many places
-    -- before: one row is looked at, however many wait.
+    -- Waiting events have consecutive positions up to this one. The queue is therefore full if the event
+    -- max_backlog positions earlier still waits. The check reads one row, however large the backlog is.
     IF EXISTS (SELECT FROM txn_outbox.event e WHERE e.topic = NEW.topic AND e.key = NEW.key
             AND e.sequence = NEW.sequence - settings.max_backlog AND e.died_ms IS NULL) THEN
-        RAISE EXCEPTION '% events of %/% wait already, no more may',
+        RAISE EXCEPTION '% events of %/% wait already, no more are allowed',
             settings.max_backlog, NEW.topic, NEW.key
             USING ERRCODE = 'program_limit_exceeded',
-            HINT = 'try again when they are handled, or look why they are not';
+            HINT = 'retry after they are handled, or check why they are not';
     END IF;
     NEW.bytes := octet_length(NEW.payload::text);
     IF NEW.bytes > settings.max_payload THEN
-        RAISE EXCEPTION 'the payload of an event of %/% has % bytes, at most % may be',
+        RAISE EXCEPTION 'the payload of an event of %/% has % bytes, at most % are allowed',
             NEW.topic, NEW.key, NEW.bytes, settings.max_payload
             USING ERRCODE = 'program_limit_exceeded',
             HINT = 'keep what is large elsewhere, or raise max_payload of txn_outbox.settings';
     END IF;
-    -- The first 32 bits of SHA-256, as the processors compute it.
+    -- The first 32 bits of SHA-256. The processors compute the same shard.
     NEW.shard := (get_byte(digest, 0)::bigint * 16777216 + get_byte(digest, 1) * 65536
         + get_byte(digest, 2) * 256 + get_byte(digest, 3)) % settings.shards;
     NEW.format := 1;

@@ -1,4 +1,4 @@
-//! The table as a source of events.
+//! The outbox table as a source of events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,33 +24,36 @@ use crate::name::QueueName;
 use crate::shard::{MOST_SHARDS, Shard};
 use crate::source::{Backlog, Claim, Discovered, EventSource, Noted, Verdict};
 
-/// What makes the schema `txn_outbox`, for those who keep their migrations themselves.
+/// The SQL text of the schema `txn_outbox`.
+///
+/// Applications with their own migrations apply this text.
 pub const SCHEMA: &str = include_str!("schema.sql");
 
-/// What every statement that a processor writes by begins with: a smaller token than before writes nothing.
+/// The start of each writing statement of a processor. A smaller token writes nothing.
 const FENCED: &str = "WITH fenced AS (INSERT INTO txn_outbox.fence AS f (topic, shard, token) VALUES ($3, $1, $2) \
      ON CONFLICT (topic, shard) DO UPDATE SET token = EXCLUDED.token WHERE f.token <= EXCLUDED.token RETURNING 1)";
 
-/// Most queues of each shard that one look finds. The next look goes on behind them.
+/// The maximum number of queues of each shard per poll. The next poll continues after them.
 const LOOK: i64 = 100;
 
-/// Most dead letters that are read at once.
+/// The maximum number of dead letters per read.
 const PAGE: i64 = 100;
 
-/// Most bytes of payloads that are read at once, beyond the first event.
+/// The maximum size of the payloads per read, beyond the first event.
 const MOST_BYTES: i64 = 4 << 20;
 
-/// The outbox tables of a database. Its events are handled by processors whose locks, and whose place in each queue, are
-/// documents of a domain.
+/// The outbox tables of a database, as a source of events.
+///
+/// The processors' locks and the positions of the queues are documents of a domain.
 #[derive(Debug)]
 pub struct PostgresSource {
     pub(super) domain: Domain,
     config: PostgresConfig,
-    /// For single events.
+    /// Connections for single events.
     link: Link,
-    /// For looks, which may take long: nothing waits behind them.
+    /// The connection for scans. Events do not wait for slow scans.
     pub(super) looks: Link,
-    /// Behind which key the next look at a shard goes on.
+    /// The key after which the next poll of a shard continues.
     looked: Mutex<BTreeMap<Shard, String>>,
     pub(super) cursors: Cursors,
     shards: u16,
@@ -58,8 +61,9 @@ pub struct PostgresSource {
 }
 
 impl PostgresSource {
-    /// Makes the tables in a database, if they are not there. Needs the privilege to create a schema; several at once
-    /// do it one after the other.
+    /// Creates missing tables in a database.
+    ///
+    /// Requires the privilege to create a schema. Concurrent calls run one after the other.
     ///
     /// # Errors
     /// [`OutboxError::InvalidConfig`], [`OutboxError::Database`].
@@ -71,7 +75,7 @@ impl PostgresSource {
         config.check()?;
         let link = Link::new(database, domain.config().clock.clone(), config.limit)?;
         let PostgresConfig { shards, max_backlog, max_payload, .. } = config;
-        // The number is any that nobody else uses.
+        // An arbitrary number that no other program uses.
         let all = format!(
             "SELECT pg_advisory_xact_lock(7240914411); {SCHEMA}; \
              INSERT INTO txn_outbox.settings (shards, max_backlog, max_payload) \
@@ -85,8 +89,8 @@ impl PostgresSource {
     /// Opens the outbox tables of a database.
     ///
     /// # Errors
-    /// [`OutboxError::InvalidConfig`]; [`OutboxError::Database`], also if the tables are not there;
-    /// [`OutboxError::NewerFormat`]; the engine's.
+    /// [`OutboxError::InvalidConfig`]; [`OutboxError::Database`], for example if the tables are
+    /// missing; [`OutboxError::NewerFormat`]; errors of the engine.
     pub async fn open(
         domain: &Domain,
         database: &Database,
@@ -115,7 +119,7 @@ impl PostgresSource {
         self.looks.close();
     }
 
-    /// Carries out a change that a claim allows, and returns what it returned; `None` if it changed nothing.
+    /// Runs a change under a claim. Returns `None` if nothing changed.
     async fn fenced<'a>(
         &self,
         claim: &Claim,
@@ -140,7 +144,7 @@ impl PostgresSource {
              AND died_ms IS NULL AND EXISTS (SELECT FROM fenced) RETURNING failures) \
              SELECT EXISTS (SELECT FROM fenced), (SELECT failures FROM changed)"
         );
-        let rows = self.link.rows("say what became of an event", &statement, &parameters).await?;
+        let rows = self.link.rows("store the result of an event", &statement, &parameters).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         match column::<bool>(row, 0)? {
             true => column(row, 1),
@@ -148,7 +152,10 @@ impl PostgresSource {
         }
     }
 
-    /// Why the database refused a token: a later holder of the shard has a larger one, unless this one holds it still.
+    /// The reason why the database refused a token.
+    ///
+    /// A later holder has a larger token. If this holder still has the shard, the tokens of the
+    /// domain have started again.
     async fn refused(&self, claim: &Claim) -> Result<OutboxError> {
         let shard = claim.shard();
         let (topic, at) = (&*shard.topic, i32::from(shard.number));
@@ -156,12 +163,12 @@ impl PostgresSource {
         let parameters: [Parameter<'_>; 2] = [(&topic, Type::TEXT), (&at, Type::INT4)];
         let rows = self.link.rows("read the token of a shard", statement, &parameters).await?;
         let seen = rows.first().map(|row| column::<i64>(row, 0)).transpose()?.map_or(0, unsigned);
-        // After the token was read: nobody has got the shard since who could have brought it.
+        // Read after the token: a later holder would fail this check.
         self.domain.transact(async |tx| claim.check(tx).await).await?;
         Ok(OutboxError::TokensBeganAnew { shard: shard.clone(), token: claim.token(), seen })
     }
 
-    /// Removes an event that a transaction of the domain handled, and whose removal was lost.
+    /// Repeats the lost removal of a handled event.
     async fn forget(&self, event: &Event) -> Result<()> {
         let mark = event.mark.as_deref();
         let statement = "DELETE FROM txn_outbox.event WHERE mark = $3::text::uuid AND topic = $1 AND key = $2 AND died_ms IS NULL";
@@ -171,7 +178,7 @@ impl PostgresSource {
         self.link.rows("remove what is handled", statement, &parameters).await.map(drop)
     }
 
-    /// Whether the database is the one of which the cursors speak.
+    /// Checks that the database has the epoch of the cursors.
     pub(super) fn check_epoch(&self, epoch: Option<&str>) -> Result<()> {
         if epoch == Some(&self.cursors.epoch) {
             return Ok(());
@@ -236,14 +243,14 @@ impl EventSource for PostgresSource {
             (&behind, Type::TEXT_ARRAY),
             (&LOOK, Type::INT8),
         ];
-        let rows = self.looks.rows("look for events", statement, &parameters).await?;
+        let rows = self.looks.rows("poll for events", statement, &parameters).await?;
         let mut found = Vec::with_capacity(rows.len());
         let mut last: BTreeMap<(String, i32), (i64, &Row)> = BTreeMap::new();
         for row in &rows {
             match queue_of(row) {
                 Ok(queue) => found.push(queue),
                 Err(error) => {
-                    tracing::warn!(%error, "events that no queue can have are left alone");
+                    tracing::warn!(%error, "events with invalid queue names are skipped");
                 }
             }
             let (count, at) = last.entry((column(row, 0)?, column(row, 2)?)).or_insert((0, row));
@@ -252,7 +259,7 @@ impl EventSource for PostgresSource {
         let mut leaves_some = false;
         let mut looked = self.looked.lock();
         for shard in shards {
-            // Behind the last one there may be more; otherwise the next look begins anew.
+            // A full page may have a successor. Otherwise the next poll restarts.
             let of = (shard.topic.to_string(), i32::from(shard.number));
             match last.get(&of).filter(|(count, _)| *count >= LOOK) {
                 Some((_, row)) => {
@@ -270,7 +277,7 @@ impl EventSource for PostgresSource {
     async fn next(&self, queue: &QueueName, most: usize) -> Result<Vec<Event>> {
         let place = self.cursors.place(queue).await?;
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        // Large payloads come a few at a time, and those that are too large not at all.
+        // Returns few large payloads at a time, and no payload beyond the limit.
         let statement = format!(
             "SELECT {EVENT} FROM (SELECT e.*, sum(bytes) OVER (ORDER BY sequence) AS so_far, \
                  row_number() OVER (ORDER BY sequence) AS at \
@@ -291,13 +298,14 @@ impl EventSource for PostgresSource {
             self.check_epoch(epoch_of(row)?.as_deref())?;
             match event_of(row) {
                 Ok(event) => events.push(event),
-                // Those before it are handled first.
+                // Returns the events before the unreadable one first.
                 Err(_) if !events.is_empty() => break,
                 Err(error) => return Err(error),
             }
         }
         if events.first().is_some_and(|event| event.sequence <= place.handled) {
-            // No other is left behind the place: a queue goes on only when what was handled is removed.
+            // Only one handled event can be left, because a queue continues only after the removal
+            // of the previous event.
             let handled = events.remove(0);
             if let Some(event) = unless_handled(&place, &handled, events.first()) {
                 let event = event.id.clone();
@@ -305,7 +313,7 @@ impl EventSource for PostgresSource {
             }
             self.forget(&handled).await?;
             if events.is_empty() {
-                // There may be more behind it.
+                // Further events may follow.
                 self.fresh.add(queue, &queue.shard(self.shards));
             }
         }
@@ -339,12 +347,12 @@ impl EventSource for PostgresSource {
         why: &str,
         verdict: Verdict,
     ) -> Result<Noted> {
-        // Its commit may have gone on in the background.
+        // A commit in the background may have handled the event.
         if self.cursors.is_handled(claim, event).await? {
             self.done(claim, event).await?;
             return Ok(Noted::Gone);
         }
-        // What a text of the database cannot hold.
+        // A text of the database cannot hold this character.
         let error: String = why.chars().filter(|c| *c != '\0').collect();
         let (died_ms, blocks) = match verdict {
             Verdict::Again => (None, false),
@@ -439,7 +447,7 @@ impl EventSource for PostgresSource {
     }
 }
 
-/// What is in a place that was handled, and is not the event that was handled there; `None` if all is well.
+/// An event at a handled position that is not the handled event. `None` is the normal case.
 fn unless_handled<'a>(
     place: &Place,
     first: &'a Event,

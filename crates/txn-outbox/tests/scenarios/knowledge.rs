@@ -1,4 +1,4 @@
-//! Processors that know different topics.
+//! Processors with different topics.
 
 use std::collections::BTreeSet;
 
@@ -20,12 +20,12 @@ impl Desk {
     }
 }
 
-/// How many shards of a topic a processor holds.
+/// The number of shards of a topic that a processor holds.
 fn held(processor: &Processor, topic: &str) -> usize {
     processor.shards().iter().filter(|shard| &*shard.topic == topic).count()
 }
 
-/// Each holds shards of what it knows alone: nothing waits for a handler that its processor does not have.
+/// Each processor holds only shards of its own topics.
 pub(crate) async fn processors_may_know_different_topics(world: &World) {
     let (one, two) = (world.desk().await, world.desk().await);
     for key in ["a", "b", "c", "d"] {
@@ -44,11 +44,11 @@ pub(crate) async fn processors_may_know_different_topics(world: &World) {
     until(|| held(&first, "mails") == all && held(&second, "letters") == all).await;
     let topics: BTreeSet<_> = first.shards().into_iter().map(|shard| shard.topic).collect();
     assert_eq!(topics.len(), 1, "{topics:?}");
-    // What nobody knows waits, and is counted.
+    // Events of an unknown topic wait, and are counted.
     let backlog = one.outbox.backlog().await.expect("counts");
     assert_eq!((backlog.events, backlog.topics.get("unheard-of")), (4, Some(&4)));
     assert!(one.read("unheard-of-a").await.is_empty());
-    // No processor without a topic, and none with a name that no topic has.
+    // A processor needs at least one topic, and valid names.
     for topics in [Topics::new(), Topics::new().with("a/b", one.handler())] {
         let refused = one.outbox.start(world.config(), topics).await.expect_err("refused");
         let is_told =
@@ -56,7 +56,7 @@ pub(crate) async fn processors_may_know_different_topics(world: &World) {
         assert!(is_told, "{refused}");
     }
     assert!(first.stop(PATIENCE).await && second.stop(PATIENCE).await);
-    // What was assigned is so of each topic.
+    // A static assignment applies to each topic.
     let config = world.config().with_assignment(Assignment::Static(BTreeSet::from([1])));
     let topics = Topics::new().with("mails", one.handler()).with("bills", one.handler());
     let third = one.outbox.start(config, topics).await.expect("starts");
@@ -64,9 +64,11 @@ pub(crate) async fn processors_may_know_different_topics(world: &World) {
     assert!(third.stop(PATIENCE).await);
 }
 
-/// Processes of a new version know a topic more. Their shards of the others are shared with those of the old one, and no key is
-/// handled by two at once.
-pub(crate) async fn a_new_topic_is_deployed_while_others_go_on(world: &World) {
+/// A new version has one more topic.
+///
+/// Old and new processes share the shards of the other topics, and never handle one key at the same
+/// time.
+pub(crate) async fn new_topic_is_deployed_during_processing(world: &World) {
     let (one, two) = (world.desk().await, world.desk().await);
     let all = usize::from(SHARDS);
     let old = one.start_with(world, &["mails"]).await;
@@ -93,7 +95,7 @@ pub(crate) async fn a_new_topic_is_deployed_while_others_go_on(world: &World) {
         one.seen(key, &numbers).await;
     }
     assert!(new.stop(PATIENCE).await);
-    // Whoever leaves leaves no lock that is looked at for ever.
+    // A stopped processor leaves no member lock.
     let name = one.domain.collection_name("locks");
     let locks = txn_lock::LockRepository::open(&one.domain, &name).await.expect("opens");
     let locks = locks.list().await.expect("lists");

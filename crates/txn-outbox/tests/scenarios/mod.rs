@@ -1,4 +1,4 @@
-//! What holds on every store, each an `async fn(&World)`.
+//! Scenarios for every store, each an `async fn(&World)`.
 #![allow(dead_code, unused_imports, unused_macros, reason = "each suite uses a part of it")]
 
 #[cfg(feature = "http")]
@@ -44,35 +44,35 @@ pub(crate) use world::{
     Desk, PATIENCE, SHARDS, World, numbers, orders, until, until_dead, until_some,
 };
 
-/// Hands all scenarios to what declares them as tests.
+/// Passes all scenarios to a macro that declares them as tests.
 macro_rules! all {
     ($($on:ident)::+) => {
         $($on)::+! {
-            events_commit_with_their_transaction_or_not_at_all;
+            events_commit_atomically_with_their_transaction;
             a_queue_keeps_the_order_of_the_commits;
             a_commit_wakes_the_processors_of_its_process;
-            one_event_may_change_several_documents_and_emit_more;
-            what_keeps_failing_is_set_aside_and_its_queue_goes_on;
-            what_keeps_failing_is_set_aside_and_its_queue_waits;
-            dead_letters_are_sent_again_in_their_order;
-            a_full_queue_refuses;
-            what_is_kept_of_idle_keys_is_purged;
+            event_may_change_documents_and_emit;
+            queue_continues_after_a_dead_letter;
+            queue_waits_for_a_dead_letter;
+            retried_dead_letters_keep_their_order;
+            full_queue_refuses_events;
+            state_of_idle_keys_is_purged;
             a_newer_format_is_refused_by_name;
-            shards_are_shared_out_and_taken_over;
+            shards_are_balanced_and_taken_over;
             processors_may_know_different_topics;
-            a_new_topic_is_deployed_while_others_go_on;
+            new_topic_is_deployed_during_processing;
             a_static_processor_takes_its_own_shards_only;
             events_are_handled_where_they_are_emitted;
             waiting_events_of_a_key_end_in_few_commits;
-            whoever_is_killed_each_event_is_handled_once;
-            a_paused_processor_does_nothing_twice;
-            effects_elsewhere_are_fenced;
+            events_are_handled_once_despite_kills;
+            paused_processor_repeats_no_effect;
+            external_effects_are_fenced;
         }
     };
 }
 pub(crate) use all;
 
-pub(crate) async fn events_commit_with_their_transaction_or_not_at_all(world: &World) {
+pub(crate) async fn events_commit_atomically_with_their_transaction(world: &World) {
     let desk = world.desk().await;
     desk.place("a", 1).await;
     let aborted = desk
@@ -83,7 +83,7 @@ pub(crate) async fn events_commit_with_their_transaction_or_not_at_all(world: &W
         })
         .await;
     assert!(matches!(aborted, Err(OutboxError::NotFound(_))), "{aborted:?}");
-    // Two of one transaction, in their order.
+    // Two events of one transaction, in their order.
     desk.domain
         .transact::<_, OutboxError, _>(async |tx| {
             desk.outbox.emit(tx, "orders", "a", &3).await?;
@@ -111,7 +111,9 @@ pub(crate) async fn events_commit_with_their_transaction_or_not_at_all(world: &W
     assert_eq!((backlog.events, backlog.queues, backlog.oldest_ms), (0, 0, None));
 }
 
-/// Many clients emit to few keys, each the number that its transaction gave to a counter of that key.
+/// Many clients emit to few keys.
+///
+/// Each event has the number that its transaction gave to the counter of the key.
 pub(crate) async fn a_queue_keeps_the_order_of_the_commits(world: &World) {
     let desk = Arc::new(world.desk().await);
     let processor = desk.start(world.config()).await;
@@ -134,7 +136,7 @@ pub(crate) async fn a_queue_keeps_the_order_of_the_commits(world: &World) {
     assert!(processor.stop(PATIENCE).await);
 }
 
-/// A processor that would not look by itself for an hour.
+/// The processor polls once per hour, so the commit must wake it.
 pub(crate) async fn a_commit_wakes_the_processors_of_its_process(world: &World) {
     let desk = world.desk().await;
     let config = world.config().with_delay(Duration::from_secs(3600));
@@ -147,7 +149,7 @@ pub(crate) async fn a_commit_wakes_the_processors_of_its_process(world: &World) 
     assert!(processor.stop(PATIENCE).await);
 }
 
-pub(crate) async fn one_event_may_change_several_documents_and_emit_more(world: &World) {
+pub(crate) async fn event_may_change_documents_and_emit(world: &World) {
     let desk = world.desk().await;
     let (outbox, log) = (desk.outbox.clone(), desk.log.clone());
     let handler = move |delivery: Delivery| {
@@ -189,7 +191,7 @@ pub(crate) async fn one_event_may_change_several_documents_and_emit_more(world: 
     assert!(processor.stop(PATIENCE).await);
 }
 
-pub(crate) async fn what_keeps_failing_is_set_aside_and_its_queue_goes_on(world: &World) {
+pub(crate) async fn queue_continues_after_a_dead_letter(world: &World) {
     let desk = world.desk().await;
     for number in [1, -2, 3] {
         desk.place("a", number).await;
@@ -207,7 +209,7 @@ pub(crate) async fn what_keeps_failing_is_set_aside_and_its_queue_goes_on(world:
     assert_eq!(source.backlog().await.expect("counts").dead, 1);
     let figures = processor.figures();
     assert_eq!((figures.failed, figures.set_aside), (2, 1));
-    // Tried again, it comes behind the others; its id stays.
+    // A retried event goes to the end of its queue, and keeps its id.
     let id = letter.event.id.clone();
     desk.forgiving.store(true, Ordering::Release);
     desk.place("a", 4).await;
@@ -216,7 +218,7 @@ pub(crate) async fn what_keeps_failing_is_set_aside_and_its_queue_goes_on(world:
     desk.seen("a", &[1, 3, 4, -2]).await;
     let gone = source.retry(&id).await.expect_err("gone");
     assert!(matches!(gone, OutboxError::NotFound(_)), "{gone}");
-    // Dropped, it never comes.
+    // A discarded event never returns.
     desk.forgiving.store(false, Ordering::Release);
     desk.place("a", -9).await;
     desk.place("a", 10).await;
@@ -227,7 +229,7 @@ pub(crate) async fn what_keeps_failing_is_set_aside_and_its_queue_goes_on(world:
     assert!(processor.stop(PATIENCE).await);
 }
 
-pub(crate) async fn what_keeps_failing_is_set_aside_and_its_queue_waits(world: &World) {
+pub(crate) async fn queue_waits_for_a_dead_letter(world: &World) {
     let desk = world.desk().await;
     for number in [-1, 2, 3] {
         desk.place("a", number).await;
@@ -243,8 +245,8 @@ pub(crate) async fn what_keeps_failing_is_set_aside_and_its_queue_waits(world: &
     desk.place("a", 4).await;
     desk.place("b", 2).await;
     desk.seen("b", &[1, 2]).await;
-    assert_eq!(desk.read("a").await, [0; 0], "others of its key wait");
-    // Tried again, it has its old place.
+    assert_eq!(desk.read("a").await, [0; 0], "later events of the key wait");
+    // A retried event keeps its old position.
     desk.forgiving.store(true, Ordering::Release);
     source.retry("orders/1/a").await.expect("there");
     desk.seen("a", &[-1, 2, 3, 4]).await;
@@ -257,7 +259,7 @@ pub(crate) async fn what_keeps_failing_is_set_aside_and_its_queue_waits(world: &
     assert!(processor.stop(PATIENCE).await);
 }
 
-pub(crate) async fn a_full_queue_refuses(world: &World) {
+pub(crate) async fn full_queue_refuses_events(world: &World) {
     let desk = world.desk_with(OutboxConfig::default().with_max_backlog(2)).await;
     desk.place("a", 1).await;
     desk.place("a", 2).await;
@@ -311,7 +313,7 @@ pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
     let queue = |key| QueueName::new("orders", key).expect("a name");
     let refused = source.next(&queue("new"), 1).await.expect_err("newer");
     assert!(named(&refused, "queue:orders/new"), "{refused}");
-    // What comes before it is handled, and others are.
+    // Events before the newer one are handled, and so are other queues.
     let processor = desk.start(world.config().with_max_failures(1)).await;
     desk.seen("a", &[1]).await;
     desk.seen("b", &[1]).await;
@@ -319,7 +321,7 @@ pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
     assert!(named(&refused, "event:orders/2/b"), "{refused}");
     let refused = source.dead_letter("orders/9/z").await.expect_err("newer");
     assert!(named(&refused, "dead:orders/9/z"), "{refused}");
-    // It hides no other.
+    // The newer dead letter does not hide the rest.
     desk.place("c", -1).await;
     until_dead(&*source).await;
     let dead = source.dead_letters().await.expect("lists");
@@ -335,7 +337,7 @@ pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
     assert!(named(&refused.expect_err("newer"), "settings"));
 }
 
-pub(crate) async fn dead_letters_are_sent_again_in_their_order(world: &World) {
+pub(crate) async fn retried_dead_letters_keep_their_order(world: &World) {
     let desk = world.desk().await;
     let processor = desk.start(world.config().with_max_failures(1)).await;
     let numbers: Vec<i64> = (1..=12).map(|number: i64| -number).collect();
@@ -368,7 +370,7 @@ pub(crate) async fn dead_letters_are_sent_again_in_their_order(world: &World) {
     assert!(processor.stop(PATIENCE).await);
 }
 
-pub(crate) async fn shards_are_shared_out_and_taken_over(world: &World) {
+pub(crate) async fn shards_are_balanced_and_taken_over(world: &World) {
     let all = usize::from(SHARDS);
     let (one, two) = (world.desk().await, world.desk().await);
     let first = one.start(world.config()).await;
@@ -382,7 +384,7 @@ pub(crate) async fn shards_are_shared_out_and_taken_over(world: &World) {
     for key in 0..20 {
         one.seen(&format!("k{key}"), &[1]).await;
     }
-    // One that is stopped gives its shards back; one that is killed loses them after a lease.
+    // A stopped processor releases its shards. A killed one loses them after a lease.
     assert!(second.stop(PATIENCE).await);
     until(|| first.shards().len() == all).await;
     let process = Process::new();
@@ -418,9 +420,9 @@ pub(crate) async fn a_static_processor_takes_its_own_shards_only(world: &World) 
         desk.seen(key, &[1]).await;
     }
     for key in keys.iter().filter(|key| others.contains(&shard(key))) {
-        assert_eq!(desk.read(key).await, [0; 0], "nobody has its shard");
+        assert_eq!(desk.read(key).await, [0; 0], "no processor has its shard");
     }
-    // Events that a process with a processor emits wait in the shards of that process.
+    // Events of a process with a processor go into the shards of that process.
     for key in (0..12).map(|at| format!("here-{at}")) {
         desk.place(&key, 1).await;
         desk.seen(&key, &[1]).await;
@@ -439,8 +441,9 @@ pub(crate) async fn a_static_processor_takes_its_own_shards_only(world: &World) 
     assert!(even.stop(PATIENCE).await && odd.stop(PATIENCE).await);
 }
 
-/// Two processes share the shards. Each handles what it emits, and a key to which both emit keeps
-/// its order.
+/// Two processes divide the shards. Each handles its own events.
+///
+/// A key to which both emit keeps its order.
 pub(crate) async fn events_are_handled_where_they_are_emitted(world: &World) {
     let desks = [world.desk().await, world.desk().await];
     let handled = Arc::new(Mutex::new(Vec::new()));
@@ -476,7 +479,7 @@ pub(crate) async fn events_are_handled_where_they_are_emitted(world: &World) {
     }
 }
 
-/// Many events of two keys wait for a handler that shares transactions. One of them fails.
+/// Many events of two keys wait for a batching handler. A single event fails.
 pub(crate) async fn waiting_events_of_a_key_end_in_few_commits(world: &World) {
     let (desk, elsewhere) = (world.desk().await, world.desk().await);
     for number in 1..=30 {
@@ -516,16 +519,18 @@ pub(crate) async fn waiting_events_of_a_key_end_in_few_commits(world: &World) {
     assert!(processor.stop(PATIENCE).await);
 }
 
-/// Processors that are killed at every moment: each event of a committed transaction is handled, once and in order, and none
-/// of an aborted one.
-pub(crate) async fn whoever_is_killed_each_event_is_handled_once(world: &World) {
-    whoever_is_killed(world, &[0, 400, 900, 1_700, 3_000, 6_000, 12_000, 30_000]).await;
+/// Processors are killed at different moments.
+///
+/// Each event of a committed transaction is handled once and in order. Events of aborted
+/// transactions are never handled.
+pub(crate) async fn events_are_handled_once_despite_kills(world: &World) {
+    kills_at(world, &[0, 400, 900, 1_700, 3_000, 6_000, 12_000, 30_000]).await;
 }
 
-pub(crate) async fn whoever_is_killed(world: &World, moments: &[u64]) {
+pub(crate) async fn kills_at(world: &World, moments: &[u64]) {
     let desk = world.desk().await;
     let keys = ["a", "b", "c", "d"];
-    // No event is to blame, however many processes die over it.
+    // The number of dead processes must not make a dead letter here.
     let config = world.config().with_max_unfinished(u32::MAX);
     for moment in moments {
         for key in keys {
@@ -553,8 +558,8 @@ pub(crate) async fn whoever_is_killed(world: &World, moments: &[u64]) {
     assert_eq!(desk.outbox.source().backlog().await.expect("counts").events, 0);
 }
 
-/// A processor that is paused in the middle of an event wakes up when others have handled it.
-pub(crate) async fn a_paused_processor_does_nothing_twice(world: &World) {
+/// A processor that is paused during an event wakes after the takeover.
+pub(crate) async fn paused_processor_repeats_no_effect(world: &World) {
     let desk = world.desk().await;
     let process = Process::new();
     let (entered, go) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
@@ -578,7 +583,7 @@ pub(crate) async fn a_paused_processor_does_nothing_twice(world: &World) {
             (processor, paused)
         })
         .await;
-    // It stands still from here on. Others handle what it was at.
+    // The first processor is paused from here on. Another one handles its event.
     let processor = desk.start(world.config()).await;
     desk.seen("a", &[1]).await;
     desk.place("a", 2).await;
@@ -586,7 +591,7 @@ pub(crate) async fn a_paused_processor_does_nothing_twice(world: &World) {
     go.notify_one();
     process
         .run(async {
-            // It goes on where it stood, and finds out.
+            // The first processor continues, and detects the loss.
             tokio::time::sleep(Duration::from_millis(200)).await;
             let (processor, _paused) = paused;
             processor.stop(PATIENCE).await;
@@ -597,11 +602,13 @@ pub(crate) async fn a_paused_processor_does_nothing_twice(world: &World) {
     assert!(processor.stop(PATIENCE).await);
 }
 
-/// Effects outside of the domain are made at least once; by the token, never by two for one shard at once.
-pub(crate) async fn effects_elsewhere_are_fenced(world: &World) {
+/// Effects outside of the domain happen at least once.
+///
+/// The token keeps two holders of a shard from making effects at the same time.
+pub(crate) async fn external_effects_are_fenced(world: &World) {
     #[derive(Default)]
     struct Elsewhere {
-        /// The largest token that it saw of each shard.
+        /// The largest token of each shard.
         tokens: Mutex<BTreeMap<Shard, u64>>,
         effects: Mutex<Vec<String>>,
         refused: AtomicU64,
@@ -636,7 +643,7 @@ pub(crate) async fn effects_elsewhere_are_fenced(world: &World) {
                     (elsewhere.clone(), entered.clone(), go.clone(), tried.clone());
                 async move {
                     entered.store(true, Ordering::Release);
-                    // As of a request that is under way: it does not hear that the shard is lost.
+                    // Like a request under way: the task does not notice the loss of the shard.
                     let task = tokio::spawn(async move {
                         go.notified().await;
                         elsewhere.make(&delivery);
@@ -658,7 +665,7 @@ pub(crate) async fn effects_elsewhere_are_fenced(world: &World) {
         async move {
             match elsewhere.make(&delivery) {
                 true => Ok(()),
-                false => Err(Failure::passing("the shard is somebody else's")),
+                false => Err(Failure::passing("another processor has the shard")),
             }
         }
     };

@@ -1,4 +1,4 @@
-//! What is kept of keys that are not used any more.
+//! The purge of unused keys.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use txn_outbox::EventSource;
 
 use super::world::{PATIENCE, World, until_dead};
 
-/// A key of which nothing is kept any more begins behind every place that there was: no event gets the id of another.
-pub(crate) async fn what_is_kept_of_idle_keys_is_purged(world: &World) {
+/// A purged key starts after all earlier positions. Event ids never repeat.
+pub(crate) async fn state_of_idle_keys_is_purged(world: &World) {
     let desk = world.desk().await;
     let config = world.config().with_max_failures(1);
     let processor = desk.start(config.clone()).await;
@@ -23,7 +23,7 @@ pub(crate) async fn what_is_kept_of_idle_keys_is_purged(world: &World) {
     assert_eq!(purge(Duration::from_secs(3600)).await, 0, "they were used a moment ago");
     assert_eq!(purge(Duration::ZERO).await, 2, "that in which an event waits stays");
     assert_eq!(purge(Duration::ZERO).await, 0);
-    // Known ids are those of events that were.
+    // The known ids belong to earlier events.
     assert_eq!(desk.try_place("a", 4).await.expect("emitted"), "orders/4/a");
     assert_eq!(desk.try_place("new", 1).await.expect("emitted"), "orders/4/new");
     assert_eq!(desk.try_place("waits", 2).await.expect("emitted"), "orders/2/waits");
@@ -34,7 +34,7 @@ pub(crate) async fn what_is_kept_of_idle_keys_is_purged(world: &World) {
     desk.seen("b", &[-1]).await;
     desk.seen("new", &[1]).await;
     desk.seen("waits", &[1, 2]).await;
-    // Whoever emits and handles meanwhile notices nothing.
+    // Purges do not disturb concurrent emits and handlers.
     let numbers: Vec<i64> = (1..=20).collect();
     for number in &numbers {
         desk.place("busy", *number).await;

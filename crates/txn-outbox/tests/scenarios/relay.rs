@@ -1,4 +1,4 @@
-//! Rows of a relational outbox, relayed by processors whose effects are documents.
+//! Rows of a relational outbox, relayed by processors with effects in documents.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::world::{Desk, PATIENCE, SHARDS, World, orders, until, until_dead};
 
 /// A database with entities and an outbox.
 pub(super) struct Database {
-    /// Between the database and everybody, if there is one. It ends before the server.
+    /// The optional pooler in front of the database. The drop ends it before the server.
     bouncer: Option<PgBouncer>,
     pub(super) server: Postgres,
-    /// Keeps the connections going.
+    /// The tasks of the connections.
     tasks: tokio::task::JoinSet<()>,
 }
 
@@ -29,7 +29,7 @@ impl Database {
         Self::on(world, || (Postgres::start().expect("PostgreSQL starts"), None)).await
     }
 
-    /// One behind a pooler that gives each transaction one of two connections.
+    /// A database with a pooler that has two connections for all transactions.
     pub(super) async fn behind_bouncer(world: &World) -> Self {
         let start = || {
             let server = Postgres::start().expect("PostgreSQL starts");
@@ -45,7 +45,7 @@ impl Database {
         let this = Self { server, bouncer, tasks: tokio::task::JoinSet::new() };
         let domain = world.desk().await.domain;
         let config = config().with_max_backlog(20);
-        // Once more changes nothing.
+        // A repeated installation changes nothing.
         for _ in 0..2 {
             PostgresSource::install(&domain, &this.reached(), &config).await.expect("installs");
         }
@@ -95,7 +95,7 @@ impl Database {
     }
 }
 
-/// All shards of the topic that is emitted to.
+/// All shards of the topic `orders`.
 pub(super) fn all_shards() -> BTreeSet<Shard> {
     (0..SHARDS).map(|number| Shard { topic: "orders".into(), number }).collect()
 }
@@ -104,7 +104,7 @@ pub(super) fn config() -> PostgresConfig {
     PostgresConfig::default().with_shards(SHARDS)
 }
 
-/// Counts an entity up, and inserts the event in the same transaction.
+/// Increments an entity, and inserts the event in the same transaction.
 async fn count(
     client: &mut Client,
     name: &str,
@@ -133,7 +133,7 @@ pub(super) fn queue(key: &str) -> QueueName {
     QueueName::new("orders", key).expect("a name")
 }
 
-pub(crate) async fn rows_commit_with_their_transaction_or_not_at_all(world: &World) {
+pub(crate) async fn rows_commit_atomically_with_their_transaction(world: &World) {
     let mut database = Database::new(world).await;
     let mut client = database.with_entities().await;
     let desk = world.desk().await;
@@ -145,7 +145,7 @@ pub(crate) async fn rows_commit_with_their_transaction_or_not_at_all(world: &Wor
     let places: Vec<u64> = waiting.iter().map(|event| event.sequence).collect();
     assert_eq!(places, [1, 2], "what was rolled back has left no gap");
     assert_eq!(waiting[0].id, "orders/1/a");
-    // Both sides agree where it belongs.
+    // Trigger and processor compute the same shard.
     let shard: i32 = client
         .query_one("SELECT shard FROM txn_outbox.event WHERE sequence = 1", &[])
         .await
@@ -162,7 +162,7 @@ pub(crate) async fn rows_commit_with_their_transaction_or_not_at_all(world: &Wor
     source.close();
 }
 
-/// Later numbers become visible before earlier ones: nothing is missed, and each key keeps its order.
+/// Later numbers become visible first. No event is missed, and keys keep their order.
 pub(crate) async fn commits_out_of_order_lose_nothing(world: &World) {
     let mut database = Database::new(world).await;
     let mut early = database.with_entities().await;
@@ -174,10 +174,10 @@ pub(crate) async fn commits_out_of_order_lose_nothing(world: &World) {
     for n in 1..=3 {
         emit(&late, "b", n).await.expect("emitted");
     }
-    // What began later is handled, though the earlier one may still commit.
+    // Events of later transactions are handled while the earlier one may still commit.
     desk.seen("b", &[1, 2, 3]).await;
     assert!(source.next(&queue("a"), 1).await.expect("reads").is_empty());
-    // One of the same key waits for it.
+    // A transaction of the same key waits for the earlier one.
     let waiting = tokio::spawn(async move {
         let tx = late.transaction().await?;
         emit(&tx, "a", 2).await?;
@@ -193,7 +193,7 @@ pub(crate) async fn commits_out_of_order_lose_nothing(world: &World) {
     open.commit().await.expect("committed");
     waiting.await.expect("ends").expect("committed");
     desk.seen("a", &[1, 2]).await;
-    // The one that was rolled back gives its place to the next.
+    // A rollback leaves its number to the next transaction.
     let open = third.transaction().await.expect("begins");
     emit(&open, "a", 9).await.expect("emitted");
     open.rollback().await.expect("rolled back");
@@ -203,13 +203,14 @@ pub(crate) async fn commits_out_of_order_lose_nothing(world: &World) {
     source.close();
 }
 
-/// Clients that count and sometimes roll back, processors that are killed: each row of a committed transaction is handled
-/// once, in the order of its key.
+/// Clients count and sometimes roll back, and processors are killed.
+///
+/// Each row of a committed transaction is handled once, in the order of its key.
 pub(crate) async fn rows_outlive_killed_processors(world: &World) {
     let mut database = Database::new(world).await;
     let _kept = database.with_entities().await;
     let (keys, clients, rounds) = (["a", "b", "c"], 3, 5_usize);
-    // No row is to blame, however many processes die over it.
+    // The number of dead processes must not make a dead letter here.
     let config = world.config().with_max_unfinished(u32::MAX);
     let mut tasks = tokio::task::JoinSet::new();
     for at in 0..clients {
@@ -257,7 +258,7 @@ pub(crate) async fn rows_outlive_killed_processors(world: &World) {
     source.close();
 }
 
-pub(crate) async fn rows_that_keep_failing_are_set_aside(world: &World) {
+pub(crate) async fn failing_rows_become_dead_letters(world: &World) {
     let mut database = Database::new(world).await;
     let client = database.client().await;
     let desk = world.desk().await;
@@ -273,12 +274,12 @@ pub(crate) async fn rows_that_keep_failing_are_set_aside(world: &World) {
     assert!(dead.error.contains("-1 is negative"), "{}", dead.error);
     let backlog = source.backlog().await.expect("counts");
     assert_eq!((backlog.events, backlog.blocked, backlog.dead), (1, 1, 1));
-    assert_eq!(desk.read("a").await, [0; 0], "others of its key wait");
+    assert_eq!(desk.read("a").await, [0; 0], "later events of the key wait");
     desk.forgiving.store(true, Ordering::Release);
     source.retry("orders/1/a").await.expect("there");
     desk.seen("a", &[-1, 2]).await;
     assert!(processor.stop(PATIENCE).await);
-    // Where queues go on, it comes behind the others.
+    // If queues continue after a dead letter, a retried event goes to the end.
     desk.forgiving.store(false, Ordering::Release);
     let (processor, source) = database.start(&desk, config).await;
     for n in [-3, 4, -5, 6] {
@@ -298,7 +299,7 @@ pub(crate) async fn rows_that_keep_failing_are_set_aside(world: &World) {
     source.close();
 }
 
-pub(crate) async fn what_the_tables_refuse(world: &World) {
+pub(crate) async fn tables_refuse_invalid_rows(world: &World) {
     let mut database = Database::new(world).await;
     let client = database.client().await;
     let desk = world.desk().await;
@@ -312,7 +313,7 @@ pub(crate) async fn what_the_tables_refuse(world: &World) {
         let insert = "INSERT INTO txn_outbox.event (topic, key, payload) VALUES ($1, $2, '1')";
         client.execute(insert, &[&topic, &key]).await.expect_err("no name");
     }
-    // A newer row stops its queue, and says so.
+    // A row of a newer format stops its queue with an error.
     emit(&client, "new", 1).await.expect("emitted");
     emit(&client, "new", 2).await.expect("emitted");
     let newer = "UPDATE txn_outbox.event SET format = 2 WHERE key = 'new' AND sequence = 2";
@@ -335,8 +336,8 @@ pub(crate) async fn what_the_tables_refuse(world: &World) {
     assert!(matches!(refused.expect_err("missing"), OutboxError::Database { .. }));
 }
 
-/// The database goes away and comes back under a processor.
-pub(crate) async fn a_lost_connection_is_made_again(world: &World) {
+/// The database restarts while a processor runs.
+pub(crate) async fn lost_connection_is_reopened(world: &World) {
     let mut database = Database::new(world).await;
     let client = database.client().await;
     let desk = world.desk().await;
@@ -352,8 +353,8 @@ pub(crate) async fn a_lost_connection_is_made_again(world: &World) {
     source.close();
 }
 
-/// A key of which nothing is kept any more begins behind every place that there was, whatever a transaction saw before.
-pub(crate) async fn what_is_kept_of_drained_rows_is_purged(world: &World) {
+/// A purged key starts after all earlier positions, under each isolation level.
+pub(crate) async fn state_of_drained_keys_is_purged(world: &World) {
     let mut database = Database::new(world).await;
     let client = database.client().await;
     let mut late = database.client().await;
@@ -381,7 +382,7 @@ pub(crate) async fn what_is_kept_of_drained_rows_is_purged(world: &World) {
     emit(&held, "b", 2).await.expect("emitted");
     let purge = async |age| source.purge(age).await.expect("purges").queues;
     assert_eq!(purge(Duration::from_secs(3600)).await, 0, "they were used a moment ago");
-    assert_eq!(purge(Duration::ZERO).await, 1, "nobody waits for one that somebody is at");
+    assert_eq!(purge(Duration::ZERO).await, 1, "the purge skips locked rows");
     held.batch_execute("ROLLBACK").await.expect("ends");
     assert_eq!(purge(Duration::ZERO).await, 1, "those with an event or a dead letter stay");
     assert_eq!(purge(Duration::ZERO).await, 0);
@@ -403,7 +404,8 @@ pub(crate) async fn what_is_kept_of_drained_rows_is_purged(world: &World) {
         }
     };
     assert_eq!(scanned(&desk).await, ["cursor:postgres/orders/dead"]);
-    // What it saw is older than the purge: it cannot know from where the key counts.
+    // The snapshot of this transaction is older than the purge, so the number of the key is
+    // unknown.
     let refused = emit(&before, "a", 3).await.expect_err("the world has changed");
     assert_eq!(refused.code(), Some(&tokio_postgres::error::SqlState::T_R_SERIALIZATION_FAILURE));
     before.rollback().await.expect("ends");

@@ -1,5 +1,4 @@
-//! How a relational outbox is reached, and by whom: rights, poolers, TLS, and rows that are too
-//! large.
+//! Access to a relational outbox: privileges, poolers, TLS, and payload limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +13,11 @@ use super::relay::{Database, config, emit, queue};
 use super::relay_hostile::until_nothing_waits_for_a_lock;
 use super::world::{Desk, PATIENCE, World, orders, until_dead};
 
-/// What the documents grant to an application.
+/// The documented privileges of an application.
 const OF_APPLICATION: &str = "GRANT USAGE ON SCHEMA txn_outbox TO app; \
      GRANT INSERT (topic, key, payload) ON txn_outbox.event TO app";
 
-/// What the documents grant to processors.
+/// The documented privileges of processors.
 const OF_PROCESSORS: &str = "GRANT USAGE ON SCHEMA txn_outbox TO relay; GRANT SELECT ON txn_outbox.settings TO relay; \
      GRANT SELECT, UPDATE, DELETE ON txn_outbox.event, txn_outbox.queue TO relay; \
      GRANT SELECT, INSERT, UPDATE ON txn_outbox.fence TO relay";
@@ -52,15 +51,16 @@ impl Database {
     }
 }
 
-/// An application may insert events, and can break nothing: neither the order, nor what others wait
-/// for.
+/// An application may insert events, and can break nothing else.
+///
+/// The order of events and the waits of other clients stay correct.
 pub(crate) async fn application_needs_to_insert_three_columns(world: &World) {
     let mut database = Database::new(world).await;
     let owner = database.client().await;
     owner.batch_execute("CREATE ROLE app LOGIN; CREATE ROLE relay LOGIN").await.expect("made");
     owner.batch_execute(OF_APPLICATION).await.expect("granted");
     owner.batch_execute(OF_PROCESSORS).await.expect("granted");
-    // What the application finds first is not what the trigger calls.
+    // Functions that the application finds first are not those that the trigger calls.
     owner
         .batch_execute(
             "CREATE SCHEMA app AUTHORIZATION app; \
@@ -92,7 +92,7 @@ pub(crate) async fn application_needs_to_insert_three_columns(world: &World) {
         let expected = [&SqlState::INSUFFICIENT_PRIVILEGE, &SqlState::FEATURE_NOT_SUPPORTED];
         assert!(expected.contains(&code), "{refused}: {error}");
     }
-    // The rights of processors are enough for all that they do.
+    // The privileges of processors suffice for all their statements.
     let reached = Reached::new(database.config_of("relay"));
     let (processor, source) = database.start_as(&desk, world, &reached).await;
     desk.seen("a", &[1, 2, 3]).await;
@@ -108,13 +108,15 @@ pub(crate) async fn application_needs_to_insert_three_columns(world: &World) {
     source.close();
 }
 
-/// A pooler that gives each transaction another connection: nothing rests on the session of one.
+/// The pooler gives each transaction another connection.
+///
+/// No statement may depend on the session of a connection.
 pub(crate) async fn pooler_in_transaction_mode_changes_nothing(world: &World) {
     let mut database = Database::behind_bouncer(world).await;
     let client = database.client().await;
     let desk = world.desk().await;
     let mut processors = Vec::new();
-    // More connections than the pooler has, each asking its first question again and again.
+    // More clients than the pooler has connections, each with frequent first statements.
     for _ in 0..3 {
         let desk = world.desk().await;
         processors.push(database.start_as(&desk, world, &database.reached()).await);
@@ -144,7 +146,7 @@ pub(crate) async fn pooler_in_transaction_mode_changes_nothing(world: &World) {
         source.purge(Duration::ZERO).await.expect("purges");
         source.close();
     }
-    // A statement that takes too long ends in the database, and the pooler goes on.
+    // A statement beyond the limit ends in the database, and the pooler continues.
     let mut direct = tokio_postgres::Config::new();
     direct.host_path(database.server.socket()).user("postgres").dbname("postgres");
     let (mut direct, connection) = direct.connect(NoTls).await.expect("connects");
@@ -162,7 +164,7 @@ pub(crate) async fn pooler_in_transaction_mode_changes_nothing(world: &World) {
     connected.abort();
 }
 
-/// With TLS, and never without where it is asked for; to a server that proves who it is.
+/// Required TLS is always used, and checks the certificate of the server.
 pub(crate) async fn tls_is_used_and_checked(world: &World) {
     let start = || (Postgres::start_with_tls().expect("PostgreSQL starts"), None);
     let mut database = Database::on(world, start).await;
@@ -189,7 +191,7 @@ pub(crate) async fn tls_is_used_and_checked(world: &World) {
     assert!(count > 0, "nothing is encrypted");
     assert!(processor.stop(PATIENCE).await);
     source.close();
-    // Neither without TLS, nor to a server of another authority, nor of another name.
+    // Refuses a connection without TLS, another authority, and another name.
     let other = Postgres::start_with_tls().expect("PostgreSQL starts");
     let elsewhere = &other.tls().expect("it was started so").authority;
     let mut socket = database.config();
@@ -207,8 +209,9 @@ pub(crate) async fn tls_is_used_and_checked(world: &World) {
     }
 }
 
-/// A payload that is too large is refused where it is inserted. One that is there all the same
-/// stops nothing.
+/// The insert refuses a payload beyond the limit.
+///
+/// A larger row that exists all the same blocks no key.
 pub(crate) async fn huge_payload_blocks_no_key(world: &World) {
     let mut database = Database::new(world).await;
     let client = database.client().await;
@@ -217,7 +220,7 @@ pub(crate) async fn huge_payload_blocks_no_key(world: &World) {
          VALUES ('orders', 'a', to_json(repeat('x', $1::integer)))";
     let refused = client.execute(insert, &[&300_000]).await.expect_err("too large");
     let said = refused.as_db_error().expect("by the database").message().to_owned();
-    assert!(said.contains("300002 bytes, at most 262144 may be"), "{said}");
+    assert!(said.contains("300002 bytes, at most 262144 are allowed"), "{said}");
     let allow = |bytes: i64| format!("UPDATE txn_outbox.settings SET max_payload = {bytes}");
     client.batch_execute(&allow(100_000_000)).await.expect("written");
     client.execute(insert, &[&64_000_000]).await.expect("emitted");
@@ -228,7 +231,7 @@ pub(crate) async fn huge_payload_blocks_no_key(world: &World) {
     let letter = until_dead(&*source).await;
     assert_eq!((letter.event.id.as_str(), letter.event.payload.get()), ("orders/1/a", "null"));
     assert!(letter.error.contains("64000002 bytes, more than max_payload"), "{}", letter.error);
-    // Many that fit come a few at a time.
+    // Large payloads within the limit arrive a few at a time.
     for _ in 0..18 {
         client.execute(insert, &[&250_000]).await.expect("emitted");
     }
@@ -238,8 +241,8 @@ pub(crate) async fn huge_payload_blocks_no_key(world: &World) {
     source.close();
 }
 
-/// However many events of a key wait, an insert looks at one row of them.
-pub(crate) async fn insert_costs_the_same_beside_a_backlog(world: &World) {
+/// An insert reads one row, however large the backlog is.
+pub(crate) async fn insert_cost_does_not_grow_with_the_backlog(world: &World) {
     let mut database = Database::new(world).await;
     let mut client = database.client().await;
     let settings = "UPDATE txn_outbox.settings SET max_backlog = 3000";

@@ -1,5 +1,7 @@
-//! What happens to a relational outbox behind its back: later holders, commits that nobody waited for, databases that forget,
-//! rows that cannot be, tables that are locked.
+//! Disturbances of a relational outbox.
+//!
+//! The scenarios have later holders, background commits, lost commits, invalid rows, and locked
+//! tables.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use super::relay::{Database, all_shards, config, emit, queue};
 use super::watched::Watched;
 use super::world::{PATIENCE, SHARDS, World, orders, until, until_some};
 
-/// Waits until a count in the database is what it has to be.
+/// Waits until a count in the database has this value.
 async fn until_count(client: &tokio_postgres::Client, statement: &str, wanted: i64) {
     let until = std::time::Instant::now() + PATIENCE;
     loop {
@@ -30,16 +32,18 @@ async fn until_count(client: &tokio_postgres::Client, statement: &str, wanted: i
 
 const EVENTS: &str = "SELECT count(*) FROM txn_outbox.event";
 
-/// A claim raises the token before anything is read, so that who had the shard before writes nothing. A larger token than
-/// that of who holds the shard is told by its name.
-pub(crate) async fn a_smaller_token_is_refused(world: &World) {
+/// A claim raises the token before the first read.
+///
+/// The raised token fences the previous holder. A larger token than the holder's is reported by
+/// name.
+pub(crate) async fn smaller_token_is_refused(world: &World) {
     let mut database = Database::new(world).await;
     let client = database.client().await;
     let desk = world.desk().await;
     let source = database.source(&desk).await;
     let (turns, errs) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let (seen, fails) = (turns.clone(), errs.clone());
-    // Effects outside of the domain.
+    // The effects of this handler are outside of the domain.
     let handler = move |_: Delivery| {
         seen.fetch_add(1, Ordering::Relaxed);
         let fails = fails.load(Ordering::Relaxed);
@@ -56,7 +60,7 @@ pub(crate) async fn a_smaller_token_is_refused(world: &World) {
     let claimed = "SELECT count(*) FROM txn_outbox.fence WHERE token > 0";
     until_count(&client, claimed, i64::from(SHARDS)).await;
     assert_eq!(turns.load(Ordering::Relaxed), 0, "no event was there yet");
-    // A later holder of all shards.
+    // Simulates a later holder of all shards.
     client.batch_execute("UPDATE txn_outbox.fence SET token = 1000000").await.expect("written");
     for fails in [false, true] {
         errs.store(fails, Ordering::Relaxed);
@@ -68,7 +72,7 @@ pub(crate) async fn a_smaller_token_is_refused(world: &World) {
     let backlog = source.backlog().await.expect("counts");
     assert_eq!((backlog.events, backlog.dead), (2, 0), "neither removed nor set aside");
     assert!(processor.stop(PATIENCE).await);
-    // Whoever comes with smaller tokens gets no shard, and hears why.
+    // A processor with smaller tokens receives no shard, and an error with the reason.
     let watched = Watched::new(source.clone(), 0);
     let idle = |_: Delivery| async { Ok::<(), Failure>(()) };
     let processor = Processor::start(&desk.domain, watched.clone(), config, orders(idle)).await;
@@ -82,8 +86,10 @@ pub(crate) async fn a_smaller_token_is_refused(world: &World) {
     source.close();
 }
 
-/// A transaction that handled an event without its handler hearing of it: a failure that is told afterwards is none.
-pub(crate) async fn a_commit_in_the_background_is_no_failure(world: &World) {
+/// A transaction handles an event, and its handler fails afterwards.
+///
+/// The failure does not count.
+pub(crate) async fn background_commit_is_not_a_failure(world: &World) {
     let mut database = Database::new(world).await;
     let client = database.client().await;
     let desk = world.desk().await;
@@ -119,9 +125,10 @@ pub(crate) async fn a_commit_in_the_background_is_no_failure(world: &World) {
     source.close();
 }
 
-/// A database that forgot commits gives the numbers of handled events to new ones: these are neither handled as if nothing
-/// were, nor removed, until somebody gives it a new epoch.
-pub(crate) async fn a_database_that_counts_anew_is_named(world: &World) {
+/// A database lost commits, and reuses the numbers of handled events.
+///
+/// The new events are neither handled nor deleted before the database has a new epoch.
+pub(crate) async fn lost_commits_of_the_database_are_reported(world: &World) {
     let mut database = Database::new(world).await;
     let client = database.client().await;
     let desk = world.desk().await;
@@ -143,7 +150,7 @@ pub(crate) async fn a_database_that_counts_anew_is_named(world: &World) {
         .batch_execute("UPDATE txn_outbox.settings SET epoch = gen_random_uuid()")
         .await
         .expect("written");
-    // Whoever read the epoch before does not go on with it.
+    // A source with the old epoch fails.
     let stale = source.next(&queue("a"), 10).await.expect_err("stale");
     assert!(stale.to_string().contains("epoch"), "{stale}");
     assert!(processor.stop(PATIENCE).await);
@@ -155,8 +162,10 @@ pub(crate) async fn a_database_that_counts_anew_is_named(world: &World) {
     source.close();
 }
 
-/// Looks find everything by and by, end in the database when their time is over, and hold up nothing else.
-pub(crate) async fn looks_are_bounded(world: &World) {
+/// Polls find all queues step by step, within the time limit.
+///
+/// A slow poll delays nothing else.
+pub(crate) async fn polls_are_bounded(world: &World) {
     let mut database = Database::new(world).await;
     let mut client = database.client().await;
     let desk = world.desk().await;
@@ -186,7 +195,7 @@ pub(crate) async fn looks_are_bounded(world: &World) {
     source.close();
 }
 
-/// A statement that its source gave up ends in the database, too.
+/// Waits until the database has ended all statements that were given up.
 pub(super) async fn until_nothing_waits_for_a_lock(client: &impl GenericClient) {
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
     for _ in 0..1_000 {
@@ -199,8 +208,8 @@ pub(super) async fn until_nothing_waits_for_a_lock(client: &impl GenericClient) 
     panic!("the statement goes on in the database");
 }
 
-/// A row that cannot be keeps nobody from the others.
-pub(crate) async fn a_bad_row_hides_no_other(world: &World) {
+/// An invalid row does not hide other rows.
+pub(crate) async fn bad_row_hides_no_other_row(world: &World) {
     let mut database = Database::new(world).await;
     let client = database.client().await;
     let desk = world.desk().await;
@@ -210,13 +219,13 @@ pub(crate) async fn a_bad_row_hides_no_other(world: &World) {
     emit(&client, "a", 1).await.expect("emitted");
     let (processor, source) = database.start(&desk, world.config()).await;
     desk.seen("a", &[1]).await;
-    // Its row goes behind its effects.
+    // The processor deletes the row after the effects.
     assert!(processor.stop(PATIENCE).await);
     assert_eq!(source.discover(&all_shards()).await.expect("looks").queues, []);
     source.close();
 }
 
-/// What a name may be is the same on both sides, whatever encoding the database has.
+/// Both sides accept the same names, in each encoding of the database.
 pub(crate) async fn names_are_counted_in_utf8(world: &World) {
     let mut database = Database::new(world).await;
     let client = database.client().await;

@@ -1,4 +1,4 @@
-//! A source in front of another one, that panics when it is told to, and keeps why a claim was refused.
+//! A source that panics on request, and keeps refusals of claims.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use txn_outbox::{
 #[derive(Debug)]
 pub(crate) struct Watched {
     source: Arc<dyn EventSource>,
-    /// How often it panics when it is asked for what is next of a queue.
+    /// The number of panics left for reads of a queue.
     pub(crate) panics: AtomicU64,
-    /// Why a claim was refused last.
+    /// The reason of the last refused claim.
     pub(crate) refused: Mutex<Option<String>>,
 }
 

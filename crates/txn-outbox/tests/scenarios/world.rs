@@ -1,4 +1,4 @@
-//! A store with an outbox on it, and what its events lead to.
+//! A store with an outbox, and the effects of its events.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,28 +13,28 @@ use txn_outbox::{
     OutboxError, Processor, ProcessorConfig, Topics,
 };
 
-/// How long anything may take that is not meant to fail: machines of tests are slow and busy.
+/// The bound of a wait that must succeed. Long, because test machines are slow.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How many shards its outbox has.
+/// The number of shards of the outbox.
 pub(crate) const SHARDS: u16 = 8;
 
-/// A store, and the name of a domain on it.
+/// A store, and the name of a domain in the store.
 pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) name: String,
-    /// Short enough to wait for it, long enough to be renewed however busy the machine is.
+    /// Short enough to wait for. Long enough to renew on a busy machine.
     pub(crate) lease: Duration,
 }
 
-/// One process: its own domain, and its own outbox on it.
+/// A process with its own domain and its own outbox.
 pub(crate) struct Desk {
     pub(crate) domain: Domain,
     pub(crate) outbox: Outbox,
-    /// For each key the numbers whose events were handled, in their order.
+    /// The numbers of handled events by key, in their order.
     pub(crate) log: Collection<Typed<Value>>,
     counters: Collection<Typed<Value>>,
-    /// Whether negative numbers are handled, too.
+    /// Whether the handler accepts negative numbers, too.
     pub(crate) forgiving: Arc<AtomicBool>,
 }
 
@@ -44,9 +44,9 @@ impl World {
     }
 
     pub(crate) async fn desk_with(&self, config: OutboxConfig) -> Desk {
-        let of_domain = Config::default().with_janitor_interval(None).with_deadline(PATIENCE);
+        let of_domain = Config::default().with_janitor_interval(None).with_timeout(PATIENCE);
         let domain =
-            Domain::create(self.store.clone(), &self.name, of_domain).await.expect("opens");
+            Domain::open_or_create(self.store.clone(), &self.name, of_domain).await.expect("opens");
         let collection = async |what: &str| {
             let name = format!("{}-{what}", self.name);
             let mappings = r#"{"dynamic":false}"#;
@@ -62,13 +62,15 @@ impl World {
             .with_lease(self.lease)
             .with_balance(Some(Duration::from_millis(100)))
             .with_delay(Duration::from_millis(50))
-            // Processes of tests are paused, and must not show that they live then.
+            // Tests pause their processes, and a paused process must miss its heartbeats.
             .with_heartbeat(Heartbeat::CallersRuntime)
     }
 }
 
 impl Desk {
-    /// Handles numbers by adding them to the log of their key, in one transaction. Negative ones fail.
+    /// A handler that appends each number to the log of its key.
+    ///
+    /// The append is a transaction. Negative numbers fail.
     pub(crate) fn handler(
         &self,
     ) -> impl Fn(Delivery) -> futures::future::BoxFuture<'static, Result<(), Failure>>
@@ -109,7 +111,9 @@ impl Desk {
         self.try_place(key, number).await.expect("emitted");
     }
 
-    /// Counts a key one up, and emits the number in the same transaction.
+    /// Increments the counter of a key, and emits the number.
+    ///
+    /// Both are in one transaction.
     pub(crate) async fn count(&self, key: &str) {
         self.try_count(key).await.expect("emitted");
     }
@@ -125,13 +129,13 @@ impl Desk {
             .await
     }
 
-    /// How far a key was counted.
+    /// The counter of a key.
     pub(crate) async fn counted(&self, key: &str) -> i64 {
         let found = self.domain.reader().verified().get(&self.counters, key).await.expect("reads");
         found.and_then(|found| found["n"].as_i64()).unwrap_or(0)
     }
 
-    /// Emits in a transaction that does not commit.
+    /// Emits in a transaction that aborts.
     pub(crate) async fn abort(&self, key: &str) {
         let aborted = self
             .domain
@@ -149,7 +153,7 @@ impl Desk {
         seen.iter().filter_map(Value::as_i64).collect()
     }
 
-    /// Waits until these numbers were handled, and fails if it is others or in another order.
+    /// Waits until these numbers were handled, in this order.
     #[track_caller]
     pub(crate) fn seen<'a>(
         &'a self,
@@ -172,7 +176,7 @@ impl Desk {
     }
 }
 
-/// A handler of the topic that the desk emits to.
+/// A handler of the desk's topic.
 pub(crate) fn orders(handler: impl Handler) -> Topics {
     Topics::new().with("orders", handler)
 }
@@ -182,7 +186,7 @@ pub(crate) fn numbers(processor: &Processor) -> BTreeSet<u16> {
     processor.shards().iter().map(|shard| shard.number).collect()
 }
 
-/// Waits until there is a dead letter.
+/// Waits for a dead letter, and returns it.
 pub(crate) async fn until_dead(source: &dyn EventSource) -> DeadLetter {
     let until = std::time::Instant::now() + PATIENCE;
     loop {
@@ -194,12 +198,12 @@ pub(crate) async fn until_dead(source: &dyn EventSource) -> DeadLetter {
     }
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
     until_some(|| holds().then_some(())).await;
 }
 
-/// Waits until there is something.
+/// Waits until `ask` returns a value.
 pub(crate) async fn until_some<T>(mut ask: impl FnMut() -> Option<T>) -> T {
     let until = std::time::Instant::now() + PATIENCE;
     loop {

@@ -9,17 +9,17 @@ use serde_json::Value;
 
 use super::set::DocumentSet;
 
-/// Most slots of a board, each a document of its own. Processes beyond have no wish.
+/// The maximum number of slots, each a document. Further processes have no wish.
 pub const MOST_SLOTS: usize = 64;
 
-/// Most bytes of an encoded slot: an entry with a bitmap has 1,500 bytes.
+/// The maximum size of an encoded slot in bytes. An entry with a bitmap has 1,500 bytes.
 pub const MOST_BYTES: usize = 4_096;
 
 /// The largest ticket, the largest integer that each JSON parser keeps. An entry with a larger one
 /// is damaged.
 pub const LAST_TICKET: u64 = (1 << 53) - 1;
 
-/// The longest round trip and the longest stride that an entry may name, in microseconds.
+/// The longest round trip and stride of an entry, in microseconds.
 const LONGEST: u64 = 3_600_000_000;
 
 /// A process on the board: a random number of each start.
@@ -48,17 +48,17 @@ pub type Ticket = u64;
 pub struct Entry {
     /// The wish with the smallest ticket goes first.
     pub ticket: Ticket,
-    /// By how much the ticket exceeds the virtual time at which the process took the ticket.
+    /// The distance of the ticket from the virtual time at its drawing.
     pub stride: Ticket,
     /// Transactions that wait or run in the process.
     pub clients: u32,
     /// The smoothed round trip of the process.
     pub round_trip: Duration,
-    /// The documents.
+    /// The documents that the process wants.
     pub set: DocumentSet,
 }
 
-/// One document of the board: the wish of at most one process.
+/// A document of the board: the wish of at most one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Slot {
     /// The process and its wish.
@@ -113,7 +113,7 @@ fn sound(stored: StoredSlot) -> Option<(Node, Entry)> {
     is_sound.then_some((node, entry))
 }
 
-/// Whole microseconds.
+/// The duration in whole microseconds.
 pub(super) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

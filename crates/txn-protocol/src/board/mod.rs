@@ -2,10 +2,10 @@
 //!
 //! Wound-wait alone lets processes starve each other: four processes with 8 clients each commit
 //! 0.10 of what one of them commits alone. So a process that loses documents to another process
-//! writes a *wish* on the board of the domain: a ticket and the hashes of the documents that its
-//! transactions want. Processes lock in the order of the tickets (Lamport's bakery). With the board
-//! the four processes commit 0.89 of one process. `tests/hot-documents` simulates processes on this
-//! module, and prints all figures.
+//! writes a *wish* on the board of the domain. A wish has a ticket, and the hashes of the documents
+//! that the transactions of the process want. Processes lock in the order of the tickets (Lamport's
+//! bakery). With the board the four processes commit 0.89 of one process. `tests/hot-documents`
+//! simulates processes on this module, and prints all measurements.
 //!
 //! The board is a hint and guards no write. A lost, late, damaged or arbitrary board costs order,
 //! and no safety.
@@ -13,44 +13,46 @@
 //! # Documents
 //!
 //! The board has at most [`MOST_SLOTS`] documents, the *slots*. A slot holds the wish of one
-//! process, and only this process writes it, over the version that it last wrote or saw. A look
-//! reads the used slots and two more in one request. One shared document written over its version
-//! starves a slow process: the document changes 70 times per second, and a round trip of 300 ms
-//! always meets a conflict. One shared document written without a condition loses entries and needs
-//! a write that the store does not have. The throughput of all three is the same within 3 %, beside
-//! processes of equal speed.
+//! process, and only this process writes the slot, over the version that it last wrote or read. A
+//! poll ([`Look`]) reads the used slots and two more in one request.
+//!
+//! Two alternatives were rejected. One shared document with conditional writes starves a slow
+//! process. The document changes 70 times per second, and a round trip of 300 ms always meets a
+//! conflict. One shared document with unconditional writes loses entries, and needs a write that
+//! the store does not have. With processes of equal speed, the throughput of all three designs is
+//! the same within 3 %.
 //!
 //! # Rules
 //!
 //! 1. **Wish.** A process writes a wish if a transaction lost a document 5 ms and three round trips
-//!    ago, or if another wish names one of its documents. New transactions widen the set and keep
-//!    the ticket. A process without work removes its wish.
+//!    ago. A process also writes a wish if another wish names one of its documents. New
+//!    transactions widen the set and keep the ticket. A process without work removes its wish.
 //! 2. **Order.** A wish has its turn if it shares no document with an earlier wish that has its
 //!    turn ([`heads`]). A process locks no document of such a wish, and no document of its own wish
 //!    while the wish waits.
-//! 3. **Empty hands.** A process that waits for the board holds no lock: it releases them, and
-//!    applies its commits.
-//! 4. **Turn.** A turn lasts 20 round trips, from 10 to 100 ms (longer if the turns of all
-//!    processes fit into one second), counted from the first lock, and at
-//!    least one commit. A process with fewer clients has a shorter turn in proportion. Then the
-//!    process *yields*: it finishes its batches and applies.
+//! 3. **No lock while waiting.** A process that waits for the board releases its locks and applies
+//!    its commits.
+//! 4. **Turn.** A turn lasts 20 round trips from the first lock on, between 10 ms and 100 ms, and
+//!    at least one commit. A turn may be longer if the turns of all processes fit into one second.
+//!    A process with fewer clients has a shorter turn in proportion. Then the process *yields*: it
+//!    finishes its batches and applies.
 //! 5. **Ticket.** A new ticket follows the virtual time by a stride, and keeps a distance from the
-//!    tickets of equal processes. The process writes it after the apply at the end of the turn was
-//!    answered. Otherwise the next process locks before the apply arrives.
+//!    tickets of equal processes. The process writes the ticket after the answer to the apply at
+//!    the end of the turn. Otherwise the next process locks before the apply arrives.
 //! 6. **Stride.** One full turn, divided by the number of processes with at least twice as many
-//!    clients. The stride of a slow process covers the time that its turn costs the fast ones.
-//! 7. **Patience.** A wish whose ticket stays for five turns or 8 of its round trips, while the
-//!    wish has its turn, is skipped until it has another ticket. The time ends at the last look, so
-//!    that a pause of the observer does not count.
+//!    clients. The stride of a slow process covers the time that its turn costs the fast processes.
+//! 7. **Patience.** A wish that has its turn and keeps its ticket for five turns and 8 round trips
+//!    is skipped until it has another ticket. The time ends at the last poll, so a pause of the
+//!    observer does not count.
 //! 8. **Renewal.** A process that has its turn and gets no lock for half of its patience takes a
-//!    new ticket. A process that is skipped starves without this rule, because the others then
-//!    never yield to it.
-//! 9. **Blindness.** A board that was not read for 200 ms and 8 round trips counts as empty.
-//! 10. **Refresh.** At the begin of its turn a process reads the cached documents that other wishes
+//!    new ticket. Without this rule a skipped process starves, because the other processes never
+//!    yield to it.
+//! 9. **Unread board.** A board that was not read for 200 ms and 8 round trips counts as empty.
+//! 10. **Refresh.** At the start of its turn a process reads the cached documents that other wishes
 //!     named, in one request.
-//! 11. **Dormancy.** A process that met no other process does not look at the board. A process that
-//!     hands its documents from batch to batch keeps others out and cannot meet them, so it looks
-//!     every 250 ms.
+//! 11. **Dormancy.** A process that met no other process does not poll the board. A process that
+//!     hands its documents from batch to batch keeps other processes out and cannot meet them, so
+//!     it polls every 250 ms.
 //!
 //! No rule compares the clocks of two processes. Tickets are virtual times.
 

@@ -1,78 +1,104 @@
-//! The numbers of the policy.
+//! Durations and factors of the board policy.
 
 use std::time::Duration;
 
-/// Durations and factors of the policy, with the measurement that chose a number or the reason for
-/// it.
+/// Durations and factors of the policy.
 ///
-/// The measurements are those of the simulation in `tests/hot-documents`: ten documents, round
-/// trips of 1 ms, seeds 1 to 3. A ratio compares P processes with one process that has as many
-/// clients as each of them. A *guest* is one client beside busy processes with 32 clients in all.
+/// Each number has the measurement that chose it, or a reason. The measurements are those of the
+/// simulation in `tests/hot-documents`: ten documents, round trips of 1 ms, seeds 1 to 3. A ratio
+/// compares P processes with one process that has as many clients as each of them. A *guest* is one
+/// client next to busy processes with 32 clients in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Numbers {
-    /// A process writes a wish once a transaction lost a document this long and
-    /// [`Self::passed_over_round_trips`] ago: 5 ms. A batch takes three round trips, so a shorter
+    /// The time from a lost document to a wish: 5 ms.
+    ///
+    /// [`Self::passed_over_round_trips`] are added. A batch takes three round trips, so a shorter
     /// time writes wishes for conflicts that end by themselves.
     pub passed_over: Duration,
     /// Round trips that are added to [`Self::passed_over`]: 3, one batch.
     pub passed_over_round_trips: u32,
-    /// A full turn in round trips of the fastest process: 20. In the shop of two processes 10 give
-    /// 0.81 of one process and a p99 of 23 ms, 20 give 0.88 and 33 ms, and 40 give 0.93 and 54 ms.
-    /// With 10 a busy process keeps 0.63 of its commits beside a guest, with 20 it keeps 0.75.
+    /// A full turn in round trips of the fastest process: 20.
+    ///
+    /// Measured for two processes in the shop, as ratios to one process, and for a busy process
+    /// with a guest:
+    ///
+    /// | round trips | throughput | p99 | commits of the busy process |
+    /// |---|---|---|---|
+    /// | 10 | 0.81 | 23 ms | 0.63 |
+    /// | 20 | 0.88 | 33 ms | 0.75 |
+    /// | 40 | 0.93 | 54 ms | |
     pub turn_round_trips: u32,
-    /// The shortest full turn: 10 ms, so that a turn is longer than the delays of a look and a
-    /// write.
+    /// The shortest full turn: 10 ms.
+    ///
+    /// A turn has to be longer than the delays of a poll and a write.
     pub shortest_turn: Duration,
     /// The longest full turn of many processes: 100 ms. Sixteen processes with round trips of 5 ms
     /// wait for 1.9 s.
     pub longest_turn: Duration,
-    /// The time in which each process has a full turn, if that is longer than
-    /// [`Self::longest_turn`] for each of them: 1 s. On a loaded server a round trip takes 20 ms,
-    /// and a turn of 100 ms is one batch.
+    /// The cycle in which turns may exceed [`Self::longest_turn`]: 1 s.
+    ///
+    /// A full turn may last this time divided by the number of processes, if that is longer. On a
+    /// loaded server a round trip takes 20 ms, and a turn of 100 ms is one batch.
     pub longest_cycle: Duration,
-    /// A wish that has its turn is skipped if its ticket stays for so many full turns and for
-    /// [`Self::patience_round_trips`]: 5. A live process takes its turn, its apply and its write in
-    /// less than two. The part of a turn beyond [`Self::longest_turn`] counts once.
+    /// The patience with a wish that has its turn, in full turns: 5.
+    ///
+    /// The other processes skip a wish if its ticket stays for these turns and for
+    /// [`Self::patience_round_trips`]. A live process takes its turn, its apply and its write in
+    /// less than two turns. The part of a turn beyond [`Self::longest_turn`] counts once.
     pub patience_turns: u32,
-    /// Round trips of the process whose turn it is: 8. Its turn takes up to six.
+    /// The patience in round trips of the process that has its turn: 8. Its turn takes up to six.
     pub patience_round_trips: u32,
-    /// The longest patience, whatever round trip an entry names: 10 s. It bounds the effect of a
-    /// damaged entry.
+    /// The longest patience, for any round trip that an entry names: 10 s. The limit bounds the
+    /// effect of a damaged entry.
     pub longest_patience: Duration,
-    /// A board that was not read for this time and for [`Self::blind_round_trips`] counts as empty:
-    /// 200 ms. A board that is unreachable for 3 s of 10 s costs 0.27 of the throughput.
+    /// The time after which an unread board counts as empty: 200 ms.
+    ///
+    /// [`Self::blind_round_trips`] have to pass, too. A board that is unreachable for 3 s of 10 s
+    /// costs 0.27 of the throughput.
     pub blind_after: Duration,
     /// Own round trips after which an unread board counts as empty: 8. A fixed time of 200 ms
     /// starves a process with round trips of 300 ms.
     pub blind_round_trips: u32,
-    /// A process is slow if its round trip is more than so many times that of the fastest process:
-    /// 5.
+    /// The ratio of round trips that makes a process slow: 5.
+    ///
+    /// The ratio compares a process with the fastest process.
     pub slow_factor: u32,
-    /// The stride of a slow process in its own round trips, divided by the faster processes and
-    /// multiplied by the slow ones: 13. Ten leave a fast process 0.66 of its commits beside a slow
-    /// guest, and 13 leave 0.71; the guest commits within 5.1 and 6.0 s.
+    /// The stride of a slow process in its own round trips: 13.
+    ///
+    /// The stride is divided by the number of faster processes and multiplied by the number of slow
+    /// ones. Measured for a fast process next to a slow guest:
+    ///
+    /// | round trips | fast process, share of its commits | the guest commits within |
+    /// |---|---|---|
+    /// | 10 | 0.66 | 5.1 s |
+    /// | 13 | 0.71 | 6.0 s |
     pub slow_stride_round_trips: u32,
-    /// The pause between two looks of a process that waits for no other process: 10 ms. It grows
-    /// to a quarter of the time for which the board showed no other process, 50 ms at most.
+    /// The pause between two polls of a process that waits for no other: 10 ms.
+    ///
+    /// The pause grows to a quarter of the time for which the board showed no other process, at
+    /// most 50 ms.
     pub look_pause: Duration,
-    /// The shortest time from one look to the next: 1 ms. A store in the memory of the process
-    /// answers in no time.
+    /// The shortest time from one poll to the next: 1 ms. A store in the memory of the process
+    /// answers without a delay.
     pub shortest_look_pause: Duration,
-    /// A process without work keeps its wish for this share of a round trip, in percent, because
-    /// its clients may return: 40.
+    /// How long an idle process keeps its wish, in percent of a round trip: 40. The clients of the
+    /// process may return.
     pub idle_percent: u32,
-    /// The slot of an entry that did not change for this time is free: 10 s, longer than the turns
-    /// of all others.
+    /// The time after which the slot of an unchanged entry is free: 10 s. The turns of all other
+    /// processes take less.
     pub dead_after: Duration,
-    /// The pause between two looks of a dormant process that hands its documents over: 250 ms.
-    /// Without these looks a guest beside one busy process never commits.
+    /// The pause between two polls of a dormant process: 250 ms.
+    ///
+    /// A dormant process polls only while it hands its documents off. Without these polls a guest
+    /// next to one busy process never commits.
     pub dormant_look: Duration,
-    /// A process that handed no document over for this time and for [`Self::handoff_round_trips`]
-    /// leaves its documents free now and then: 50 ms.
+    /// The time without a hand-off after which documents are sometimes free: 50 ms.
+    ///
+    /// [`Self::handoff_round_trips`] have to pass, too.
     pub handoff_pause: Duration,
-    /// Round trips without a hand-over: 4, two batches.
+    /// Round trips without a hand-off: 4, two batches.
     pub handoff_round_trips: u32,
-    /// A process that met no other process for this time stops looking at the board: 10 s.
+    /// The time without another process after which polls stop: 10 s.
     pub dormant_after: Duration,
 }
 

@@ -1,15 +1,17 @@
-//! Which wishes have their turn.
+//! The order of wishes: which of them have their turn.
 
 use std::collections::BTreeMap;
 
 use super::document::{Entry, Node, Ticket};
 
-/// The wishes that have their turn: in the order of the tickets, each wish that shares no document
-/// with an earlier one that has its turn.
+/// Returns the wishes that have their turn.
 ///
-/// The sets of the result share no document, so each document has at most one process whose turn it
-/// is. Independent wishes run side by side. Turns per document instead of per wish fragmented the
-/// batches of a turn: 0.59 of one process instead of 0.86 in the shop of two processes.
+/// In the order of the tickets, a wish has its turn if it shares no document with an earlier wish
+/// that has its turn. So each document has at most one process that has its turn, and independent
+/// wishes run at the same time.
+///
+/// Turns per document instead of per wish fragmented the batches of a turn. Two processes in the
+/// shop then had 0.59 of the throughput of one process, instead of 0.86.
 #[must_use]
 pub fn heads<'a>(wishes: impl IntoIterator<Item = (Node, &'a Entry)>) -> Vec<(Node, &'a Entry)> {
     let ordered: BTreeMap<(Ticket, Node), &Entry> =

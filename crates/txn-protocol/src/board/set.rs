@@ -4,15 +4,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Most hashes of a set that lists them; a larger set is a bitmap.
+/// The maximum number of hashes in a set that lists them. A larger set is a bitmap.
 pub const MOST_HASHES: usize = 64;
 
-/// Bits of a bitmap.
+/// The number of bits in a bitmap.
 pub const BITMAP_BITS: usize = 8_192;
 
 const WORDS: usize = BITMAP_BITS / 64;
 
-/// The hash of a document's key: of its collection and its id.
+/// The hash of a document's key, which is its collection and its id.
 ///
 /// The hash is part of the board's format, so each version of the library has to compute the same
 /// one. Two documents with one hash count as one document of the board, which costs order and no
@@ -21,7 +21,7 @@ const WORDS: usize = BITMAP_BITS / 64;
 pub struct KeyHash(u32);
 
 impl KeyHash {
-    /// The hash of the document `id` of `collection`: FNV-1a of 64 bits, folded to 32 bits.
+    /// The hash of a document: FNV-1a of 64 bits, folded to 32 bits.
     #[must_use]
     pub fn of(collection: &str, id: &str) -> Self {
         let bytes = collection.bytes().chain([0]).chain(id.bytes());
@@ -34,19 +34,19 @@ impl KeyHash {
         Self((mixed >> 32) as u32)
     }
 
-    /// A hash that another function computed: for tests and simulations.
+    /// A hash that another function computed, for tests and simulations.
     #[must_use]
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 
-    /// The bit of a bitmap.
+    /// The position of the hash in a bitmap.
     const fn bit(self) -> usize {
         (self.0 >> 19) as usize
     }
 }
 
-/// A set of documents: at most [`MOST_HASHES`] hashes, or else a bitmap of [`BITMAP_BITS`] bits.
+/// A set of at most [`MOST_HASHES`] hashes, or a bitmap of [`BITMAP_BITS`] bits.
 ///
 /// A bitmap answers "yes" for documents that are not in the set. The process then waits for a turn
 /// that it did not need to wait for.
@@ -83,7 +83,7 @@ impl Extend<KeyHash> for DocumentSet {
 }
 
 impl DocumentSet {
-    /// No document.
+    /// A set without documents.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

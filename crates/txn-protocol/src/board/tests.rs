@@ -41,7 +41,7 @@ fn work(documents: &[u32]) -> Work {
     Work { wanted: set(documents), clients: 8, ..Work::default() }
 }
 
-/// A process that met another one, and looked at an empty board.
+/// A process that met another one, and polled an empty board.
 fn engaged() -> Policy {
     let mut policy = Policy::new(ME, ROUND_TRIP, Numbers::default());
     policy.met_another(ms(0));
@@ -66,7 +66,7 @@ fn dormant_process_does_nothing() {
     assert_eq!((policy.take_write(ms(1)), policy.ticket()), (None, None));
 }
 
-/// How many looks a process with work sends within a second. `look_at`: what happens at a look.
+/// How many polls a process with work sends within a second. `look_at` handles a poll.
 fn looks_in_a_second(mut look_at: impl FnMut(&mut Policy, Duration)) -> usize {
     let mut policy = wishing(ms(20));
     let (mut now, mut looks) = (ms(20), 0);
@@ -175,7 +175,7 @@ fn later_wish_blocks_nothing() {
     assert!(policy.may_lock(hash(1), ms(11)) && policy.take_arrival() && !policy.take_arrival());
 }
 
-/// A process that has used its turn, its ticket, and its work while an attempt is under way.
+/// A process that has used its turn, with its ticket and its work under way.
 fn used_turn() -> (Policy, Option<Ticket>, Work) {
     let mut policy = wishing(ms(10));
     let ticket = policy.ticket();
@@ -212,7 +212,7 @@ fn head_that_stays_is_skipped_by_looks_alone() {
     let stays = [(Node(1), entry(1, &[1]))];
     policy.observe(look(&stays, ms(10)), ms(11));
     policy.update(work(&[1]), ms(11));
-    // The last look counts, not the time since.
+    // The last poll counts, not the time since.
     policy.update(work(&[1]), ms(150));
     assert!(!policy.may_lock(hash(1), ms(150)));
     policy.observe(look(&stays, ms(150)), ms(151));
@@ -479,7 +479,7 @@ proptest! {
                 prop_assert!(!one.set.may_intersect(&other.set));
             }
         }
-        // The first wish always has its turn, whatever hashes collide: no deadlock.
+        // The first wish always has its turn, even if hashes collide: no deadlock.
         let first = wishes().min_by_key(|(node, entry)| (entry.ticket, *node));
         prop_assert_eq!(heads.first().map(|(node, _)| *node), first.map(|(node, _)| node));
     }
@@ -498,7 +498,7 @@ proptest! {
             prop_assert!(policy.next_change(now).is_none_or(|at| at >= now));
             prop_assert!((2..=MOST_SLOTS).contains(&policy.slots()));
         }
-        // Without another look the process waits no longer than this.
+        // Without another poll the process waits no longer than this.
         let blind = ms(200).max(policy.round_trip() * 8) + Duration::from_micros(1);
         let later = now + blind;
         prop_assert!((0..6).all(|document| policy.may_lock(hash(document), later)));

@@ -1,4 +1,4 @@
-//! Processes that follow the policy, on one board, through arbitrary faults.
+//! Property test: processes follow the policy on one board, through faults.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use txn_store::Version;
 use super::*;
 
 const STEP: Duration = Duration::from_millis(1);
-/// A holder without a sign of life loses its locks after so many steps.
+/// The lease in steps: a silent holder then loses its locks.
 const LEASE: u32 = 300;
 
-/// What happens in one step of one process.
+/// The event in one step of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Each request is answered.
+    /// Each request has an answer.
     Sound,
     /// The process does nothing.
     Pause,
-    /// Looks and writes of the board have no answer; the writes arrive.
+    /// Polls and writes of the board have no answer; the writes arrive.
     Deaf,
     /// The process stops for good.
     Die,
@@ -176,7 +176,7 @@ proptest! {
                 *version = version.map(|version| Version { seq_no: world.writes, ..version });
             }
         }
-        // Leases of dead holders, and the patience with dead wishes.
+        // Time for the leases of dead holders, and for the patience with dead wishes.
         for _ in 0..1_000 {
             world.step(&[]);
         }

@@ -7,12 +7,12 @@ use std::fmt;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The text is not a JSON object that can be stored.
+/// An error: the text is not a storable JSON object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonError(String);
 
 impl JsonError {
-    /// An error of these words.
+    /// An error with this message.
     #[must_use]
     pub fn new(message: String) -> Self {
         Self(message)
@@ -27,13 +27,13 @@ impl fmt::Display for JsonError {
 
 impl std::error::Error for JsonError {}
 
-/// One field of the top level.
+/// A field of the top level of an object.
 pub(super) struct Field<'a> {
-    /// The key as it stands, quotes and escapes included.
+    /// The raw key, with quotes and escapes.
     pub(super) key: &'a str,
-    /// The key decoded, for comparing.
+    /// The decoded key, for comparisons.
     pub(super) name: Cow<'a, str>,
-    /// The value as it stands.
+    /// The raw value.
     pub(super) value: &'a str,
 }
 
@@ -46,8 +46,10 @@ impl Field<'_> {
     }
 }
 
-/// Replaces raw line breaks, which JSON allows between tokens only, by spaces: a raw line feed
-/// inside a bulk request would start another action.
+/// Replaces raw line breaks by spaces.
+///
+/// JSON allows raw line breaks between tokens only. A raw line feed inside a bulk request would
+/// start another action.
 pub fn flatten(text: &str) -> Cow<'_, str> {
     if text.contains(['\r', '\n']) {
         Cow::Owned(text.replace(['\r', '\n'], " "))
@@ -56,8 +58,10 @@ pub fn flatten(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The fields of an object, with a check of the whole text: well formed, and no key twice at any
-/// depth (the servers refuse those too).
+/// Returns the fields of an object, and checks the whole text.
+///
+/// The text must be well formed, without a duplicate key at any depth. The servers refuse duplicate
+/// keys as well.
 pub(super) fn fields(text: &str) -> Result<Vec<Field<'_>>, JsonError> {
     let Top(fields) = serde_json::from_str(text)
         .map_err(|e| JsonError(format!("not a storable JSON object: {e}")))?;
@@ -66,7 +70,7 @@ pub(super) fn fields(text: &str) -> Result<Vec<Field<'_>>, JsonError> {
 
 struct Top<'a>(Vec<Field<'a>>);
 
-/// So many names are compared faster than they are sorted.
+/// Up to this number of names, comparisons are faster than a sorted set.
 const FEW: usize = 8;
 
 impl<'de: 'a, 'a> Deserialize<'de> for Top<'a> {
@@ -112,10 +116,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for Top<'a> {
 }
 
 fn duplicate<E: serde::de::Error>(name: &str) -> E {
-    E::custom(format_args!("the key {name:?} stands twice in one object"))
+    E::custom(format_args!("the key {name:?} occurs twice in one object"))
 }
 
-/// A key, borrowed where it has no escapes.
+/// A decoded key, borrowed if the text has no escapes.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Name<'a>(Cow<'a, str>);
 
@@ -143,7 +147,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
     }
 }
 
-/// Any value; fails where an object has a key twice.
+/// Any value; fails if an object has a duplicate key.
 struct SingleKeys;
 
 impl<'de> Deserialize<'de> for SingleKeys {

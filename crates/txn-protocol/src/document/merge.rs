@@ -1,4 +1,4 @@
-//! A change of a value, carried over to the document that the value was read from.
+//! Merges a changed value into the document that was read.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,18 +7,18 @@ use super::Image;
 use super::json::{Field, JsonError, fields};
 
 impl Image {
-    /// This content after its value changed: `before` is what the value was written as when it was read, `after`
-    /// what it is written as now.
+    /// Merges a change of the typed value into this content.
     ///
-    /// Fields that differ between the two take their place here, those that only `before` has are removed, new
-    /// ones are appended. Everything else keeps its bytes and its place, in nested objects too. Arrays are
-    /// replaced whole.
+    /// `before` is the encoding of the value at the read, `after` the encoding of the value now.
+    /// Fields that differ between the two replace the fields of this content. Fields that only
+    /// `before` has are removed, and new fields are appended. All other fields keep their bytes and
+    /// their position, in nested objects too. Arrays are replaced whole.
     pub fn merged(&self, before: &Self, after: &Self) -> Result<Self, JsonError> {
         Ok(Self(merge(&self.0, &before.0, &after.0)?.into()))
     }
 }
 
-/// Merges objects. They are no deeper than the parser reads.
+/// Merges objects. The parser bounds the depth of the recursion.
 fn merge(here: &str, before: &str, after: &str) -> Result<String, JsonError> {
     let (here, before, after) = (fields(here)?, fields(before)?, fields(after)?);
     let (stands, was, is) = (by_name(&here), by_name(&before), by_name(&after));
@@ -54,21 +54,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changed_is_written_and_everything_else_keeps_its_bytes() {
+    fn merge_keeps_the_bytes_of_unchanged_fields() {
         let rows = [
             // here, before, after, merged
             (r#"{"x":1.50}"#, r#"{"x":1.5}"#, r#"{"x":1.5}"#, r#"{"x":1.50}"#),
             (r#"{"x":1.50,"u":[ 1 ]}"#, r#"{"x":1.5}"#, r#"{"x":2}"#, r#"{"x":2,"u":[ 1 ]}"#),
             (r#"{"u":1,"x":2,"v":3}"#, r#"{"x":2}"#, r#"{}"#, r#"{"u":1,"v":3}"#),
             (r#"{"u":1}"#, r#"{}"#, r#"{"x":2,"y":3}"#, r#"{"u":1,"x":2,"y":3}"#),
-            // A default that nobody touched is not written.
+            // A default that the closure did not change is not written.
             (r#"{"u":1}"#, r#"{"x":0}"#, r#"{"x":0}"#, r#"{"u":1}"#),
             (r#"{"u":1}"#, r#"{"x":0}"#, r#"{"x":5}"#, r#"{"u":1,"x":5}"#),
             (r#"{"x":null}"#, r#"{}"#, r#"{"x":5}"#, r#"{"x":5}"#),
             (r#"{"x":null}"#, r#"{}"#, r#"{}"#, r#"{"x":null}"#),
             // Keys are compared decoded.
             (r#"{"\u0078":1,"u":2}"#, r#"{"x":1}"#, r#"{"x":3}"#, r#"{"\u0078":3,"u":2}"#),
-            // Nested objects are merged, what is no object on all sides is replaced.
+            // Nested objects are merged. A field that is not an object on all sides is replaced.
             (
                 r#"{"o":{"u": 1,"x":2,"p":{ "v":1 }}}"#,
                 r#"{"o":{"x":2,"p":{}}}"#,
@@ -78,7 +78,7 @@ mod tests {
             (r#"{"o":{"u":1}}"#, r#"{"o":{}}"#, r#"{"o":null}"#, r#"{"o":null}"#),
             (r#"{"o":null}"#, r#"{"o":null}"#, r#"{"o":{"x":1}}"#, r#"{"o":{"x":1}}"#),
             (r#"{"o":{"u":1}}"#, r#"{"o":{}}"#, r#"{}"#, r#"{}"#),
-            // The variant of an enum goes with all that is in it.
+            // A replaced enum variant loses all its fields.
             (
                 r#"{"s":{"A":{"x":1,"u":2}}}"#,
                 r#"{"s":{"A":{"x":1}}}"#,

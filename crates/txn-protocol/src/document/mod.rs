@@ -1,5 +1,6 @@
-//! Documents as raw JSON: the application's content keeps its bytes, the reserved fields beside it
-//! are the engine's.
+//! Documents as raw JSON: application content and reserved fields.
+//!
+//! The content keeps its bytes. The reserved fields belong to the engine.
 
 mod json;
 mod merge;
@@ -8,16 +9,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::ids::{AttemptId, CommitVersion};
-use txn_store::fields::{TID, TRANSACTION_ABSENT, TRANSACTION_RECENT, TRANSACTION_TID};
+use txn_store::fields::{
+    TRANSACTION_ABSENT, TRANSACTION_RECENT, TRANSACTION_TID, TRANSACTION_VERSION,
+};
 use txn_store::{Source, Version};
 
 pub use json::JsonError;
 pub use json::flatten;
 
-/// The application's content of one document: the text of a JSON object without reserved fields.
+/// The application's content of one document, without reserved fields.
 ///
-/// Keys and values keep their bytes; white space between the fields of the top level is normalised
-/// away, so that equal text means equal content.
+/// The content is the text of a JSON object. Keys and values keep their bytes. White space between
+/// the fields of the top level is normalised away, so that equal text means equal content.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Image(Arc<str>);
 
@@ -25,8 +28,8 @@ impl Image {
     /// Takes the text of a JSON object.
     ///
     /// # Errors
-    /// [`JsonError`] if it is not a JSON object, has a key twice at any depth, or uses a reserved
-    /// field.
+    /// [`JsonError`] if the text is not a JSON object, has a duplicate key at any depth, or uses a
+    /// reserved field.
     pub fn parse(text: &str) -> Result<Self, JsonError> {
         let flat = flatten(text);
         let fields = json::fields(&flat)?;
@@ -50,7 +53,7 @@ impl Image {
         Self(text.into())
     }
 
-    /// The text.
+    /// The text of the JSON object.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -67,7 +70,7 @@ impl Default for Image {
     }
 }
 
-/// Bodies of documents stay out of logs: only the length is shown.
+/// Shows only the length, which keeps bodies of documents out of logs.
 impl fmt::Debug for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Image({} bytes)", self.0.len())
@@ -85,22 +88,23 @@ fn push_fields(text: &mut String, fields: &[json::Field<'_>]) {
     }
 }
 
-/// A document as it stands in the store: reserved fields and content.
+/// A document in the store: reserved fields and content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
-    /// `transaction_tid`.
+    /// The holder of the lock, `transaction_tid`.
     pub lock: Option<AttemptId>,
-    /// `tid`.
+    /// The commit version of the content, `transaction_version`.
     pub tid: Option<CommitVersion>,
-    /// `transaction_recent`, oldest first.
+    /// The recent commits of the content, `transaction_recent`, oldest first.
     pub recent: Arc<[CommitVersion]>,
-    /// `transaction_absent`: a placeholder, which readers take for a missing document.
+    /// Whether the document is a placeholder, `transaction_absent`. Readers take a placeholder for
+    /// a missing document.
     pub absent: bool,
     /// The application's content.
     pub image: Image,
 }
 
-/// Room for all reserved fields but [`Stored::recent`], and for each tid of that.
+/// Bytes of the reserved fields except [`Stored::recent`], and of one tid in that.
 const RESERVED_BYTES: usize = 192;
 const RECENT_BYTES: usize = 35;
 
@@ -110,7 +114,7 @@ impl Stored {
         Self { lock: Some(lock), absent: true, ..Self::default() }
     }
 
-    /// Whether this is a placeholder and nothing but one: a plain client has not written into it.
+    /// Whether this is a placeholder without content of a plain client.
     pub fn is_bare_placeholder(&self) -> bool {
         self.absent && self.image == Image::default()
     }
@@ -123,7 +127,7 @@ impl Stored {
         for field in json::fields(&flat)? {
             match &*field.name {
                 TRANSACTION_TID => stored.lock = field.parse()?,
-                TID => stored.tid = field.parse()?,
+                TRANSACTION_VERSION => stored.tid = field.parse()?,
                 TRANSACTION_RECENT => {
                     stored.recent =
                         field.parse::<Option<Vec<CommitVersion>>>()?.unwrap_or_default().into();
@@ -149,7 +153,7 @@ impl Stored {
             let _ = write!(text, "\"{TRANSACTION_TID}\":\"{lock}\",");
         }
         if let Some(tid) = self.tid {
-            let _ = write!(text, "\"{TID}\":\"{tid}\",");
+            let _ = write!(text, "\"{TRANSACTION_VERSION}\":\"{tid}\",");
         }
         if !self.recent.is_empty() {
             let _ = write!(text, "\"{TRANSACTION_RECENT}\":[");
@@ -176,18 +180,18 @@ impl Stored {
     }
 }
 
-/// What a read showed of one document.
+/// The result of a read of one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum View {
     /// No document.
     Absent,
     /// A document or a placeholder.
     Present {
-        /// Where it stood.
+        /// The version of the document in the store.
         version: Version,
-        /// The source as it stands, to be written again by a touch.
+        /// The source as it was read, which a touch writes again.
         source: Source,
-        /// The source, taken apart.
+        /// The parsed source.
         stored: Stored,
     },
 }
@@ -243,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_fields_are_found_behind_escapes_and_refused_from_users() {
+    fn escaped_reserved_fields_are_found_and_refused() {
         let escaped = format!("{{\"transaction\\u005ftid\":\"{TID_1}\",\"x\":1}}");
         assert!(
             Image::parse(&escaped).expect_err("reserved").to_string().contains("transaction_tid")
@@ -254,18 +258,20 @@ mod tests {
     }
 
     #[test]
-    fn null_reserved_fields_mean_absent_ones_and_garbage_is_refused() {
-        let nulls = "{\"transaction_tid\":null,\"tid\":null,\"transaction_recent\":null,\"transaction_absent\":null}";
+    fn reserved_fields_accept_null_and_refuse_garbage() {
+        let nulls = "{\"transaction_tid\":null,\"transaction_version\":null,\"transaction_recent\":null,\"transaction_absent\":null}";
         assert_eq!(Stored::parse(nulls), Ok(Stored::default()));
-        for garbage in
-            ["{\"tid\":\"x\"}", "{\"transaction_tid\":7}", "{\"transaction_absent\":\"no\"}"]
-        {
+        for garbage in [
+            "{\"transaction_version\":\"x\"}",
+            "{\"transaction_tid\":7}",
+            "{\"transaction_absent\":\"no\"}",
+        ] {
             assert!(Stored::parse(garbage).is_err(), "{garbage}");
         }
     }
 
     #[test]
-    fn what_is_not_one_object_with_single_keys_is_refused() {
+    fn non_objects_and_duplicate_keys_are_refused() {
         for text in [
             "",
             "[]",
@@ -285,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn bare_placeholders() {
+    fn placeholder_with_content_is_not_bare() {
         let lock = TID_1.parse().expect("a tid");
         assert!(Stored::placeholder(lock).is_bare_placeholder());
         let written = Stored {

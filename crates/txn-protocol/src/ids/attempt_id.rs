@@ -5,15 +5,17 @@ use std::time::Duration;
 use super::day::Day;
 use super::time_uuid::{MAX_SEQUENCE, Parts, TimeUuid, as_text};
 
-/// Attempts of one logical transaction are numbered by 14 bits.
+/// The largest number of an attempt, which has 14 bits.
 pub const MAX_ATTEMPT: u16 = MAX_SEQUENCE;
 
-/// The id of one attempt of a transaction: its lock in documents and the id of its record.
+/// The id of one attempt, in its locks and of its record.
 ///
-/// A version 1 UUID whose timestamp is the start of the *logical* transaction, kept over its attempts: the age that wound-wait
-/// compares (RESTBase). The clock sequence is the number of the attempt. The node begins with two bytes of the process; four random bytes
-/// of the transaction follow, so that copies of one process share no id. Ordered by age: the older transaction is less. The order of the
-/// text is another one.
+/// An attempt id is a version 1 UUID. The timestamp is the start of the *logical* transaction, kept
+/// over all attempts: the age that wound-wait compares (RESTBase). The clock sequence is the number
+/// of the attempt. The node begins with two bytes of the process. Four random bytes of the
+/// transaction follow, so that copies of one process share no id.
+///
+/// Attempt ids are ordered by age: the older transaction is less. The order of the text differs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AttemptId(TimeUuid);
 
@@ -25,7 +27,7 @@ pub struct Age {
 }
 
 impl AttemptId {
-    /// The first attempt of a transaction that started at `ticks`, with random bits of its own.
+    /// The first attempt of a transaction that started at `ticks`, with `own` random bits.
     pub(super) fn first(ticks: u64, process: [u8; 2], own: u32) -> Self {
         let ([a, b], [c, d, e, f]) = (process, own.to_be_bytes());
         Self(TimeUuid::from_parts(Parts { ticks, sequence: 0, node: [a, b, c, d, e, f] }))
@@ -54,13 +56,15 @@ impl AttemptId {
         Self(TimeUuid::from_parts(Parts { sequence: attempt, ..self.0.parts() }))
     }
 
-    /// The process that runs it, by the first bytes of its node. Rarely two processes share them.
+    /// The process of the attempt, by the first bytes of its node.
+    ///
+    /// Rarely two processes share these bytes.
     #[must_use]
     pub fn process(self) -> [u8; 2] {
         self.0.parts().process()
     }
 
-    /// When the transaction started, since the Unix epoch.
+    /// The start of the transaction, since the Unix epoch.
     #[must_use]
     pub fn unix_time(self) -> Duration {
         self.0.unix_time()

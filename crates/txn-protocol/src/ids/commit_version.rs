@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use super::time_uuid::{Parts, TimeUuid, as_text};
 
-/// The version of what one commit wrote: it grows along the history of every document.
+/// The version of all content that one commit writes.
 ///
-/// A version 1 UUID whose timestamp is the moment of the commit, later than the version of everything that the transaction read or
-/// overwrote. It is no id of a transaction: no record is found by it. Ordered by time, then by node; the order of the text is another
-/// one.
+/// Commit versions grow along the history of every document. A commit version is a version 1 UUID.
+/// The timestamp is the moment of the commit, later than every version that the transaction read or
+/// overwrote. A commit version is not the id of a transaction: no record has it as its id.
+///
+/// Commit versions are ordered by time, then by node. The order of the text differs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CommitVersion(TimeUuid);
 
 impl CommitVersion {
-    /// Has the length of every version, for contents that are only tried.
+    /// A version of the usual length, for contents that are only tried.
     pub const STAND_IN: Self = Self(TimeUuid::EPOCH);
 
     pub(super) fn new(parts: Parts) -> Self {
@@ -31,7 +33,9 @@ impl CommitVersion {
         self.0.parts().node
     }
 
-    /// The process that committed, by the bytes that its [`AttemptId`](super::AttemptId)s begin their nodes with.
+    /// The process that committed, by the first bytes of its node.
+    ///
+    /// The nodes of the [`AttemptId`](super::AttemptId)s of a process begin with the same bytes.
     #[must_use]
     pub fn process(self) -> [u8; 2] {
         self.0.parts().process()

@@ -1,4 +1,4 @@
-//! UTC days.
+//! UTC days, the partitions of the transaction table.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::time_uuid::{ticks_of, unix_days_of};
 
-/// A UTC day: the unit in which the transaction table is partitioned and dropped.
+/// A UTC day, the unit of partitions of the transaction table.
+///
+/// Partitions are dropped as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(time::Date);
 
@@ -24,7 +26,9 @@ impl Day {
         Self::of_ticks(ticks_of(unix))
     }
 
-    /// The day `days` later (or earlier, if negative), within the range of the calendar.
+    /// The day that is `days` later, or earlier if `days` is negative.
+    ///
+    /// The result stays within the range of the calendar.
     #[must_use]
     pub fn plus(self, days: i64) -> Self {
         let shifted = self.0.checked_add(time::Duration::days(days));

@@ -1,4 +1,4 @@
-//! Ids: of attempts, of committed versions, and the days that partition the transaction table.
+//! Ids of attempts, versions of commits, and days.
 
 mod attempt_id;
 mod commit_version;

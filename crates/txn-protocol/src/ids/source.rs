@@ -1,4 +1,4 @@
-//! Where a process takes its ids from.
+//! The source of all ids of a process.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,11 +12,12 @@ use crate::clock::Entropy;
 
 /// Hands out the ids of one process; no timestamp twice.
 ///
-/// The starts of transactions and the versions of commits are counted apart: a commit moves past what it read, and the age of
-/// the next transaction must not move with it, for a younger transaction is wounded first.
+/// The source counts starts of transactions and versions of commits separately. A commit moves past
+/// the versions that it read. The age of the next transaction must not move with the commit,
+/// because a younger transaction is wounded first.
 ///
-/// A clock that was ahead for a moment leaves no trace. Once the last timestamp lies further ahead of `now` than the clocks may drift
-/// apart, the source goes on under a new node, at `now`.
+/// A clock that was ahead for a moment leaves no trace. If the last timestamp is further ahead of
+/// `now` than the drift, the source continues under a new node, at `now`.
 #[derive(Debug)]
 pub struct IdSource(Mutex<State>);
 
@@ -25,22 +26,24 @@ struct State {
     node: [u8; 6],
     last_start: u64,
     last_commit: u64,
-    /// The last versions that were handed out.
+    /// The versions that were handed out last.
     issued: BTreeSet<CommitVersion>,
 }
 
-/// Most versions that are remembered.
+/// The maximum number of versions that the source remembers.
 const ISSUED: usize = 10_000;
 
-/// A version that was read lies further in the future than the clocks may drift apart.
+/// An error: a version that was read is too far in the future.
+///
+/// The distance exceeds the difference that is allowed between clocks.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooFarAhead {
-    /// By how much.
+    /// The distance to the present time.
     pub by: Duration,
 }
 
 impl IdSource {
-    /// Ids of a node of its own.
+    /// A source with a node of its own.
     #[must_use]
     pub fn new(entropy: &dyn Entropy) -> Self {
         let node = node_of(entropy.next_u64());
@@ -48,25 +51,26 @@ impl IdSource {
         Self(Mutex::new(State { node, last_start, last_commit, issued }))
     }
 
-    /// Whether a version carries this node: a hint, for copies of a process have one node.
+    /// Whether a version carries this node. A hint, because copies of a process share a node.
     #[must_use]
     pub fn shares_node(&self, version: CommitVersion) -> bool {
         version.node() == self.0.lock().node
     }
 
-    /// Whether a version was handed out here. Of the oldest this is not remembered.
+    /// Whether this source handed the version out. The oldest versions are forgotten.
     #[must_use]
     pub fn has_issued(&self, version: CommitVersion) -> bool {
         self.0.lock().issued.contains(&version)
     }
 
-    /// Goes on under a new node. If this machine was cloned or restored, another process may commit
-    /// under the present one.
+    /// Continues under a new node.
+    ///
+    /// If this machine was cloned or restored, another process may commit under the present node.
     pub fn renew_node(&self, entropy: &dyn Entropy) {
         self.0.lock().node = node_of(entropy.word());
     }
 
-    /// The first attempt of a transaction that starts `now` (since the Unix epoch).
+    /// The first attempt of a transaction that starts `now`, since the Unix epoch.
     pub fn start(&self, now: Duration, drift: Duration, entropy: &dyn Entropy) -> AttemptId {
         let mut state = self.0.lock();
         let ticks = ticks_of(now).max(state.last_start + 1);
@@ -75,17 +79,20 @@ impl IdSource {
         } else {
             state.last_start = ticks;
         }
-        // A copy of this process, as of a cloned machine, goes on from the same state.
+        // A copy of this process, as of a cloned machine, continues from the same state.
         let [a, b, ..] = state.node;
         let [c, d, e, f, ..] = entropy.word().to_be_bytes();
         AttemptId::first(state.last_start, [a, b], u32::from_be_bytes([c, d, e, f]))
     }
 
-    /// The version of a commit: `now`, not before its own transaction `began`, and later than everything that was read or is overwritten
-    /// (`after`).
+    /// The version of a commit.
+    ///
+    /// The version is `now`, not before the start of its transaction (`began`), and later than each
+    /// version that was read or is overwritten (`after`).
     ///
     /// # Errors
-    /// [`TooFarAhead`] if one of these is later than `now` and the drift. Nothing is handed out then.
+    /// [`TooFarAhead`] if `began` or `after` is later than `now` and the drift. No version is
+    /// handed out then.
     pub fn commit(
         &self,
         now: Duration,
@@ -164,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_keep_their_age_and_have_ids_of_their_own() {
+    fn attempts_keep_their_age_and_differ_in_id() {
         let (source, entropy) = source();
         let [first, second] = [NOON, NOON].map(|now| source.start(now, DRIFT, &entropy));
         assert!(first < second);
@@ -180,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_is_later_than_what_it_overwrites() {
+    fn commit_version_exceeds_the_overwritten_version() {
         let (source, entropy) = source();
         let (other, _) = (self::source().0, ());
         let ahead = other.commit(NOON + DRIFT / 2, None, None, DRIFT, &entropy).expect("in time");
@@ -196,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_is_not_earlier_than_its_transaction_began() {
+    fn commit_version_is_not_before_its_start() {
         let (source, entropy) = source();
         let began = source.start(NOON + DRIFT / 2, DRIFT, &entropy);
         let commit = source.commit(NOON, Some(began), None, DRIFT, &entropy).expect("in time");
@@ -204,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_that_was_read_does_not_make_the_next_transaction_younger() {
+    fn read_version_does_not_change_the_next_age() {
         let (source, entropy) = source();
         let ahead = source.commit(NOON + DRIFT / 2, None, None, DRIFT, &entropy).expect("in time");
         let commit =
@@ -215,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_ahead_for_a_moment_leaves_no_trace() {
+    fn ids_recover_from_a_clock_that_was_ahead() {
         let (source, entropy) = source();
         let before = source.start(NOON, DRIFT, &entropy);
         source.start(NOON + HOUR, DRIFT, &entropy);

@@ -9,7 +9,7 @@ use uuid::Uuid;
 /// Ticks of 100 ns between the Gregorian epoch of timeuuids (1582-10-15) and the Unix epoch.
 const UNIX_EPOCH_TICKS: u64 = 0x01B2_1DD2_1381_4000;
 
-/// Largest value of the 14 bits that RFC 9562 calls the clock sequence.
+/// The largest value of the 14 bits that RFC 9562 calls the clock sequence.
 pub(super) const MAX_SEQUENCE: u16 = (1 << 14) - 1;
 
 /// A moment, 14 bits of the owner's choice, and a random node.
@@ -26,7 +26,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// What all ids of a process have in common.
+    /// The bytes that all ids of a process have in common.
     pub(super) fn process(self) -> [u8; 2] {
         let [a, b, ..] = self.node;
         [a, b]
@@ -34,7 +34,7 @@ impl Parts {
 }
 
 impl TimeUuid {
-    /// The earliest of all.
+    /// The earliest UUID.
     pub(super) const EPOCH: Self = Self(Uuid::from_u128(0x00000000_0000_1000_8000_000000000000));
 
     pub(super) fn from_parts(Parts { ticks, sequence, node }: Parts) -> Self {
@@ -42,7 +42,7 @@ impl TimeUuid {
     }
 
     pub(super) fn parts(self) -> Parts {
-        // No UUID of another version is let in.
+        // The parser refuses UUIDs of other versions.
         let (low, middle, high, [sequence @ .., a, b, c, d, e, f]) = self.0.as_fields();
         let ticks = u64::from(high & 0x0fff) << 48 | u64::from(middle) << 32 | u64::from(low);
         let sequence = u16::from_be_bytes(*sequence) & MAX_SEQUENCE;
@@ -81,7 +81,7 @@ impl fmt::Display for TimeUuid {
     }
 }
 
-/// The text is not a version 1 UUID.
+/// An error: the text is not a version 1 UUID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseIdError(String);
 

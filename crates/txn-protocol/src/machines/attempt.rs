@@ -1,40 +1,42 @@
-//! The phases of an attempt: it locks what it writes, validates what it only read once every lock is acknowledged, and
-//! commits by one write.
+//! The phases of an attempt: read, lock, validate, commit.
+//!
+//! An attempt validates its reads after the acknowledgement of every lock, and commits by one
+//! write.
 
 use std::fmt;
 
 use crate::record::Op;
 use crate::rule::{Rule, Rules};
 
-/// Where an attempt is on its way to the commit.
+/// The phase of an attempt on its way to the commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// Its closure runs.
+    /// The closure runs.
     #[default]
     Reading,
-    /// It locks what it writes, and what has to be locked of what it read.
+    /// The attempt locks its writes, and the reads that need a lock.
     Locking,
-    /// It looks whether what it only read is still what it was.
+    /// The attempt validates the reads that it did not lock.
     Validating,
-    /// It holds locks and has nothing to commit: it looks whether all of them still stand.
+    /// The attempt holds locks, has nothing to commit, and verifies its locks once more.
     Verifying,
-    /// It writes what decides.
+    /// The attempt sends the write that decides.
     Committing,
 }
 
-/// What an attempt still has to do, as far as it is known.
+/// The remaining work of an attempt, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// Documents are to be locked, or contents to be tried out beside the locks.
+    /// Documents have to be locked, or new contents tried out together with the locks.
     pub to_lock: bool,
     /// Documents were read, are not locked, and are not validated.
     pub to_validate: bool,
-    /// Something is to be written, deleted or inserted.
+    /// A document has to be written, deleted or inserted.
     pub commits: bool,
 }
 
 impl Phase {
-    /// The phase after this one, which is through.
+    /// The phase after this one, which is complete.
     #[must_use]
     pub fn next(self, rules: &Rules, footprint: Footprint) -> Self {
         let early = !rules.decides(Rule::ValidateAfterLocks);
@@ -63,44 +65,46 @@ impl fmt::Display for Phase {
     }
 }
 
-/// Whether absences that were only read are locked by placeholders, rather than validated. An absence has no version that could
-/// be validated together with others: it is validated alone, or not at all.
+/// Whether absences that were only read need placeholders instead of a validation.
 ///
-/// `writes`: whether the transaction writes something else. `only_read`: how many documents it only read, and `absent` how
-/// many of them were absent.
+/// An absence has no version that could be validated together with other reads. So an absence is
+/// validated alone, or not at all.
+///
+/// `writes`: whether the transaction writes another document. `only_read`: the number of documents
+/// that the transaction only read. `absent`: the number of absent documents among these.
 #[must_use]
 pub fn locks_absences(rules: &Rules, writes: bool, only_read: usize, absent: usize) -> bool {
     let verifiable = if writes { only_read <= 1 } else { absent <= 1 };
     !verifiable && rules.decides(Rule::LockAbsentReads)
 }
 
-/// Of reads that are to be validated, whether this one has its turn: absences first, alone.
+/// Whether a read is among the next to validate: absences first, alone.
 #[must_use]
 pub fn validated_first(rules: &Rules, absent: bool, all_absent: bool) -> bool {
     let last = !rules.decides(Rule::AbsenceFirst);
     absent != (last && !all_absent)
 }
 
-/// What a transaction wants to do with a document that it locked.
+/// The intended change of a locked document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Write it, whether or not it existed.
+    /// Write the document, whether or not it existed.
     Put,
-    /// Write it; it must not have existed.
+    /// Write the document, which must not have existed.
     Insert,
-    /// Delete it, if it existed.
+    /// Delete the document, if it existed.
     Delete,
-    /// Nothing; it must not have existed.
+    /// Write nothing; the document must not have existed.
     Withdrawn,
-    /// Nothing.
+    /// Write nothing.
     Read,
 }
 
-/// A document that must not have existed exists.
+/// An error: a document that must not have existed exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exists;
 
-/// What becomes of a participant, by what stood under its lock.
+/// The operation on a participant, by the content under its lock.
 ///
 /// # Errors
 /// [`Exists`].

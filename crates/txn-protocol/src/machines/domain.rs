@@ -1,5 +1,6 @@
-//! The document that rules a domain: which partitions are official, which days are gone, which collections belong to it. It
-//! is changed by conditional writes only, and by the transitions below.
+//! The domain document: official partitions, gone days, and collections.
+//!
+//! Only conditional writes change the domain document, by the transitions in this module.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,21 +12,21 @@ use crate::format::Format;
 use crate::ids::Day;
 use crate::rule::{Rule, Rules};
 
-/// The document that rules a domain.
+/// The document that names the parts of a domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DomainDocument {
     /// The version of its format.
     #[serde(default)]
     pub format: Format,
-    /// Partitions up to this day are gone.
+    /// The last day that is gone. Earlier days are gone, too.
     pub dropped_through: Option<Day>,
     /// The official partition of each day.
     #[serde(default)]
     pub partitions: BTreeMap<Day, String>,
-    /// Partitions of days that are gone, as long as they may still stand.
+    /// Partitions of days that are gone, while these partitions may still exist.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub dropping: BTreeMap<Day, String>,
-    /// Days whose write block somebody lifts or lifted, with a mark of the last time.
+    /// Days with a noted lift of their write block, and their last marks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lifted: BTreeMap<Day, String>,
     /// The collections of the domain, by physical name, with their identity.
@@ -33,14 +34,14 @@ pub struct DomainDocument {
     pub collections: BTreeMap<String, String>,
 }
 
-/// What the document says of a day.
+/// The state of a day in the domain document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DayStanding<'a> {
-    /// It was dropped.
+    /// The day was dropped.
     Gone,
-    /// This is its official partition.
+    /// The day has this official partition.
     Official(&'a str),
-    /// It has no partition yet.
+    /// The day has no partition yet.
     Unmade,
 }
 
@@ -48,7 +49,7 @@ impl DomainDocument {
     /// Reads a stored document.
     ///
     /// # Errors
-    /// In words, if it cannot be read, or a newer library wrote it.
+    /// A message, if the document cannot be read, or if a newer library wrote it.
     pub fn parse(source: &str) -> Result<Self, String> {
         let document: Self = serde_json::from_str(source)
             .map_err(|e| format!("the domain document cannot be read: {e}"))?;
@@ -61,7 +62,7 @@ impl DomainDocument {
     /// The source to store.
     ///
     /// # Errors
-    /// In words; none is known.
+    /// A message; no case is known.
     pub fn encode(&self) -> Result<Source, String> {
         let text = serde_json::to_string(self);
         text.map(Into::into).map_err(|e| format!("cannot encode the domain document: {e}"))
@@ -73,7 +74,7 @@ impl DomainDocument {
         self.dropped_through.is_some_and(|through| day <= through)
     }
 
-    /// What there is of a day.
+    /// The state of a day.
     #[must_use]
     pub fn day(&self, rules: &Rules, day: Day) -> DayStanding<'_> {
         match self.partitions.get(&day) {
@@ -83,7 +84,9 @@ impl DomainDocument {
         }
     }
 
-    /// Makes a partition the official one of a day that has none and is not gone. Returns whether that changed anything.
+    /// Makes a partition official, if the day has none and is not gone.
+    ///
+    /// Returns whether that changed the document.
     pub fn name_partition(&mut self, rules: &Rules, day: Day, name: &str) -> bool {
         let free = self.day(rules, day) == DayStanding::Unmade;
         if free {
@@ -92,8 +95,9 @@ impl DomainDocument {
         free
     }
 
-    /// Gives up a day that is past its retention and has no record, unless an older day is still kept. Returns whether that
-    /// changed anything.
+    /// Declares a day without records gone, unless an older day is kept.
+    ///
+    /// The day is past its retention. Returns whether that changed the document.
     pub fn give_up(&mut self, day: Day) -> bool {
         let free = self.partitions.keys().all(|kept| *kept > day);
         if free {
@@ -102,8 +106,9 @@ impl DomainDocument {
         free
     }
 
-    /// Notes that the write blocks of these days are lifted, as far as they are not gone. Returns whether that changed
-    /// anything.
+    /// Notes a lift of the write blocks of these days, unless they are gone.
+    ///
+    /// Returns whether that changed the document.
     pub fn note_lift(&mut self, days: &BTreeSet<Day>, mark: &str) -> bool {
         let mut noted = false;
         for day in days {
@@ -115,7 +120,7 @@ impl DomainDocument {
         noted
     }
 
-    /// Moves the watermark: the day is gone, and its partition is to be deleted.
+    /// Moves the watermark: the day is gone, and its partition has to be deleted.
     pub fn drop_day(&mut self, day: Day) {
         self.dropped_through = self.dropped_through.max(Some(day));
         if let Some(name) = self.partitions.remove(&day) {
@@ -124,24 +129,27 @@ impl DomainDocument {
         self.lifted.remove(&day);
     }
 
-    /// Whether a day was dropped by [`drop_day`](Self::drop_day). A day before one that is gone is gone, too, though its
-    /// partition may still be named.
+    /// Whether a day was dropped by [`drop_day`](Self::drop_day).
+    ///
+    /// A day before one that is gone is gone, too, although its partition may still be named.
     #[must_use]
     pub fn is_dropped(&self, day: Day) -> bool {
         self.is_gone(day) && !self.partitions.contains_key(&day)
     }
 }
 
-/// A domain document that a change was made of, as it stood before.
+/// A domain document before a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changing {
-    /// Where it stands.
+    /// The version of the document.
     pub version: Version,
     /// Whether the change changes anything.
     pub changes: bool,
 }
 
-/// Changes the domain document, or touches it: what was only read of it may vanish.
+/// Changes the domain document, or touches it.
+///
+/// A document that was only read may vanish.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChangeDomain;
 
@@ -157,7 +165,7 @@ impl Machine for ChangeDomain {
     }
 }
 
-/// Makes a document of the registry, unless it stands there: what stands there is touched.
+/// Makes a document of the registry, or touches an existing one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MakeOnce;
 
@@ -173,7 +181,9 @@ impl Machine for MakeOnce {
     }
 }
 
-/// Touches a document of the registry that stands there: what was only read may vanish.
+/// Touches a document of the registry, if it exists.
+///
+/// A document that was only read may vanish.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Confirm;
 

@@ -1,27 +1,29 @@
-//! What always holds, by name. Where it does not, there is an error in this library, and an error for the caller: nothing
-//! goes on, and no process is brought down.
+//! Runtime invariants by name.
+//!
+//! A violation is a bug of this library. The caller gets an error, the attempt stops, and the
+//! process goes on.
 
 use std::fmt;
 
 use super::attempt::Phase;
 use crate::ids::CommitVersion;
 
-/// What always holds.
+/// A condition that always holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Invariant {
-    /// A lock that counts as held was acknowledged, and nothing about it is in doubt.
+    /// A lock that counts as held was acknowledged, and is not in doubt.
     HeldLockAcknowledged,
     /// A record is replaced only through its slot, which the owner's last write seals.
     RecordFromSlot,
-    /// A commit tid is later than that of everything it overwrites.
+    /// A commit version is later than every version that the commit overwrites.
     CommitTidLater,
-    /// An attempt goes through its phases in their order.
+    /// An attempt passes through its phases in their order.
     PhasesInOrder,
 }
 
 impl Invariant {
-    /// Its name in reports.
+    /// The name of the invariant in reports.
     #[must_use]
     pub const fn id(self) -> &'static str {
         match self {
@@ -32,10 +34,10 @@ impl Invariant {
         }
     }
 
-    /// Nothing, if it holds.
+    /// Succeeds if the invariant holds.
     ///
     /// # Errors
-    /// Itself, if it does not.
+    /// The invariant, if it is violated.
     pub fn check(self, holds: bool) -> Result<(), Self> {
         if holds { Ok(()) } else { Err(self) }
     }
@@ -47,7 +49,7 @@ impl fmt::Display for Invariant {
     }
 }
 
-/// Whether a commit tid is later than those that it overwrites.
+/// Checks that a commit version is later than the versions that it overwrites.
 ///
 /// # Errors
 /// [`Invariant::CommitTidLater`].
@@ -59,7 +61,7 @@ pub fn check_commit_version(
     Invariant::CommitTidLater.check(later)
 }
 
-/// Whether a phase may follow another.
+/// Checks that a phase may follow another phase.
 ///
 /// # Errors
 /// [`Invariant::PhasesInOrder`].

@@ -1,14 +1,16 @@
-//! The order of the protocol: which step comes after which. Each machine takes what was seen or answered, and says what
-//! comes next; it has no clock, no task and no store. The driver carries the steps out, and the models run the same machines.
+//! The order of the protocol: state machines that name the next step.
 //!
-//! - [`settle`]: what is to be written about one document, until an acknowledged write has settled it.
-//! - [`record`]: the record of an attempt: decided by whoever meets its locks, committed and finished by its owner, and kept
-//!   alive from one slot.
-//! - [`attempt`]: the phases of an attempt, what it locks, what it validates.
-//! - [`roll_forward`]: applying a committed transaction, step by step.
-//! - [`domain`]: the document that names the partitions, and its transitions.
-//! - [`partition`]: making and dropping the partition of a day.
-//! - [`invariant`]: what always holds, each an error that names itself.
+//! A machine takes an observation or an answer, and returns the next step. A machine has no clock,
+//! no task and no store. The engine carries the steps out, and the models run the same machines.
+//!
+//! - [`settle`]: the writes to one document, until an acknowledged write settles it.
+//! - [`record`]: the record of an attempt: decision, commit, finish, and the slot of the owner's
+//!   writes.
+//! - [`attempt`]: the phases of an attempt, its locks, and its validation.
+//! - [`roll_forward`]: the order of steps of an apply.
+//! - [`domain`]: the domain document, and its transitions.
+//! - [`partition`]: creation and drop of the partition of a day.
+//! - [`invariant`]: runtime invariants, each an error with a name.
 
 pub mod attempt;
 pub mod domain;

@@ -1,5 +1,7 @@
-//! The partition of one day: how it is made, and how it is dropped. What is read chooses the next step; that a day is gone is
-//! said by an acknowledged touch of the domain document alone.
+//! The partition of one day: creation and drop.
+//!
+//! A read chooses the next step. Only an acknowledged touch of the domain document says that a day
+//! is gone.
 
 use std::time::Duration;
 
@@ -7,24 +9,28 @@ use super::domain::{DayStanding, DomainDocument};
 use crate::ids::Day;
 use crate::rule::{Rule, Rules};
 
-/// How long a request to lift a block may be under way after it was noted. It carries no condition: no day is dropped
-/// into which one may still come.
+/// The longest time between the note of a lift and its request's arrival.
+///
+/// The request carries no condition. So a day is not dropped while such a request may still arrive.
 pub const LIFT_SETTLES: Duration = Duration::from_secs(600);
 
-/// What was noted for so long is not lifted any more.
+/// How long after its note a block may be lifted.
 pub const LIFT_WITHIN: Duration = Duration::from_secs(60);
 
-/// How far a process is with the partition of a day. The name is given before it is official: so a process with a slow clock
-/// that wakes late never revives a dropped day.
+/// The next step of a process that makes the partition of a day.
+///
+/// The domain document names the collection before an alias leads to it. So a process with a slow
+/// clock that wakes late never revives a dropped day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Making {
-    /// It touches the domain document.
+    /// Touch the domain document.
     Ask,
-    /// It creates a collection.
+    /// Create a collection.
     Create,
-    /// It names that in the domain document.
+    /// Name the collection in the domain document.
     Name,
-    /// It adds the day's alias to the official one. Where that is missing it was dropped in between, or is lost: ask again.
+    /// Add the day's alias to the official collection. If that collection is missing, another
+    /// process dropped it, or it is lost: ask again.
     AddAlias(String),
     /// Records can be written.
     Ready,
@@ -33,7 +39,7 @@ pub enum Making {
 }
 
 impl Making {
-    /// What follows the answer of the domain document.
+    /// The step after the answer of the domain document.
     #[must_use]
     pub fn asked(document: &DomainDocument, rules: &Rules, day: Day) -> Self {
         match document.day(rules, day) {
@@ -43,8 +49,10 @@ impl Making {
         }
     }
 
-    /// What follows once the own collection was to be named. Another process may have been first, or the day be gone: the own one
-    /// was never official then, and is dropped.
+    /// The step after the attempt to name the own collection.
+    ///
+    /// Another process may have named its collection first, or the day may be gone. The own
+    /// collection was never official then, and is dropped.
     #[must_use]
     pub fn named(document: &DomainDocument, day: Day) -> Self {
         match document.partitions.get(&day) {
@@ -54,36 +62,41 @@ impl Making {
     }
 }
 
-/// How far a janitor is with dropping a day, all of whose transactions were resolved before.
+/// The next step of a janitor that drops a day.
+///
+/// The janitor has resolved all transactions of the day before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dropping {
-    /// It blocks writes to the partition, having read the domain document.
+    /// Block writes to the partition, after the read of the domain document.
     Block,
-    /// It looks completely whether anything in it is open.
+    /// Scan the whole partition for open records.
     Look,
-    /// It moves the watermark, on the version of the domain document that was read before the block.
+    /// Move the watermark. The write is conditioned on the version of the domain document that was
+    /// read before the block.
     MoveWatermark,
-    /// Something is in the way: it asks whether the day is gone, and notes that it lifts the block if not.
+    /// After a failure, ask whether the day is gone. If not, note the lift of the block.
     NoteLift,
-    /// It lifts the block.
+    /// Lift the block.
     Lift,
-    /// It deletes the partition of a day that is gone.
+    /// Delete the partition of a day that is gone.
     Delete,
     /// The day is dropped.
     Dropped,
-    /// The day is left for another time.
+    /// The day is left for a later pass.
     Left,
 }
 
 impl Dropping {
-    /// The first step, once the domain document was read.
+    /// The first step after the read of the domain document.
     #[must_use]
     pub fn begin(rules: &Rules) -> Self {
         if rules.decides(Rule::BlockBeforeDrop) { Self::Block } else { Self::Look }
     }
 
-    /// The step after this one. `yes`: of a look, that nothing is open; of the watermark, that it is moved by an acknowledged
-    /// write.
+    /// The step after this one.
+    ///
+    /// `yes` after a scan: nothing is open. `yes` after the watermark: an acknowledged write moved
+    /// the watermark.
     #[must_use]
     pub fn next(self, rules: &Rules, yes: bool) -> Self {
         match (self, yes) {
@@ -97,8 +110,9 @@ impl Dropping {
         }
     }
 
-    /// The step after the note, by the domain document as it is acknowledged. A day before one that is gone is gone, too, and
-    /// its block stays.
+    /// The step after the note, by the acknowledged domain document.
+    ///
+    /// A day before one that is gone is gone, too, and its block stays.
     #[must_use]
     pub fn noted(document: &DomainDocument, day: Day, mark: &str) -> Self {
         if document.is_dropped(day) {
@@ -111,7 +125,7 @@ impl Dropping {
     }
 }
 
-/// Whether a day may be dropped, by how long it is known that somebody lifts or lifted its block.
+/// Whether a day may be dropped, by the age of a noted lift.
 #[must_use]
 pub fn may_drop(rules: &Rules, lift_known_for: Option<Duration>) -> bool {
     lift_known_for.is_none_or(|known| known >= LIFT_SETTLES) || !rules.decides(Rule::LiftSettles)

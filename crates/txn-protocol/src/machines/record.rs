@@ -1,5 +1,7 @@
-//! The record of an attempt. Others decide it, its owner commits and finishes it, and all writes of the owner go through one
-//! slot, one after the other.
+//! The record of an attempt: decision, commit, finish, and write slot.
+//!
+//! Other processes decide the record; the owner commits and finishes it. All writes of the owner go
+//! through one slot, one after the other.
 
 use txn_store::Version;
 
@@ -9,12 +11,12 @@ use crate::rule::{Rule, Rules};
 use crate::rules::conflict::HolderState;
 use crate::rules::resolve::{Recovery, recovery};
 
-/// A record as it was seen: its state, and where it stands.
+/// A record as it was read: its state and its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Its state.
+    /// The state of the record.
     pub state: HolderState,
-    /// Its version, if there is one.
+    /// The version of the record, if there is one.
     pub version: Option<Version>,
 }
 
@@ -37,21 +39,23 @@ impl Standing {
     }
 }
 
-/// What a decided holder is.
+/// The outcome of a decided holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It never commits: its locks are void.
+    /// The holder never commits: its locks are void.
     Aborted,
-    /// It is committed.
+    /// The holder is committed.
     Committed,
 }
 
-/// Decides a holder that is dead, wounded or decided already: the recovery table. What is written is `aborted`.
+/// Decides a holder that is dead, wounded or decided already: the recovery table.
+///
+/// A write of this machine has the state `aborted`.
 #[derive(Clone, Copy, Debug)]
 pub struct Decide<'a> {
-    /// The rules that stand.
+    /// The rules in force.
     pub rules: &'a Rules,
-    /// Its `aborted` was written by this process and acknowledged.
+    /// Whether this process wrote `aborted`, and the write was acknowledged.
     pub known_aborted: bool,
 }
 
@@ -75,11 +79,13 @@ impl Machine for Decide<'_> {
     }
 }
 
-/// The commit point: the owner writes its record as `committed`, until an acknowledged write says that it stands, or that
-/// somebody aborted it.
+/// The commit point: the owner writes its record as `committed`.
+///
+/// The machine ends when an acknowledged write proves that the record is committed, or that another
+/// process aborted it.
 #[derive(Clone, Copy, Debug)]
 pub struct Commit<'a> {
-    /// The rules that stand.
+    /// The rules in force.
     pub rules: &'a Rules,
 }
 
@@ -112,7 +118,9 @@ impl Machine for Commit<'_> {
     }
 }
 
-/// The mark behind an apply: every participant was applied by an acknowledged write. What is written is `finished`.
+/// Writes the record as `finished` after an apply.
+///
+/// Each participant was applied by an acknowledged write before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Finish;
 
@@ -122,43 +130,45 @@ impl Machine for Finish {
 
     fn next(&self, seen: &Standing) -> Settle<()> {
         match seen.state {
-            // Others finished it; its day may even be dropped since.
+            // Another process finished it; its day may even be dropped since.
             HolderState::Gone | HolderState::Record(State::Finished) => Settle::Known(()),
             HolderState::Record(State::Committed) => seen.replace(()),
-            // Somebody removed it: it is written again.
+            // A plain client removed the record: it is written again.
             HolderState::Missing => Settle::Write(Condition::Absent, ()),
             HolderState::Record(State::Pending | State::Aborted) => Settle::Stuck,
         }
     }
 }
 
-/// Where the owner's record stands, as far as its own writes tell. All of them go through here, one after the other.
+/// The owner's record, as far as its own writes tell.
+///
+/// All writes of the owner pass through the slot, one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Slot {
     /// Nothing was sent.
     #[default]
     Unwritten,
-    /// A heartbeat sent the first `pending` and was not answered, or not yet: it may land late.
+    /// A heartbeat sent the first `pending` and has no answer. The write may land late.
     InDoubt,
     /// A heartbeat wrote `pending`.
     Pending(Version),
-    /// The commit was sent, or the attempt is over: no heartbeat any more.
+    /// The commit was sent, or the attempt is over: no further heartbeat.
     Sealed,
 }
 
-/// What a heartbeat is to do after its write.
+/// The next step of a heartbeat after its write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beat {
-    /// Beat again later.
+    /// Send another heartbeat later.
     GoOn,
-    /// Somebody aborted the attempt.
+    /// Another process aborted the attempt.
     Wounded,
-    /// There is nothing to keep alive any more.
+    /// End the heartbeat: there is nothing left to keep alive.
     Stop,
 }
 
 impl Slot {
-    /// The condition of the next heartbeat, which is sent now; none once the slot is sealed.
+    /// The condition of the next heartbeat, which is sent now; none once sealed.
     pub fn beat(&mut self) -> Option<Condition> {
         match *self {
             Self::Unwritten | Self::InDoubt => {
@@ -170,12 +180,12 @@ impl Slot {
         }
     }
 
-    /// The heartbeat was acknowledged.
+    /// Notes that the heartbeat was acknowledged.
     pub fn beaten(&mut self, version: Version) {
         *self = Self::Pending(version);
     }
 
-    /// What stands there after a heartbeat that was not acknowledged.
+    /// Takes the record as it was read after a heartbeat without an acknowledgement.
     pub fn seen(&mut self, seen: Standing) -> Beat {
         match (seen.state, seen.version) {
             (HolderState::Record(State::Pending), Some(version)) => {
@@ -188,8 +198,9 @@ impl Slot {
         }
     }
 
-    /// The last write of the owner is about to be sent. Returns the record as the owner knows it; none if the slot was sealed
-    /// before.
+    /// Seals the slot before the last write of the owner.
+    ///
+    /// Returns the record as the owner knows it; none if the slot was sealed before.
     pub fn seal(&mut self) -> Option<Standing> {
         match std::mem::replace(self, Self::Sealed) {
             Self::Pending(version) => Some(Standing::at(State::Pending, version)),

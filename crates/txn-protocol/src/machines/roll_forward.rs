@@ -1,20 +1,23 @@
-//! Applying a committed transaction, step by step: its own writes first, then help for others, the mark at last.
+//! The order of an apply: own writes, other holders, finished mark.
 
 use crate::rules::apply::Applying;
 
-/// What has its turn about a committed transaction.
+/// The next kind of work on a committed transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RollForward {
-    /// Its own writes.
+    /// The transaction's own writes.
     Write,
-    /// Whatever is left; also who holds a participant, and has to be decided first.
+    /// The remaining participants, and holders that have to be decided first.
     Help,
-    /// The mark on the record: every participant is settled by acknowledged writes.
+    /// The mark on the record: acknowledged writes have settled every participant.
     Finish,
 }
 
-/// What has its turn, by what is left to be done to the participants. Only whoever has no lock left to take off helps others:
-/// two transactions, each with a forked placeholder on a participant of the other, would help each other without an end.
+/// The next kind of work, by the next step of each participant.
+///
+/// Other holders are decided only once the transaction has no lock left to remove. Otherwise two
+/// transactions, each with a duplicated placeholder on a participant of the other, would roll each
+/// other forward without an end.
 pub fn roll_forward(left: impl IntoIterator<Item = Applying>) -> RollForward {
     let mut turn = RollForward::Finish;
     for step in left {

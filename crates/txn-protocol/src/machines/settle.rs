@@ -1,8 +1,8 @@
-//! The law as data: only an acknowledged conditional write is knowledge.
+//! The settlement of one document: the acknowledgement rule as data.
 //!
-//! Whatever was read only chooses the next write. So a machine that is to settle something about one document says for what it
-//! sees what is to be written, and what that proves once it is acknowledged. The driver is one loop: look, write, and look
-//! again as long as nothing was acknowledged.
+//! Only an acknowledged conditional write is knowledge. A read only chooses the next write. So a
+//! machine returns, for each read, the next write and the fact that its acknowledgement proves. The
+//! engine has one loop: read, write, and read again until a write is acknowledged.
 
 use txn_store::{Outcome, Version};
 
@@ -12,25 +12,27 @@ use crate::rule::{Rule, Rules};
 use crate::rules::single::{Settling, settling};
 use crate::rules::validate::Observed;
 
-/// What is to be done about one document, by what stands there. `P` is what is proven by it.
+/// The next step for one document, by the document as it was read.
+///
+/// `P` is the fact that the step proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settle<P> {
-    /// Nothing: this is known already, by an acknowledged write.
+    /// Nothing: an acknowledged write has proved this already.
     Known(P),
-    /// Write new content under this condition; acknowledged, it proves this.
+    /// Write new content under this condition. The acknowledgement proves this.
     Write(Condition, P),
-    /// Write again what stands there, at this version; acknowledged, it proves this.
+    /// Write the same content again, at this version. The acknowledgement proves this.
     Touch(Version, P),
-    /// No write settles it.
+    /// No write settles the document.
     Stuck,
 }
 
-/// What a write is conditioned on.
+/// The condition of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// There is nothing.
+    /// There is no document.
     Absent,
-    /// It stands at this version.
+    /// The document has this version.
     At(Version),
 }
 
@@ -40,41 +42,43 @@ impl From<Option<Version>> for Condition {
     }
 }
 
-/// One document that is written until an acknowledged write has settled what became of it.
+/// Writes one document until an acknowledged write settles the outcome.
 pub trait Machine {
-    /// What a look shows.
+    /// The result of a read.
     type Seen;
-    /// What an acknowledged write proves.
+    /// The fact that an acknowledged write proves.
     type Proven;
 
-    /// What is to be done about what stands there.
+    /// The next step for the document as it was read.
     fn next(&self, seen: &Self::Seen) -> Settle<Self::Proven>;
 
-    /// What a conflict or a missing answer is taken for, without a further look: nothing, as long as the rules stand.
+    /// The fact that a conflict or a missing answer proves without a further read.
+    ///
+    /// There is none while the rules are in force.
     fn guessed(&self) -> Option<Self::Proven> {
         None
     }
 }
 
-/// What became of a write without a record.
+/// The outcome of a write without a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SingleOutcome {
-    /// It is committed.
+    /// The write is committed.
     Committed,
     /// Another write came first, and this one never happens.
     Overtaken,
 }
 
-/// A write of one document without a record: the document itself tells what became of it.
+/// Settles a write of one document without a record, by the document itself.
 #[derive(Clone, Copy, Debug)]
 pub struct SingleWrite<'a> {
-    /// The rules that stand.
+    /// The rules in force.
     pub rules: &'a Rules,
-    /// What it is conditioned on.
+    /// The read that the write is conditioned on.
     pub read: &'a Observed,
-    /// The list of commits that stood there.
+    /// The list of commits in the document that was read.
     pub recent: &'a [CommitVersion],
-    /// The tid that it carries.
+    /// The commit version of the write.
     pub commit: CommitVersion,
 }
 
@@ -105,16 +109,16 @@ impl Machine for SingleWrite<'_> {
     }
 }
 
-/// What the answer to a write is worth.
+/// The meaning of an answer to a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is knowledge: written, at this version, or a condition that holds.
+    /// The answer is knowledge: the write has this version, or a checked condition holds.
     Proof(Option<Version>),
-    /// It did not happen, and may be sent again; the text says why.
+    /// The write did not happen, and may be sent again. The text says why.
     Later(String),
-    /// It proves nothing, and what stands there has to be looked at; the text says why.
+    /// The answer proves nothing, and the document has to be read. The text says why.
     Doubt(String),
-    /// Refused: the same will not succeed.
+    /// The store refused the write, and would refuse the same write again.
     Refused(Outcome),
 }
 
@@ -124,7 +128,7 @@ impl From<Outcome> for Answer {
             Outcome::Applied(version) => Self::Proof(Some(version)),
             Outcome::Holds => Self::Proof(None),
             Outcome::Rejected(why) => Self::Later(why),
-            Outcome::Conflict => Self::Doubt("it is being changed by others".to_owned()),
+            Outcome::Conflict => Self::Doubt("the document keeps changing".to_owned()),
             Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => Self::Doubt(why),
             refused @ (Outcome::MissingCollection | Outcome::Invalid(_)) => Self::Refused(refused),
         }

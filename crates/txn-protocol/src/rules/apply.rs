@@ -1,4 +1,4 @@
-//! What remains to be done to one document that a decided transaction may hold.
+//! The next step of one participant of a decided transaction.
 
 use crate::document::{Stored, View};
 use crate::ids::{AttemptId, CommitVersion};
@@ -13,44 +13,56 @@ pub enum Applying {
     Write(Version),
     /// Delete the document on this version.
     Delete(Version),
-    /// Take the lock off, keeping the content, on this version.
+    /// Remove the lock and keep the content, on this version.
     Unlock(Version),
     /// Delete a bare placeholder, on this version.
     RemovePlaceholder(Version),
-    /// It seems done, by a write that may still vanish: an acknowledged touch on this version proves it.
+    /// The participant seems applied, by a write that may still vanish. An acknowledged touch on
+    /// this version proves it.
     Touch(Version),
-    /// A later transaction wrote the document, and not on top of this one's content: a plain client took the lock
-    /// off in between. Nothing can be written any more; an acknowledged touch on this version proves it, and it has to be told.
+    /// A later transaction wrote the document, but not over this transaction's content.
+    ///
+    /// A plain client removed the lock in between. Nothing can be written any more. An acknowledged
+    /// touch on this version proves the loss, which has to be reported.
     Overtaken(Version),
-    /// The document is gone, by a deletion that may still vanish: create a placeholder under an
-    /// aborted tid and delete it; acknowledged, that proves it.
+    /// The document is gone, by a deletion that may still vanish.
+    ///
+    /// Proof: an acknowledged create of a placeholder under an aborted tid, and its acknowledged
+    /// deletion.
     ProveAbsence,
-    /// Somebody else holds it now, and a touch would prove nothing: that holder is decided first.
+    /// Another attempt holds the document, and a touch would prove nothing. That holder is decided
+    /// first.
     Held(AttemptId),
-    /// Whether the participant was applied cannot be told from what stands there: a plain client
-    /// moved or removed its lock, or a duplicate of its placeholder landed behind a deletion. Only
-    /// an owner that knows of no deletion on record, and that nobody else has begun to apply it,
-    /// may write: over the placeholder at this version, or where no document is.
+    /// The document does not tell whether the participant was applied.
+    ///
+    /// A plain client moved or removed the lock, or a duplicate of the placeholder landed after a
+    /// deletion. Only the owner may write: over the placeholder at this version, or as a new
+    /// document. The owner must know that no deletion is on record, and that no other process has
+    /// begun to apply the transaction.
     Unclear(Option<Version>),
-    /// A later transaction inserted the document, which says nothing of this one. If this one was
-    /// never applied it was overtaken; if it was, it was deleted since. A touch on this version
-    /// proves the rest.
+    /// A later transaction inserted the document, which proves nothing about this transaction.
+    ///
+    /// If this transaction was never applied, it was overtaken. If it was applied, the document was
+    /// deleted since. A touch on this version proves the rest.
     PerhapsOvertaken(Version),
     /// The collection was dropped and made again: the commit can never be applied there.
     Elsewhere,
     /// Nothing is left to do.
     Done,
-    /// A plain client wrote the document while it was locked: the lock is gone, and the content is
-    /// not this transaction's, or a placeholder has content. A person must look.
+    /// A plain client wrote the document while it was locked.
+    ///
+    /// Either the lock is gone and the content is not this transaction's, or a placeholder has
+    /// content. An operator must act.
     Damaged,
 }
 
-/// Whether a lock of the transaction that stands at `version` is the one that the participant's record
-/// speaks of. A conditional lock can land only once, so the tid identifies it; a placeholder's
-/// `create` can be forked, so only its recorded version does.
+/// Whether a lock at `version` is the one that the participant's record names.
 ///
-/// While it stands the content under it is what was locked: a lock on any other was put back by a plain client that
-/// had read it before.
+/// A conditional lock can land only once, so its tid identifies it. The `create` of a placeholder
+/// can be duplicated, so only its recorded version does.
+///
+/// The content under that lock is the content that was locked. A plain client that had read an
+/// earlier lock put back a lock over any other content.
 pub fn is_participants_lock(
     rules: &Rules,
     participant: &Participant,
@@ -61,7 +73,9 @@ pub fn is_participants_lock(
     stored.tid == participant.before && (by_version || !rules.decides(Rule::PlaceholderVersion))
 }
 
-/// Whether what stands there is the participant's own lock. A lock of a committed transaction that is no participant's is nobody's.
+/// Whether the document has the participant's own lock.
+///
+/// Another lock of a committed transaction belongs to no participant.
 pub fn is_locked_by(rules: &Rules, participant: &Participant, tid: AttemptId, now: &View) -> bool {
     match now {
         View::Present { version, stored, .. } if stored.lock == Some(tid) => {
@@ -71,8 +85,10 @@ pub fn is_locked_by(rules: &Rules, participant: &Participant, tid: AttemptId, no
     }
 }
 
-/// Whether the participant's transaction holds what stands there: by the participant's own lock or,
-/// as long as the record is not finished (`is_open`), by its placeholder that was moved.
+/// Whether the participant's transaction holds the document.
+///
+/// The transaction holds it by the participant's own lock. While the record is not finished
+/// (`is_open`), a placeholder that was moved counts as well.
 pub fn is_held_by(
     rules: &Rules,
     participant: &Participant,
@@ -84,9 +100,10 @@ pub fn is_held_by(
         || is_open && is_moved_placeholder(rules, participant, tid, now)
 }
 
-/// Whether a placeholder of the transaction stands where the participant is inserted, and not as it
-/// was acknowledged: a plain client rewrote it, or a duplicate landed late. Until the record is
-/// finished nobody can tell.
+/// Whether the participant's placeholder differs from the acknowledged one.
+///
+/// A plain client rewrote the placeholder, or a duplicate landed late. Until the record is
+/// finished, no process can tell which.
 fn is_moved_placeholder(
     rules: &Rules,
     participant: &Participant,
@@ -109,23 +126,28 @@ fn stands_elsewhere(rules: &Rules, participant: &Participant, now: &View) -> boo
     participant.is_elsewhere(version.incarnation) && rules.decides(Rule::SameCollection)
 }
 
-/// What is known of a committed transaction apart from its participants.
+/// The known facts of a committed transaction, apart from its participants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// Its attempt.
+    /// The attempt.
     pub tid: AttemptId,
-    /// The version of what it writes.
+    /// The commit version.
     pub commit: CommitVersion,
-    /// Whether each participant is known to be applied, so that what is missing was deleted since:
-    /// the record is finished, or a later deletion of this document is on record.
+    /// Whether each participant is known to be applied.
+    ///
+    /// Then a missing participant was deleted since. Either the record is finished, or a later
+    /// deletion of this document is on record.
     pub applied: bool,
     /// Whether the store has another collection of that name now ([`Participant::is_elsewhere`]).
-    /// Asked for absent documents only: a document names its collection by its version.
+    ///
+    /// The question arises for absent documents only, because a document names its collection by
+    /// its version.
     pub elsewhere: bool,
 }
 
-/// One participant of a committed transaction. `locked`: the document as it was locked, if the
-/// owner applies it.
+/// The next step of one participant of a committed transaction.
+///
+/// `locked`: the document as it was locked, if the owner applies.
 pub fn applying(
     rules: &Rules,
     committed: Committed,
@@ -153,7 +175,7 @@ pub fn applying(
                 Applying::Unclear(None)
             }
             _ if !rules.decides(Rule::ProveAbsence) => Applying::Done,
-            // Deleted by us, or applied and then deleted by a later transaction.
+            // Deleted by this transaction, or applied and then deleted by a later transaction.
             Op::Delete | Op::Write | Op::Insert => Applying::ProveAbsence,
         };
     };
@@ -164,8 +186,8 @@ pub fn applying(
         if is_participants_lock(rules, participant, *version, stored) {
             return match participant.op {
                 Op::Write => Applying::Write(*version),
-                // At this version it was bare; or its owner has seen what a plain client added to
-                // it.
+                // At this version the placeholder was bare, or its owner has read the content that
+                // a plain client added to it.
                 Op::Insert if stored.absent => Applying::Write(*version),
                 Op::Delete => Applying::Delete(*version),
                 Op::Read if stored.absent => unlocking(now, tid),
@@ -175,16 +197,18 @@ pub fn applying(
         }
         return unlocking(now, tid);
     }
-    // As long as the participant was not applied nobody else could write the document, so that another tid than
-    // the one under the lock says that it was. Not a later one: a tid does not grow over a deletion.
+    // No other transaction could write the document before the participant was applied. So another
+    // tid than the one under the lock says that the participant was applied. A later tid is not
+    // required, because tids do not grow over a deletion.
     let written_since = !stored.absent
         && stored.tid.is_some()
         && stored.tid != participant.before
         && (stored.tid >= Some(commit) || rules.decides(Rule::WrittenSince));
     match (participant.op, stored.lock) {
         (Op::Read, _) => Applying::Done,
-        // Whoever locked it after us locked what we or others left behind. A touch keeps that lock, and waits for
-        // nobody; a placeholder alone is never touched, for only its version makes it a lock.
+        // A later holder has locked the content of this commit or of a later one. A touch keeps
+        // that lock and waits for no holder. A bare placeholder is never touched, because only its
+        // version makes it a lock.
         (Op::Write | Op::Insert | Op::Delete, _) if written_since => {
             followed(rules, committed, participant, locked, stored, *version)
         }
@@ -193,10 +217,13 @@ pub fn applying(
     }
 }
 
-/// The content is the commit's or another one's since. The list of recent commits is in their order, and begins anew after a deletion
-/// ([`super::recent`]). An owner that applies keeps its commit in it: a list of which something stood under our lock, and that lacks
-/// our commit, says that the others did not follow it. To whom the owner is gone it says so if it holds the commit under our lock, and
-/// behind it none of the owner's process.
+/// The next step for content of this commit or of a later one.
+///
+/// The list of recent commits is in their order, and begins again after a deletion
+/// ([`super::recent`]). An owner that applies keeps its commit in the list. So a list without this
+/// commit, but with a commit from under its lock, says that the later commits did not follow it.
+/// Without the owner's knowledge two conditions are necessary: the list has the commit under the
+/// lock, and no later commit of the owner's process.
 fn followed(
     rules: &Rules,
     committed: Committed,
@@ -237,7 +264,7 @@ fn followed(
     Applying::Touch(version)
 }
 
-/// A lock of an aborted transaction, or one that is no participant's: take it off.
+/// The step that removes a lock of an aborted transaction, or of no participant.
 pub fn unlocking(now: &View, tid: AttemptId) -> Applying {
     match now {
         View::Present { version, stored, .. } if stored.lock == Some(tid) => {
@@ -288,7 +315,7 @@ mod tests {
         let committed = Committed { tid: me, commit, applied: false, elsewhere: false };
         for (op, now, expect) in [
             (Op::Write, at(&locked), Applying::Write(v)),
-            // A lock that a plain client brought back, on what the commit or a later one left behind.
+            // A plain client put a lock back over the content of this commit or of a later one.
             (Op::Write, at(&put_back(commit)), Applying::Unlock(v)),
             (Op::Write, at(&put_back(after)), Applying::Unlock(v)),
             (Op::Delete, at(&put_back(after)), Applying::Unlock(v)),
@@ -298,14 +325,14 @@ mod tests {
             (Op::Write, at(&Stored::placeholder(other)), Applying::Held(other)),
             (Op::Write, at(&written_by(commit)), Applying::Touch(v)),
             (Op::Write, at(&written_by(after)), Applying::Touch(v)),
-            // What the list of commits says of a later one.
+            // Verdicts by the list of commits in a later content.
             (Op::Write, at(&listing(&[before, commit, after])), Applying::Touch(v)),
             (Op::Write, at(&listing(&[after])), Applying::Touch(v)),
             (Op::Write, at(&listing(&[before, after])), Applying::Overtaken(v)),
             (Op::Delete, at(&listing(&[before, after])), Applying::Overtaken(v)),
-            // Taken out by its own process, which committed again.
+            // The own process removed the entry when it committed again.
             (Op::Write, at(&listing(&[before, own_later, after])), Applying::Touch(v)),
-            // Nothing was under the placeholder that could be found again.
+            // No earlier commit under the placeholder could be found in the list.
             (Op::Insert, at(&listing(&[before, after])), Applying::Touch(v)),
             (
                 Op::Write,
@@ -322,15 +349,15 @@ mod tests {
             (Op::Delete, at(&written_by(after)), Applying::Touch(v)),
             (Op::Delete, at(&written_by(before)), Applying::Damaged),
             (Op::Delete, at(&unversioned), Applying::Damaged),
-            // Inserted again, by a process whose clock is behind.
+            // Inserted again, by a process with a slow clock.
             (Op::Delete, at(&written_by(long_before)), Applying::Touch(v)),
             (Op::Delete, at(&held_long_before), Applying::Touch(v)),
             (Op::Write, at(&written_by(long_before)), Applying::Touch(v)),
             (Op::Insert, at(&written_by(long_before)), Applying::Touch(v)),
             (Op::Delete, View::Absent, Applying::ProveAbsence),
             (Op::Insert, at(&placeholder), Applying::Write(v)),
-            // Rewritten by a plain client, or a forked duplicate that landed after another
-            // transaction deleted the document.
+            // Rewritten by a plain client, or a duplicate that landed after another transaction
+            // deleted the document.
             (Op::Insert, view(9, placeholder.clone()), Applying::Unclear(Some(version(9)))),
             (Op::Insert, view(9, filled.clone()), Applying::Unclear(Some(version(9)))),
             (Op::Insert, at(&filled), Applying::Write(v)),
@@ -361,7 +388,7 @@ mod tests {
             let does = applying(&Rules::all(), committed, &participant(op), None, &now);
             assert_eq!(does, expect, "{op:?} {now:?}, applied");
         }
-        // The owner of an insert finds that of another transaction.
+        // The owner of an insert finds the insert of another transaction.
         for (now, expect) in [
             (listing(&[after]), Applying::PerhapsOvertaken(v)),
             (listing(&[commit, after]), Applying::Touch(v)),
@@ -411,7 +438,7 @@ mod tests {
             let is_open = is_held_by(&Rules::all(), &participant, me, true, &now);
             assert_eq!(is_open, matches!(expect, Applying::Write(_)), "{op:?} {now:?}");
         }
-        // What the owner knows that has locked the document.
+        // Verdicts of the owner, which has locked the document.
         let under = Stored { recent: [long_before, before].into(), ..locked.clone() };
         for (now, expect) in [
             (listing(&[long_before, before, after]), Applying::Overtaken(v)),

@@ -1,10 +1,10 @@
-//! Wound-wait: R wants a document that H holds.
+//! Wound-wait: whether a requester waits for the holder of a document.
 
 use crate::ids::AttemptId;
 use crate::record::State;
 use crate::rule::{Rule, Rules};
 
-/// What the holder's record shows.
+/// The state of a holder, by its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HolderState {
     /// No record, in a partition that exists.
@@ -15,40 +15,44 @@ pub enum HolderState {
     Record(State),
 }
 
-/// Who wants the document.
+/// The transaction that wants the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requester {
     /// A transaction that locks: compared by age.
     Locking(AttemptId),
-    /// The same, while it has hardly waited yet: whoever is at it is given a moment to finish by itself, for its work would be
-    /// done again if it were wounded now, and twice if it were helped.
-    Courteous(AttemptId),
-    /// One that holds nothing and wounds nobody: a read-only transaction, or an apply that waits its turn.
-    Patient,
+    /// A transaction that locks, within its grace.
+    ///
+    /// A holder gets some time to finish by itself. A wound now would make the holder repeat its
+    /// work, and a roll forward would do the work twice.
+    WithinGrace(AttemptId),
+    /// A transaction that holds nothing and never wounds: a read-only transaction, or an apply.
+    NonPreempting,
 }
 
 impl Requester {
-    /// The transaction whose age counts, if there is one.
+    /// The transaction for the comparison of ages, if there is one.
     #[must_use]
     pub const fn tid(self) -> Option<AttemptId> {
         match self {
-            Self::Locking(me) | Self::Courteous(me) => Some(me),
-            Self::Patient => None,
+            Self::Locking(me) | Self::WithinGrace(me) => Some(me),
+            Self::NonPreempting => None,
         }
     }
 }
 
-/// What to do about the holder.
+/// The decision about the holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflict {
-    /// It is entitled to finish: wait.
+    /// Wait: the holder is entitled to finish.
     Wait,
-    /// Its transaction is to be decided now, by [`super::resolve::recovery`].
+    /// Decide the holder's transaction now, by [`super::resolve::recovery`].
     Resolve,
 }
 
-/// Wait for the holder or put it aside? `dead`: its lock and its record were unchanged for one lease
-/// on the observer's own clock.
+/// Decides whether the requester waits for the holder.
+///
+/// `dead`: the lock and the record of the holder were unchanged for one lease on the observer's own
+/// clock.
 pub fn conflict(
     rules: &Rules,
     requester: Requester,
@@ -56,22 +60,22 @@ pub fn conflict(
     state: HolderState,
     dead: bool,
 ) -> Conflict {
-    let is_anothers = matches!(requester, Requester::Courteous(me) if me.age() != holder.age());
+    let is_anothers = matches!(requester, Requester::WithinGrace(me) if me.age() != holder.age());
     match state {
-        // Of one that is finished the lock was seen before: it is gone by now, and somebody else may be at it.
+        // A finished holder has lost its lock since, and another attempt may hold the document.
         HolderState::Missing
         | HolderState::Record(State::Pending | State::Committed | State::Finished)
             if is_anothers && !dead =>
         {
             Conflict::Wait
         }
-        // Decided already: whoever meets it helps.
+        // Already decided: each process that finds the lock resolves it.
         HolderState::Gone
         | HolderState::Record(State::Committed | State::Finished | State::Aborted) => {
             Conflict::Resolve
         }
         _ if dead => Conflict::Resolve,
-        // About to finish: nobody wounds it.
+        // A holder that is about to finish is not wounded.
         HolderState::Missing | HolderState::Record(State::Pending) => match requester.tid() {
             // Younger, or an earlier attempt of the requester itself, which cannot commit any more.
             Some(me) if holder.age() >= me.age() && rules.decides(Rule::WoundYounger) => {
@@ -94,7 +98,8 @@ mod tests {
         use State::{Aborted, Committed, Finished, Pending};
         let me = tid(5, 2);
         let (older, younger, mine) = (tid(4, 0), tid(6, 0), tid(5, 1));
-        // state, then what to do with an older, a younger and one's own earlier attempt, then when dead
+        // The state; the decision for an older holder, a younger one and an own earlier attempt;
+        // the decision for a dead one.
         for (state, older_does, younger_does, mine_does, dead_does) in [
             (Missing, Wait, Resolve, Resolve, Resolve),
             (Record(Pending), Wait, Resolve, Resolve, Resolve),
@@ -110,10 +115,11 @@ mod tests {
             assert_eq!(asks(mine, false), mine_does, "{state:?} mine");
             for holder in [older, younger, mine] {
                 assert_eq!(asks(holder, true), dead_does, "{state:?} dead");
-                let patient = conflict(&Rules::all(), Requester::Patient, holder, state, false);
+                let patient =
+                    conflict(&Rules::all(), Requester::NonPreempting, holder, state, false);
                 assert_eq!(patient, older_does, "{state:?} patient waits as for an older one");
             }
-            let courteous = Requester::Courteous(me);
+            let courteous = Requester::WithinGrace(me);
             let asks = |holder, dead| conflict(&Rules::all(), courteous, holder, state, dead);
             let at_it = matches!(state, Missing | Record(Pending | Committed | Finished));
             for holder in [older, younger] {

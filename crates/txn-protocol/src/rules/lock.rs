@@ -1,4 +1,4 @@
-//! What stands there when a lock is to be taken, or was not acknowledged.
+//! The next step towards a lock, by the state of the document.
 
 use super::apply::is_participants_lock;
 use super::validate::Observed;
@@ -15,17 +15,19 @@ pub enum Locking {
     CreatePlaceholder,
     /// Lock the document on this version.
     LockAt(Version),
-    /// The lock stands but was not acknowledged: touch it on this version.
+    /// The lock is there but was not acknowledged: touch it on this version.
     Settle(Version),
-    /// Somebody else holds it: a conflict.
+    /// Another attempt holds the document: a conflict.
     Held(AttemptId),
-    /// The content is not what the closure read: it starts again.
+    /// The content is not the content that the closure read: start again.
     Changed,
 }
 
-/// `read`: what the closure read, if it read the document. `now` must come from the primary, be the
-/// very view that was read, or, where the document is to be inserted, be an absence that nobody looked for: the create that
-/// is the lock proves it, or fails.
+/// The next step towards a lock of `me`.
+///
+/// `read`: the read of the closure, if the closure read the document. `now` comes from the primary,
+/// or is the view that was read. For an insert, `now` may also be an absence without any read: the
+/// create that locks the document proves the absence, or fails.
 pub fn locking(rules: &Rules, me: AttemptId, read: Option<&Observed>, now: &View) -> Locking {
     match now.holder() {
         Some(holder) if holder != me => return Locking::Held(holder),
@@ -43,20 +45,24 @@ pub fn locking(rules: &Rules, me: AttemptId, read: Option<&Observed>, now: &View
     }
 }
 
-/// The next step towards a lock over a commit of one's own process: the commit's content and the new lock in one write, so that
-/// others see a document that was applied and locked again.
+/// The next step of a hand-off: a lock over an own commit.
+///
+/// A single write carries the commit's content and the new lock. Other processes see a document
+/// that was applied and locked again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockingOver {
     /// Write the commit's content under the lock, on this version.
     Content(Version),
-    /// Write a bare placeholder under the lock, on this version: the commit deletes the document.
+    /// Write a bare placeholder under the lock, on this version. The commit deletes the document.
     Placeholder(Version),
-    /// Keep the content under the lock, on this version: the commit only read the document.
+    /// Keep the content under the lock, on this version. The commit only read the document.
     Keep(Version),
 }
 
-/// What was read, as it counts for a lock over a commit: at the version of the commit's own lock stands what was there before it, so
-/// a version identifies nothing.
+/// The read of a commit, as it counts for a lock over this commit.
+///
+/// At the version of the commit's own lock the document has the content before the commit. So the
+/// version identifies no content.
 #[must_use]
 pub fn read_of_commit(rules: &Rules, read: Observed) -> Observed {
     match rules.decides(Rule::LockOverByCommit) {
@@ -65,8 +71,11 @@ pub fn read_of_commit(rules: &Rules, read: Observed) -> Observed {
     }
 }
 
-/// `acknowledged`: the record of the transaction `tid` was acknowledged to this process as `committed`. `participant`: what it
-/// does to the document. None where the lock is not that participant's, which is met as any other.
+/// The next step of a hand-off over the transaction `tid`.
+///
+/// `acknowledged`: this process received the acknowledgement of that transaction's `committed`
+/// record. `participant`: the document's entry in that record. Returns none if the lock is not that
+/// participant's lock. The caller then treats the lock as any other.
 pub fn locking_over(
     rules: &Rules,
     tid: AttemptId,
@@ -86,7 +95,7 @@ pub fn locking_over(
     match participant.op {
         Op::Write => Some(LockingOver::Content(*version)),
         Op::Insert if stored.is_bare_placeholder() => Some(LockingOver::Content(*version)),
-        // A plain client wrote into it: a person must look.
+        // A plain client wrote into it: an operator must act.
         Op::Insert => None,
         Op::Delete => Some(LockingOver::Placeholder(*version)),
         Op::Read => Some(LockingOver::Keep(*version)),
@@ -100,7 +109,7 @@ mod tests {
     use crate::document::Stored;
 
     #[test]
-    fn what_was_read_under_the_lock_of_a_commit_is_not_that_commit() {
+    fn read_under_the_lock_is_not_the_commit() {
         let (me, holder) = (tid(3, 0), tid(2, 0));
         let before = Stored { tid: Some(commit(1)), image: image(1), ..Stored::default() };
         let read = Observed::of(&view(7, before.locked_by(Some(holder))));
@@ -129,13 +138,14 @@ mod tests {
             (Some(&read), view(4, changed.clone()), Locking::Changed),
             (Some(&absent), view(4, stored.clone()), Locking::Changed),
             (Some(&read), view(4, stored.locked_by(Some(me))), Locking::Settle(version(4))),
-            // A lock of one's own over other content was taken for another read: start again.
+            // A lock of the same attempt over other content belongs to another read: start again.
             (Some(&read), view(4, changed.locked_by(Some(me))), Locking::Changed),
             (Some(&read), view(4, stored.locked_by(Some(other))), Locking::Held(other)),
             (None, view(4, Stored::placeholder(me)), Locking::Settle(version(4))),
             (Some(&absent), view(4, Stored::placeholder(me)), Locking::Settle(version(4))),
             (Some(&absent), view(4, Stored::placeholder(other)), Locking::Held(other)),
-            // An earlier attempt of one's own is somebody else, to be aborted first.
+            // An earlier attempt of the same transaction counts as another one, to be aborted
+            // first.
             (Some(&read), view(4, stored.locked_by(Some(tid(3, 0)))), Locking::Held(tid(3, 0))),
         ] {
             assert_eq!(locking(&Rules::all(), me, read, &now), expect, "{read:?} {now:?}");

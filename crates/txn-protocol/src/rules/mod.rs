@@ -1,13 +1,15 @@
-//! The decisions of the protocol: pure functions over plain data, without clocks, tasks or stores.
-//! The driver asks them and carries out what they say; models and simulations ask the same ones.
+//! The decisions of the protocol: pure functions over plain data.
 //!
-//! - [`conflict`]: somebody else's lock is in the way: wait, or put its holder aside?
-//! - [`resolve`]: what a reader answers and what a recoverer does, by the holder's record.
-//! - [`lock`]: what stands there after one's own lock was not acknowledged.
-//! - [`validate`]: is a read still what it was?
-//! - [`apply`]: what remains to be done to one participant of a committed or aborted transaction.
-//! - [`single`]: did a write without a record happen?
-//! - [`recent`]: which of its last commits does a document keep, to tell?
+//! Decisions have no clock, no task and no store. The engine carries the decisions out; models and
+//! simulations call the same functions.
+//!
+//! - [`conflict`]: whether to wait for the holder of a lock, or to decide the holder.
+//! - [`resolve`]: what a reader answers and what a recovery writes, by the holder's record.
+//! - [`lock`]: the next step towards a lock.
+//! - [`validate`]: whether a read is still current.
+//! - [`apply`]: the next step of one participant of a committed or aborted transaction.
+//! - [`single`]: whether a write without a record happened.
+//! - [`recent`]: the last commits that a document keeps as evidence.
 
 pub mod apply;
 pub mod conflict;
@@ -21,7 +23,7 @@ pub mod validate;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing {
-    //! Plain data for the tables.
+    //! Plain data for the tables of the tests.
 
     use crate::document::{Image, Stored, View};
     use crate::ids::{AttemptId, CommitVersion};
@@ -63,7 +65,7 @@ pub mod testing {
         Version::new(1, seq_no)
     }
 
-    /// A content.
+    /// A content with the number `n`.
     ///
     /// # Panics
     /// Never.
@@ -72,7 +74,7 @@ pub mod testing {
         Image::parse(&format!("{{\"n\":{n}}}")).expect("valid")
     }
 
-    /// A document as it is seen.
+    /// A read of a document at this version.
     #[must_use]
     pub fn view(seq_no: u64, stored: Stored) -> View {
         View::Present { version: version(seq_no), source: stored.encode(), stored }

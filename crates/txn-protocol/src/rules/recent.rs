@@ -1,34 +1,43 @@
-//! The last commits that a document keeps: by them a write without a record is settled ([`super::single`]), and one is missed
+//! The list of last commits that a document keeps.
+//!
+//! The list settles a write without a record ([`super::single`]). The list also reveals a commit
 //! that a plain client undid ([`super::apply`]).
 //!
-//! Each process keeps one entry or two, not one for each of its commits: every byte of the list is written with every lock
-//! and every commit of its document, so that a list of 64 costs the server as much as all the rest of a small document.
+//! A process has one or two entries, not one for each of its commits. Every lock and every commit
+//! of a document writes the whole list. A list of 64 entries costs the server as much as all the
+//! rest of a small document.
 //!
-//! What can be said of a list depends on who may shorten it, and where:
-//! - **The writer of an entry** takes it out, once it knows what became of it, in a write that appends a later one of its own. So behind
-//!   an entry that still stands there is one of each process that committed since.
-//! - **Anybody** takes out the oldest, once a later one is too old for anybody to be in doubt about it, or if there are too many. So as
-//!   long as an entry stands, what came later was taken out by its own writer or by nobody.
-//! - A deletion ends the list. What is inserted later begins another one.
+//! The conclusions from a list depend on the processes that may shorten it, and on the entries that
+//! they remove:
+//! - **The writer of an entry** removes the entry once it knows the outcome, in a write that
+//!   appends a later entry of its own. So after a present entry the list has an entry of each
+//!   process that committed since.
+//! - **Any process** removes the oldest entry if the list is too long. Any process also removes the
+//!   oldest entry if a later one is too old for any process to be in doubt about it. So while an
+//!   entry is present, only its own writer has removed a later entry.
+//! - A deletion ends the list. A later insert begins another list.
 //!
-//! Two entries stay although their writers know of them. The oldest, which is older than whatever may be in doubt unless the list
-//! is younger itself: whoever is in doubt has read it, and still finds it there, so that nothing of its own was lost. And the one
-//! whose content is replaced: whoever held the document over that content sees who followed.
+//! Two entries stay although their writers know the outcome. The oldest entry is older than any
+//! commit in doubt, unless the list itself is younger. A process in doubt has read this entry, and
+//! finds it again: so no entry of its own was lost. The second one is the entry whose content is
+//! replaced: a process that locked the document over this content sees the commits that followed.
 
 use std::time::Duration;
 
 use crate::ids::CommitVersion;
 
-/// So many entries stay, however old they are.
+/// The number of entries that stay, however old they are.
 const FEWEST: usize = 6;
 
-/// Most entries: whoever is in doubt while so many others commit is told that the outcome is unknown.
+/// The maximum number of entries.
+///
+/// A process that is in doubt during so many other commits gets an unknown outcome.
 const MOST: usize = 64;
 
-/// The list behind one more content write.
+/// The list after one more write of content.
 ///
-/// `is_known`: whether the process that writes is the one that committed this, and knows what became of it. `horizon`: nobody is in
-/// doubt about what was committed before, since the Unix epoch.
+/// `is_known`: whether the writing process committed this version itself, and knows the outcome.
+/// `horizon`: no process is in doubt about a commit before this time since the Unix epoch.
 #[must_use]
 pub fn recent_with(
     recent: &[CommitVersion],
@@ -44,7 +53,7 @@ pub fn recent_with(
     list.extend(recent.iter().filter(stays).filter(|tid| **tid != commit));
     list.push(commit);
     let fresh = list.iter().filter(|tid| tid.unix_time() >= horizon).count();
-    // One that is not: whoever may be in doubt has read it.
+    // Keeps one more entry, which is old: a process in doubt has read it.
     list.drain(..list.len().saturating_sub((fresh + 1).clamp(FEWEST, MOST)));
     list
 }
@@ -61,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_keeps_its_last_commit_and_the_oldest_of_all() {
+    fn list_keeps_last_commits_and_the_oldest() {
         let mut list = Vec::new();
         for age in 0..100 {
             list = recent_with(&list, commit_of(age % 2, age), |_| true, LONG_AGO);
@@ -75,20 +84,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_doubt_stays_and_so_does_what_others_committed() {
+    fn entries_in_doubt_and_of_other_processes_stay() {
         let (own, others) = (commit_of(0, 1), commit_of(1, 2));
         let list = [commit_of(0, 0), own, others];
         let next = commit_of(0, 3);
         assert_eq!(recent_with(&list, next, |_| false, LONG_AGO), [list[0], own, others, next]);
         assert_eq!(recent_with(&list, next, |_| true, LONG_AGO), [list[0], others, next]);
-        // Applied by a helper: what its owner knows is not for others to say.
+        // Applied by another process, which does not know the owner's outcomes.
         let helped = commit_of(1, 3);
         let is_known = |tid: CommitVersion| tid.node() == own.node();
         assert_eq!(recent_with(&list, helped, is_known, LONG_AGO), [list[0], own, others, helped]);
     }
 
     #[test]
-    fn the_oldest_go_first_if_they_are_old_or_too_many() {
+    fn oldest_entries_go_if_old_or_too_many() {
         let list = all(20, 0);
         let next = commit_of(1, 20);
         let since = |age: u8| commit_of(0, age).unix_time();
@@ -102,8 +111,9 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_in_doubt_finds_something_of_the_list_that_it_read() {
-        // Ten processes write in turn, each second one; nobody is in doubt for longer than 20 seconds.
+    fn process_in_doubt_finds_an_entry_it_read() {
+        // Ten processes write in turn, one each second; no process is in doubt for longer than 20
+        // s.
         let tid = |second: u64| -> CommitVersion {
             let (ticks, process) = (second * 10_000_000, second % 10);
             format!("{ticks:08x}-dc00-11f0-8000-0123456789{process:02x}").parse().expect("a tid")
@@ -120,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_again_stands_once() {
+    fn rewritten_commit_has_one_entry() {
         let commit = commit_of(0, 1);
         assert_eq!(recent_with(&[commit], commit, |_| true, LONG_AGO), [commit]);
     }

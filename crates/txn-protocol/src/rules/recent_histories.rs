@@ -1,5 +1,7 @@
-//! Random histories of one document that processes write without a record, and by records that their owners or others apply: what
-//! its list tells of a write is true, however it was shortened.
+//! Property test: random histories of one document and its commit list.
+//!
+//! Processes write the document without a record, and by records that owners or other processes
+//! apply. The list tells the truth about a write, however the list was shortened.
 
 use std::collections::BTreeSet;
 
@@ -15,25 +17,25 @@ use crate::ids::CommitVersion;
 use crate::record::{Op, Participant};
 use crate::rule::Rules;
 
-/// In seconds: what was committed longer ago is taken out, whoever wrote it.
+/// In seconds: older entries are removed, whichever process wrote them.
 const HORIZON: u64 = 20;
 
-/// In ticks of a tid.
+/// Ticks of a tid in one second.
 const SECOND: u64 = 10_000_000;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Nothing happens for so many seconds.
+    /// Nothing happens for this number of seconds.
     Pause(u64),
-    /// A process sends a write on what stands there.
+    /// A process sends a write over the present content.
     Send(u64),
-    /// One of the writes that were sent arrives. Its answer arrives as well, or is lost.
+    /// A write that was sent arrives. Its answer arrives as well, or is lost.
     Land(prop::sample::Index, bool),
-    /// Whoever sent one of these looks for it.
+    /// The sender of a write reads the document.
     Look(prop::sample::Index),
-    /// The commit of a process is applied: by itself, or by another.
+    /// The second process applies a commit of the first, perhaps its own.
     Apply(u64, u64),
-    /// The owner of one of these knows that it is applied.
+    /// The owner of an applied commit learns that it is applied.
     Through(prop::sample::Index),
 }
 
@@ -49,7 +51,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..200)
 }
 
-/// A write that was sent, and of which its process does not know what became of it.
+/// A write that was sent, with an outcome that its process does not know.
 struct Sent {
     commit: CommitVersion,
     read: Observed,
@@ -57,7 +59,7 @@ struct Sent {
     content: Stored,
 }
 
-/// A commit by a record, as its owner knows it, or as others do.
+/// A commit by a record, as its owner or another process knows it.
 struct Applied {
     commit: CommitVersion,
     participant: Participant,
@@ -66,7 +68,7 @@ struct Applied {
 
 struct Document {
     seconds: u64,
-    /// By how much the clock of each process is ahead.
+    /// How many seconds the clock of each process is ahead.
     ahead: Vec<u64>,
     drawn: u64,
     seq_no: u64,
@@ -100,7 +102,7 @@ impl Document {
         self.seconds + self.ahead.get(process as usize).copied().unwrap_or_default()
     }
 
-    /// A tid behind the commit that stands there, by the clock of its process.
+    /// A tid after the present commit, by the clock of its process.
     fn tid(&mut self, process: u64) -> CommitVersion {
         self.drawn += 1;
         let mut ticks = self.clock(process) * SECOND + self.drawn;
@@ -110,7 +112,7 @@ impl Document {
         tid_at(process, ticks)
     }
 
-    /// What a commit leaves behind, in the words of the process that writes it.
+    /// The content of a commit, with the list that the writing process makes.
     fn content(&self, process: u64, commit: CommitVersion) -> Stored {
         let own = |tid: CommitVersion| tid.node()[5] == process as u8;
         let is_known = |tid: CommitVersion| own(tid) && !self.in_doubt.contains(&tid);
@@ -193,7 +195,7 @@ impl Document {
         self.in_doubt.remove(&commit);
     }
 
-    /// Whoever applies finds that the others followed.
+    /// Each process that applies finds that the later commits followed this one.
     fn is_followed(&self) {
         for Applied { commit, participant, locked } in &self.applied {
             let (rules, now) = (Rules::all(), self.view());
@@ -205,7 +207,7 @@ impl Document {
     }
 }
 
-/// A tid of a process, so many ticks after the beginning.
+/// A tid of a process, with this number of ticks since the start.
 fn tid_at(process: u64, ticks: u64) -> CommitVersion {
     let (high, low) = (ticks >> 32, ticks & u64::from(u32::MAX));
     format!("{low:08x}-{high:04x}-11f1-8000-0123456789{process:02x}").parse().expect("a tid")

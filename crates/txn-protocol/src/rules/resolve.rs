@@ -1,20 +1,22 @@
-//! Recovery and reading: what to do with somebody's lock, by the holder's record.
+//! Reads and recovery of a locked document, by the holder's record.
 
 use super::conflict::HolderState;
 use crate::record::{Op, State};
 use crate::rule::{Rule, Rules};
 
-/// What a reader, who never locks, answers for a locked document.
+/// A reader's answer for a locked document. A reader never locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// The document's own top level, which is always the last committed content.
+    /// The document's own content, which is always the last committed content.
     CommittedImage,
-    /// The content that the holder's record has for it.
+    /// The content for this document in the holder's record.
     RecordImage,
 }
 
-/// `written`: the record names the document as a participant that it writes, deletes or inserts, and the
-/// lock that was seen is that participant's (see [`super::apply::is_participants_lock`]).
+/// The answer of a reader, by the state of the holder.
+///
+/// `written`: the record names the document as a participant that it writes, deletes or inserts,
+/// and the lock is that participant's lock (see [`super::apply::is_participants_lock`]).
 pub fn reading(rules: &Rules, state: HolderState, written: bool) -> Reading {
     match state {
         HolderState::Record(State::Committed | State::Finished)
@@ -38,25 +40,29 @@ pub fn writes(op: Op) -> bool {
     }
 }
 
-/// What a writer or a janitor does about a holder that is dead, wounded or decided.
+/// The step for a holder that is dead, wounded or decided.
+///
+/// A writer or a janitor takes this step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// Create the record as `aborted`; acknowledged, its locks are void.
+    /// Create the record as `aborted`. Once that is acknowledged, its locks are void.
     CreateAborted,
-    /// Swap the record from `pending` to `aborted`; acknowledged, its locks are void.
+    /// Replace `pending` by `aborted`. Once that is acknowledged, its locks are void.
     SwapToAborted,
-    /// Touch the `aborted` record, for it may be a write that vanishes; acknowledged, its locks are
-    /// void.
+    /// Touch the `aborted` record, because its write may vanish. Once the touch is acknowledged,
+    /// its locks are void.
     TouchAborted,
-    /// Its locks are void.
+    /// The locks of the holder are void.
     Void,
     /// Touch the `committed` record, apply every participant, then mark it `finished`.
     RollForward,
-    /// Apply where a participant is still locked; a lock that is no participant's is void.
+    /// Apply participants that are still locked. Locks that the record does not name are void.
     ApplyOrVoid,
 }
 
-/// `ours`: the `aborted` record was written by this process and acknowledged to it.
+/// The step for a holder in this state.
+///
+/// `ours`: this process wrote the `aborted` record, and the write was acknowledged.
 pub fn recovery(rules: &Rules, state: HolderState, ours: bool) -> Recovery {
     match state {
         HolderState::Missing | HolderState::Record(State::Pending)
@@ -103,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_member_is_not_written() {
+    fn read_participant_is_not_written() {
         let written: Vec<bool> =
             [Op::Write, Op::Delete, Op::Insert, Op::Read].into_iter().map(writes).collect();
         assert_eq!(written, [true, true, true, false]);

@@ -1,28 +1,34 @@
-//! A write without a record: the document itself tells whether it happened.
+//! The outcome of a write without a record, from its document.
 
 use super::validate::Observed;
 use crate::document::View;
 use crate::ids::CommitVersion;
 use txn_store::Version;
 
-/// What became of a one-document write that was not acknowledged, by what stands there now.
+/// The next step for a write of one document without an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settling {
     /// The document is still as it was read: send the same write again.
     Resend,
-    /// The write is in the list: an acknowledged touch on this version makes it committed.
+    /// The write is in the list. An acknowledged touch on this version proves the commit.
     CommittedOnceTouched(Version),
-    /// The list goes back to what was read, or to what stood in the list that was read, and the write is not in it: an
-    /// acknowledged touch on this version makes sure that it never happens.
+    /// The list goes back to the read, and the write is not in it.
+    ///
+    /// The list has the commit that was read, or an entry of the list that was read. An
+    /// acknowledged touch on this version prevents the write for good.
     NotAppliedOnceTouched(Version),
     /// The list does not go back far enough.
     Unknown,
 }
 
-/// `read` is what the write was conditioned on, `recent` the list of commits that stood there, `commit` the tid it carries.
+/// The next step, by the document as it is now.
 ///
-/// Whoever shortens a list begins with the oldest, or with what it knows of itself ([`super::recent`]): so where any of those stands
-/// that were there before it, this write was not taken out again.
+/// `read`: the read that the write is conditioned on. `recent`: the list of commits in that read.
+/// `commit`: the commit version of the write.
+///
+/// A process that shortens a list removes the oldest entries first, or its own settled entries
+/// ([`super::recent`]). So if an entry from before this write is present, this write was not
+/// removed from the list.
 pub fn settling(
     read: &Observed,
     recent: &[CommitVersion],
@@ -67,7 +73,8 @@ mod tests {
             (view(4, stored(later, &[commit, later])), Settling::CommittedOnceTouched(v)),
             (view(4, stored(later, &[base, later])), Settling::NotAppliedOnceTouched(v)),
             (view(4, stored(base, &[])), Settling::NotAppliedOnceTouched(v)),
-            // Whoever wrote what was read took it out with its next commit.
+            // The process that wrote the content that was read removed that entry with its next
+            // commit.
             (view(4, stored(later, &[old, later])), Settling::NotAppliedOnceTouched(v)),
             (view(4, stored(later, &[later])), Settling::Unknown),
             (view(4, Stored::placeholder(tid(6, 0))), Settling::Unknown),

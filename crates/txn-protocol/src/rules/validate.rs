@@ -1,26 +1,28 @@
-//! Is a read still what it was?
+//! Validation: whether a read is still current.
 
 use crate::document::{Image, View};
 use crate::ids::{AttemptId, CommitVersion};
 use crate::rule::{Rule, Rules};
 use txn_store::Version;
 
-/// The logical version of a document, as a transaction read it: the committed content, and what
-/// identifies it. Versions of the store move without content moving (a lock that is taken off, a touch).
+/// The logical version of a document, as a transaction read it.
+///
+/// The logical version is the committed content, and the facts that identify this content. A
+/// release of a lock and a touch change the store's version, but not the content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
     /// The store's version; none if there was no document at all.
     pub version: Option<Version>,
     /// The commit that wrote the content.
     pub tid: Option<CommitVersion>,
-    /// The committed content; none if the document does not exist (a placeholder may stand there).
+    /// The committed content; none if the document does not exist. A placeholder has none.
     pub image: Option<Image>,
-    /// The undecided holder whose lock the version carried, if it carried one.
+    /// The undecided holder of the lock at that version, if there was one.
     pub holder: Option<AttemptId>,
 }
 
 impl Observed {
-    /// What a view shows when its lock, if any, belongs to no committed transaction.
+    /// The logical version of a view, if its lock belongs to no committed transaction.
     pub fn of(view: &View) -> Self {
         match view {
             View::Absent => Self { version: None, tid: None, image: None, holder: None },
@@ -33,7 +35,10 @@ impl Observed {
         }
     }
 
-    /// Same non-null commit and same bytes, or else the same version as a pair; absent equals absent.
+    /// Whether both reads show the same logical version.
+    ///
+    /// The reads have the same non-null commit and the same bytes, or the same store version, or
+    /// both show no document.
     pub fn same_logical_version(&self, other: &Self) -> bool {
         match (&self.image, &other.image) {
             (None, None) => true,
@@ -46,21 +51,22 @@ impl Observed {
     }
 }
 
-/// What a second look, after every lock is acknowledged, says about a read.
+/// The result of the validation of a read, after every lock is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
-    /// It is still what it was.
+    /// The read is still current.
     Valid,
-    /// It was changed: the closure starts again.
+    /// The document was changed: the closure starts again.
     Changed,
-    /// Somebody else holds it: a conflict.
+    /// Another attempt holds the document: a conflict.
     Held(AttemptId),
 }
 
-/// Compares a read with what stands there now; `me` is the lock of the transaction itself.
+/// Compares a read with the document now. `me` is the lock of the transaction itself.
 ///
-/// Under a lock stands what was committed before, and another holder than the one that was met has locked what is there now: if that
-/// is not what was read, then nothing is worth waiting for.
+/// Under a lock is the content that was committed before. A holder other than the one of the read
+/// has locked the present content. If that content is not the content that was read, a wait for the
+/// holder is useless.
 pub fn validity(rules: &Rules, read: &Observed, now: &View, me: Option<AttemptId>) -> Validity {
     let others = |holder: &AttemptId| Some(*holder) != me && rules.decides(Rule::ValidateHolders);
     let is_same = read.same_logical_version(&Observed::of(now));
@@ -92,7 +98,7 @@ mod tests {
             (read(1, c1, 1), read(2, c1, 9), false), // a plain client's partial update kept the tid
             (read(1, c1, 1), read(2, c2, 1), false), // another commit wrote the same bytes
             (read(1, None, 1), read(1, None, 1), true),
-            (read(1, None, 1), read(2, None, 1), false), // null is nobody's commit
+            (read(1, None, 1), read(2, None, 1), false), // null is no commit
             (absent.clone(), absent.clone(), true),
             (absent.clone(), read(1, c1, 1), false),
         ] {
@@ -119,11 +125,12 @@ mod tests {
             (&read, view(1, stored.clone()), Validity::Valid),
             (&read, view(7, stored.clone()), Validity::Valid),
             (&read, view(7, changed.clone()), Validity::Changed),
-            // By whoever was before the holder.
+            // Changed by a transaction before the holder.
             (&read, view(7, changed_and_locked(other)), Validity::Changed),
             (&read, view(7, Stored::placeholder(other)), Validity::Changed),
             (&met, view(7, changed_and_locked(other)), Validity::Held(other)),
-            // The content of a commit that was read from its record: it is not written there yet.
+            // The content was read from the holder's record, and is not written in the document
+            // yet.
             (&met, view(7, locked(other)), Validity::Held(other)),
             (&met, view(7, locked(third)), Validity::Changed),
             (&absent, view(7, locked(other)), Validity::Changed),

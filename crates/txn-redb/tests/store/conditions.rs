@@ -85,7 +85,7 @@ async fn aliases_blocks_and_missing_collections() {
     let store = place.open();
     make(&store, "c-1").await;
     store.add_alias("c", "c-1").await.unwrap();
-    // An alias of an alias stands for the collection itself.
+    // An alias of an alias names the collection.
     store.add_alias("d", "c").await.unwrap();
     let aliased = |name: &str, id: &str| Write {
         key: Key::new(name, id),
@@ -119,7 +119,7 @@ async fn aliases_blocks_and_missing_collections() {
 }
 
 #[tokio::test]
-async fn documents_of_many_megabytes_and_batches_of_many_keys() {
+async fn large_documents_and_batches_are_stored() {
     let place = Place::new();
     let store = place.open();
     make(&store, "c").await;

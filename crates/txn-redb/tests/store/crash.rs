@@ -1,4 +1,4 @@
-//! A process that is killed while it writes loses nothing that it acknowledged.
+//! A process that is killed while it writes loses no acknowledged write.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write as _};
@@ -10,12 +10,12 @@ use txn_store::{Key, Version, WriteOp};
 
 use crate::{Place, applied, create, make, one, read};
 
-/// Set for the process that writes until it is killed: the file of its store.
+/// The variable with the file of the store, for the killed process.
 const FILE: &str = "TXN_REDB_CRASH_FILE";
 const WRITERS: u64 = 8;
 const ACKNOWLEDGED: &str = "acknowledged ";
 
-/// Not a test of its own: it does nothing unless [`killed_writers_lose_nothing`] starts it.
+/// Not a test of its own: does nothing unless [`killed_writers_lose_nothing`] starts it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child() {
     let Ok(file) = std::env::var(FILE) else { return };
@@ -61,7 +61,7 @@ async fn killed_writers_lose_nothing() {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let (mut seen, killed_at) = (0, 150 + 37 * round);
-        // Reads on after the kill, up to the end of what was acknowledged before it.
+        // Reads the acknowledgements that were sent before the kill.
         while let Some(Ok(line)) = lines.next() {
             let Some(rest) = line.strip_prefix(ACKNOWLEDGED) else { continue };
             let Some((id, version)) = rest.split_once(' ') else { continue };
@@ -78,7 +78,7 @@ async fn killed_writers_lose_nothing() {
         let store = place.open();
         for (id, acknowledged) in &last {
             let (version, _) = read(&store, &Key::new("c", id.as_str())).await.expect(id);
-            // The last write may have been committed without its acknowledgement.
+            // The last write may have been committed without an acknowledgement.
             assert!(version.seq_no >= *acknowledged, "{id} went back in round {round}");
         }
         store.close();

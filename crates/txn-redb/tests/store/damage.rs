@@ -1,5 +1,7 @@
-//! Files that were cut off or overwritten: damage is told as such, at once, by opening, reads and writes alike. Nothing
-//! panics, and nothing is called unavailable, which the engine would try again until its deadline.
+//! Files that were cut off or overwritten are reported as damaged.
+//!
+//! Opening, reads and writes report the damage at once. Nothing panics. No error is `Unavailable`,
+//! which the engine would retry until its deadline.
 
 use std::io::{Seek, SeekFrom, Write as _};
 
@@ -15,7 +17,7 @@ fn keys() -> Vec<Key> {
     (0..DOCUMENTS).map(|n| Key::new("c", n.to_string())).collect()
 }
 
-/// A file with some documents, closed, and its bytes.
+/// Returns a closed file with some documents, and its bytes.
 async fn filled() -> (Place, Vec<u8>) {
     let place = Place::new();
     let store = place.open();
@@ -29,7 +31,7 @@ async fn filled() -> (Place, Vec<u8>) {
     (place, bytes)
 }
 
-/// Opens a file with these bytes. `None` if that was refused as it should be.
+/// Opens a file with these bytes. `None` after a correct refusal.
 fn open(place: &Place, bytes: &[u8]) -> Option<RedbStore> {
     std::fs::write(&place.path, bytes).expect("writes");
     let error = match RedbStore::open(&place.path) {
@@ -37,14 +39,14 @@ fn open(place: &Place, bytes: &[u8]) -> Option<RedbStore> {
         Err(error) => error,
     };
     assert!(error.to_string().contains("store.redb"), "{error}");
-    // The first bytes say what kind of a file it is.
+    // The first bytes name the kind of the file.
     let damaged = error.kind() == OpenErrorKind::Damaged;
     assert!(damaged || error.kind() == OpenErrorKind::NotAStore, "{error}");
     assert!(!damaged || error.to_string().contains("restore the file"), "{error}");
     None
 }
 
-/// Reads, scans and writes. How much of that was refused as damage; the rest was carried out.
+/// Reads, scans and writes; returns the number of operations that were refused as damage.
 async fn refused(store: &RedbStore) -> usize {
     let keys = keys();
     let mut refused = 0;
@@ -55,7 +57,7 @@ async fn refused(store: &RedbStore) -> usize {
                 assert!(error.message.contains("restore the file"), "{error}");
                 refused += 1;
             }
-            // A bit of a key or of a name makes it another one.
+            // A flipped bit in a key or a name makes another key or name.
             Read::Found { .. } | Read::Absent | Read::MissingCollection => {}
         }
     }
@@ -109,7 +111,7 @@ async fn flipped_bits_are_damage() {
     let mut damaged = 0;
     for n in 0..200_usize {
         let mut bytes = bytes.clone();
-        // Half of them in the header.
+        // Half of the bits are in the header.
         let at = n * 7_919 % if n % 2 == 0 { 512 } else { used };
         bytes[at] ^= 1 << (n / 2 % 8);
         match open(&place, &bytes) {
@@ -123,7 +125,7 @@ async fn flipped_bits_are_damage() {
 #[tokio::test]
 async fn a_file_that_is_overwritten_while_it_is_open() {
     let (place, bytes) = filled().await;
-    // From the second page to the end: nothing but the header is left.
+    // From the second page to the end: only the header is left.
     let (from, all) = (PAGE, vec![0xff; bytes.len() - PAGE]);
     let store = RedbStore::open_with(&place.path, &RedbConfig::default().with_cache_bytes(0));
     let store = store.unwrap();
@@ -131,7 +133,7 @@ async fn a_file_that_is_overwritten_while_it_is_open() {
     file.seek(SeekFrom::Start(from as u64)).unwrap();
     file.write_all(&all).unwrap();
     for _ in 0..2 {
-        // Every read, the scan, and every write and question.
+        // Every read, the scan, and every write and verify.
         assert_eq!(refused(&store).await, 3 * DOCUMENTS + 1);
         let error = store.drop_collection("c").await.unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::Damaged, "{error}");

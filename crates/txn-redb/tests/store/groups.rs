@@ -1,4 +1,4 @@
-//! Many writers at once share commits, and add up exactly.
+//! Many concurrent writers share commits, and add up exactly.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ fn count(source: &str) -> u64 {
     value["n"].as_u64().expect("a count")
 }
 
-/// Adds one to a document, by trying until its write is applied.
+/// Adds one to a document, and retries until the write is applied.
 async fn increment(store: &RedbStore, key: &Key) {
     loop {
         let (version, source) = read(store, key).await.expect("the document");
@@ -83,7 +83,7 @@ async fn one_of_many_creates_wins_and_drops_race_cleanly() {
 }
 
 #[tokio::test]
-async fn closing_answers_what_was_queued() {
+async fn close_answers_queued_requests() {
     let place = Place::new();
     let store = place.open();
     make(&store, "c").await;
@@ -109,7 +109,9 @@ async fn closing_answers_what_was_queued() {
     }
 }
 
-/// Prints what a commit costs: `cargo test --release -p txn-redb -- --ignored --nocapture figures`.
+/// Prints the cost of a commit.
+///
+/// Run with `cargo test --release -p txn-redb -- --ignored --nocapture figures`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
 async fn figures() {

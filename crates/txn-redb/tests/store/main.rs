@@ -1,4 +1,6 @@
-//! What a store in a file promises, beyond what every store does.
+//! The guarantees of a store in a file.
+//!
+//! The conformance suite checks the guarantees of every store.
 
 mod conditions;
 mod crash;
@@ -17,7 +19,7 @@ use txn_store::{
     WriteOp,
 };
 
-/// A directory that is removed at the end, and the file in it.
+/// A directory that is removed at the end, and the path of the store.
 struct Place {
     _directory: TempDir,
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! Errors of opening, and what a closed store answers.
+//! Errors of opening, and the answers of a closed store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const DOCUMENTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("txn_d
 const META: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("txn_meta");
 
 #[tokio::test]
-async fn a_second_open_says_that_the_file_is_in_use() {
+async fn second_open_reports_the_file_in_use() {
     let place = Place::new();
     let first = place.open();
     let error = RedbStore::open(&place.path).unwrap_err();
@@ -30,7 +30,7 @@ async fn a_second_open_says_that_the_file_is_in_use() {
 }
 
 #[test]
-fn other_faults_are_told_apart() {
+fn faults_of_opening_have_different_kinds() {
     let place = Place::new();
     let kind = |path: &std::path::Path| {
         let error = RedbStore::open(path).unwrap_err();
@@ -68,14 +68,14 @@ fn a_file_that_may_not_be_written_is_denied() {
     drop(place.open());
     std::fs::set_permissions(&place.path, std::fs::Permissions::from_mode(0o400)).unwrap();
     if std::fs::OpenOptions::new().write(true).open(&place.path).is_ok() {
-        // A superuser may write everything: there is nothing to see.
+        // A superuser may write every file, so the test cannot show anything.
         return;
     }
     assert_eq!(RedbStore::open(&place.path).unwrap_err().kind(), OpenErrorKind::Denied);
 }
 
 #[test]
-fn another_format_and_a_damaged_counter_are_told() {
+fn other_format_and_damaged_counter_are_reported() {
     let place = Place::new();
     let set = |key: &[u8], value: &[u8]| {
         drop(place.open());
@@ -102,7 +102,7 @@ fn another_format_and_a_damaged_counter_are_told() {
 }
 
 #[tokio::test]
-async fn damaged_documents_are_told_and_do_not_stop_the_rest() {
+async fn damaged_documents_are_reported_and_stop_no_other() {
     let place = Place::new();
     let store = place.open();
     make(&store, "c").await;
@@ -141,7 +141,7 @@ async fn damaged_documents_are_told_and_do_not_stop_the_rest() {
 }
 
 #[tokio::test]
-async fn a_closed_store_says_so() {
+async fn closed_store_reports_that_it_is_closed() {
     let place = Place::new();
     let store = place.open();
     make(&store, "c").await;
@@ -166,14 +166,14 @@ async fn a_closed_store_says_so() {
 }
 
 #[tokio::test]
-async fn a_full_queue_makes_writers_wait_until_their_timeout() {
+async fn writers_wait_for_a_full_queue_until_their_timeout() {
     let place = Place::new();
     let config =
         RedbConfig::default().with_queue_bytes(1).with_request_timeout(Duration::from_secs(20));
     let store = RedbStore::open_with(&place.path, &config).unwrap();
     assert_eq!(store.request_timeout(), Duration::from_secs(20));
     make(&store, "c").await;
-    // There is room for one request at a time: all of them get their turn.
+    // The queue has space for one request at a time: all of them succeed in turn.
     let keys: Vec<Key> = (0..20).map(|n| Key::new("c", n.to_string())).collect();
     let writes = keys.iter().map(|key| one(&store, key, WriteOp::Create("{}".into())));
     for outcome in futures::future::join_all(writes).await {
@@ -184,7 +184,7 @@ async fn a_full_queue_makes_writers_wait_until_their_timeout() {
     let store = RedbStore::open_with(&place.path, &impatient).unwrap();
     let writes = keys.iter().map(|key| one(&store, key, WriteOp::Create("{}".into())));
     let outcomes = futures::future::join_all(writes).await;
-    // Those that found no room were not sent; the fate of the others is not claimed to be known.
+    // Requests without space were not sent. The outcomes of the other requests are unknown.
     let rejected = |o: &&Outcome| matches!(o, Outcome::Rejected(why) if why.contains("queue"));
     let unsent = outcomes.iter().filter(rejected).count();
     assert!(unsent > 0, "{outcomes:?}");

@@ -1,4 +1,4 @@
-//! What is there after the file was closed and opened again.
+//! The contents of a file that was closed and opened again.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use txn_store::{Key, Outcome, Read, Store, WriteOp};
 use crate::{Place, applied, create, make, one, read, spec};
 
 #[tokio::test]
-async fn everything_is_there_after_reopening() {
+async fn contents_survive_a_reopen() {
     let place = Place::new();
     let store = place.open();
     let made = store.open_collection(&spec("c", Some("bank"))).await.unwrap();
@@ -17,7 +17,7 @@ async fn everything_is_there_after_reopening() {
     let key = Key::new("c", "a").routed("r");
     let version = create(&store, &key, r#"{"n": 1.50, "n2":"ä"}"#).await;
     store.close();
-    // The handle is still there, and the file is free.
+    // The handle still exists, and the file is free.
     let again = place.open();
     let found = again.open_collection(&spec("alias", None)).await.unwrap();
     assert_eq!(found, made);
@@ -57,7 +57,7 @@ async fn versions_and_identities_never_return() {
 }
 
 #[tokio::test]
-async fn a_collection_made_again_is_empty_and_another() {
+async fn recreated_collection_is_empty_with_another_uid() {
     let place = Place::new();
     let store = place.open();
     let (neighbour, key) = (Key::new("b", "a"), Key::new("c", "a"));

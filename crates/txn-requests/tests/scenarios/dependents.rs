@@ -1,4 +1,4 @@
-//! Writes of one document with updates of others that follow.
+//! Dependent writes: one document, and later updates of other documents.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use txn_requests::{
 
 use super::{PATIENCE, World};
 
-/// One process that writes, and may handle updates.
+/// A process that writes, and may handle updates.
 struct Writer {
     domain: Domain,
     outbox: Outbox,
@@ -36,7 +36,7 @@ impl World {
             .with_lease(self.lease)
             .with_balance(Some(Duration::from_millis(100)))
             .with_delay(Duration::from_millis(50))
-            // Processes of tests are paused, and must not show that they live then.
+            // Tests pause their processes, and a paused process must miss its heartbeats.
             .with_heartbeat(Heartbeat::CallersRuntime)
     }
 
@@ -58,7 +58,7 @@ impl World {
         Operation::Patch(Patch { target: self.target(id), patch })
     }
 
-    /// Makes documents with empty lists.
+    /// Creates documents with empty lists.
     async fn lists(&self, ids: &[&str]) {
         let writer = self.writer().await;
         for id in ids {
@@ -68,7 +68,9 @@ impl World {
         }
     }
 
-    /// Waits until the list of a document is this, and fails if it is no beginning of it.
+    /// Waits until the list of a document equals `numbers`.
+    ///
+    /// Fails if the list is not a prefix of `numbers`.
     async fn listed(&self, domain: &Domain, id: &str, numbers: &[usize]) {
         let until = std::time::Instant::now() + PATIENCE;
         loop {
@@ -90,7 +92,7 @@ impl Writer {
         self.outbox.start(config, topics).await.expect("starts")
     }
 
-    /// Writes the number into the source, as it was read, and lets these lists follow.
+    /// Writes the number into the source, and updates these lists.
     async fn count(&self, world: &World, number: usize, lists: &[&str]) {
         let condition = world.as_read(&self.domain, "source").await;
         let write = DependentWrite::new(condition, world.put("source", json!({"n": number})));
@@ -120,7 +122,7 @@ pub(crate) async fn updates_follow_their_write(world: &World) {
     )
     .with_update(Operation::add(world.target("bob"), "/balance", 10))
     .with_update(Operation::add(world.target("carol"), "/balance", 20))
-    // Those of one document are done together, in their order.
+    // Updates of one document run together, in their order.
     .with_update(Operation::Merge(Merge {
         target: world.target("bob"),
         patch: json!({"balance": 11}).as_object().expect("an object").clone(),
@@ -138,8 +140,8 @@ pub(crate) async fn updates_follow_their_write(world: &World) {
             world.balance(&domain, "carol").await,
         ]
     };
-    assert_eq!(balances().await, [70, 0, 0], "nobody handles them yet");
-    // By another process than that of the writer.
+    assert_eq!(balances().await, [70, 0, 0], "no processor runs yet");
+    // The processor is in another process than the writer.
     let other = world.writer().await;
     let processor = other.start(world.of_updates()).await;
     let until = std::time::Instant::now() + PATIENCE;
@@ -147,7 +149,7 @@ pub(crate) async fn updates_follow_their_write(world: &World) {
         assert!(std::time::Instant::now() < until, "{:?}", balances().await);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // A document is made, and removed, in the same way.
+    // The same call creates and deletes documents.
     let made =
         DependentWrite::new(Condition::Exists(false), world.put("dave", json!({"balance": 0})))
             .with_update(Operation::Delete(world.target("carol")));
@@ -169,7 +171,7 @@ pub(crate) async fn updates_follow_their_write(world: &World) {
     assert_eq!(writer.outbox.backlog().await.expect("counts").events, 0);
 }
 
-pub(crate) async fn a_condition_that_fails_leaves_nothing(world: &World) {
+pub(crate) async fn failed_condition_writes_nothing(world: &World) {
     let domain = world.fund(&[("alice", 100), ("bob", 0)]).await;
     let writer = world.writer().await;
     let stale = world.as_read(&domain, "alice").await;
@@ -193,7 +195,7 @@ pub(crate) async fn a_condition_that_fails_leaves_nothing(world: &World) {
         let RequestError::Refused(refusal) = refused else { panic!("{why}: {refused}") };
         assert_eq!(refusal.why, why);
     }
-    // What can never be carried out is told before anything is read.
+    // An impossible operation is refused before any read.
     let nobody = Target::new(format!("{}-no", world.name), "x");
     let requests = Target::new(domain.collection_name("requests"), "x");
     world.requests().await;
@@ -235,7 +237,7 @@ pub(crate) async fn updates_of_a_document_keep_their_order(world: &World) {
     let processors = [one.start(world.of_updates()).await, two.start(world.of_updates()).await];
     let all: Vec<usize> = (1..=10).collect();
     for number in &all {
-        // By turns, each as it read the source.
+        // The writers alternate, each on the version that it read.
         let writer = if number % 2 == 0 { &one } else { &two };
         writer.count(world, *number, &["a", "b", "c"]).await;
     }
@@ -247,7 +249,7 @@ pub(crate) async fn updates_of_a_document_keep_their_order(world: &World) {
     }
 }
 
-pub(crate) async fn whoever_is_killed_each_update_happens_once(world: &World) {
+pub(crate) async fn updates_happen_once_despite_kills(world: &World) {
     world.lists(&["source", "a", "b"]).await;
     let writer = world.writer().await;
     let mut number = 0;
@@ -281,13 +283,13 @@ pub(crate) async fn whoever_is_killed_each_update_happens_once(world: &World) {
     assert_eq!(writer.outbox.backlog().await.expect("counts").events, 0);
 }
 
-pub(crate) async fn a_poisoned_update_concerns_its_own_document(world: &World) {
+pub(crate) async fn failing_update_delays_its_own_document_only(world: &World) {
     world.lists(&["source", "a", "b"]).await;
     let writer = world.writer().await;
     let write = async |number: usize, poison: Option<Operation>| {
         let condition = world.as_read(&writer.domain, "source").await;
         let mut write = DependentWrite::new(condition, world.put("source", json!({"n": number})));
-        // Behind its guard, on the same document.
+        // The update after its guard, on the same document.
         write.updates.extend(poison);
         let write =
             write.with_update(world.append("a", number)).with_update(world.append("b", number));
@@ -302,7 +304,7 @@ pub(crate) async fn a_poisoned_update_concerns_its_own_document(world: &World) {
     write(3, None).await;
     let processor = writer.start(world.of_updates()).await;
     world.listed(&writer.domain, "b", &[1, 2, 3]).await;
-    // Its document goes on with the next.
+    // The queue of the document continues with the next update.
     world.listed(&writer.domain, "a", &[1, 3]).await;
     let letter = writer.dead().await;
     assert_eq!(letter.event.failures, 1, "at once");
@@ -310,7 +312,7 @@ pub(crate) async fn a_poisoned_update_concerns_its_own_document(world: &World) {
     assert!(!letter.error.contains("a word"), "{}", letter.error);
     writer.outbox.discard(&letter.event.id).await.expect("dropped");
     assert!(processor.stop(PATIENCE).await);
-    // Or it waits, and others do not.
+    // Or the queue waits, and other queues do not.
     let waits = world.of_updates().with_after_death(AfterDeath::Waits);
     let processor = writer.start(waits).await;
     write(4, Some(Operation::add(world.target("a"), "/missing", 1))).await;

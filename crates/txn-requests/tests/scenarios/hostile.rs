@@ -1,4 +1,4 @@
-//! Requests that would harm the processes that carry them out.
+//! Requests that harm the processes that execute them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use txn_requests::{
 
 use super::{PATIENCE, World};
 
-/// Carries out requests with these words in their metadata as they ask.
+/// A hook that obeys words in the metadata of requests.
 #[derive(Debug)]
 struct Obedient {
     hangs: mpsc::UnboundedSender<()>,
@@ -70,13 +70,13 @@ pub(crate) async fn patch_that_multiplies_a_document_is_refused(world: &World) {
         );
     }
     assert_eq!(world.balance(&domain, "bob").await, 1);
-    // Many steps are many operations.
+    // Each step counts as an operation.
     let test = json!({"op": "test", "path": "/balance", "value": 0});
     let refused = requests.execute(&patch(vec![test; 1_001]), "long").await.expect_err("refused");
     assert!(matches!(refused, RequestError::Invalid(_)), "{refused}");
 }
 
-pub(crate) async fn request_that_kills_its_process_is_found_out(world: &World) {
+pub(crate) async fn request_that_kills_processes_is_quarantined(world: &World) {
     let domain = world.fund(&[("alice", 100), ("bob", 0)]).await;
     let client = world.requests().await;
     let mut poison = world.transfer("alice", "bob", 50);
@@ -112,7 +112,7 @@ pub(crate) async fn request_that_kills_its_process_is_found_out(world: &World) {
         assert!(status.state.is_committed() && status.deaths < 2, "{status:?}");
     }
     assert_eq!(world.balance(&domain, "bob").await, 3);
-    // Released, it is tried as if it were new: this process can carry it out.
+    // A release resets the request: this process can execute it.
     survivor.release("poison").await.expect("released");
     let status = decided(&survivor, "poison").await;
     assert!(status.state.is_committed() && status.deaths == 0, "{status:?}");
@@ -136,7 +136,7 @@ pub(crate) async fn panic_counts_as_a_failure(world: &World) {
     assert!(processor.stop(PATIENCE).await);
 }
 
-pub(crate) async fn unreadable_request_holds_up_no_other(world: &World) {
+pub(crate) async fn unreadable_request_delays_no_other_request(world: &World) {
     let domain = world.fund(&[("alice", 100), ("bob", 0)]).await;
     let requests = world.requests().await;
     let raw = domain.collection::<Raw>(&domain.collection_name("requests")).await.expect("opens");
@@ -151,7 +151,7 @@ pub(crate) async fn unreadable_request_holds_up_no_other(world: &World) {
     assert!(told.to_string().contains("broken"), "{told}");
 }
 
-pub(crate) async fn requests_are_told_apart_to_the_last_digit(world: &World) {
+pub(crate) async fn requests_differ_to_the_last_digit(world: &World) {
     let domain = world.fund(&[]).await;
     let requests = world.requests().await;
     let put = |document: &str| {
@@ -200,7 +200,7 @@ pub(crate) async fn requests_are_told_apart_to_the_last_digit(world: &World) {
         "{refused}"
     );
     requests.execute(&merge(json!({"list": null})), "removed").await.expect("nothing is rounded");
-    // Where a number would be rounded, a request is not read at all.
+    // A request with a number that would be rounded is not read at all.
     for part in [
         r#"{"merge": {"target": T, "patch": {"a": N}}}"#,
         r#"{"patch": {"target": T, "patch": [{"op": "add", "path": "/a", "value": N}]}}"#,

@@ -1,4 +1,4 @@
-//! What holds on every store, each an `async fn(&World)`.
+//! Scenarios for every store, each an `async fn(&World)`.
 #![allow(dead_code, unused_imports, unused_macros, reason = "each suite uses a part of it")]
 
 mod dependents;
@@ -21,7 +21,7 @@ pub(crate) use dependents::*;
 pub(crate) use hostile::*;
 pub(crate) use outbox::*;
 
-/// Hands all scenarios to what declares them as tests.
+/// Passes all scenarios to a macro that declares them as tests.
 macro_rules! all {
     ($($on:ident)::+) => {
         $($on)::+! {
@@ -29,50 +29,50 @@ macro_rules! all {
             a_request_under_one_id_happens_once;
             operations_do_what_they_say;
             a_refused_request_rolls_back_with_its_reason;
-            what_is_not_committed_is_cancelled_and_what_is_is_reversed;
-            what_keeps_failing_is_set_aside;
-            requests_are_checked_whole_before_anything_is_written;
+            uncommitted_is_cancelled_and_committed_reversed;
+            failing_request_is_quarantined;
+            request_is_validated_before_the_first_write;
             a_newer_format_is_refused_by_name;
-            whoever_is_killed_each_request_happens_once;
-            a_paused_processor_does_nothing_twice;
-            what_a_request_emits_commits_with_it_or_not_at_all;
-            what_waits_for_others_holds_up_nobody;
-            what_belongs_to_us_is_changed_by_no_request;
-            what_an_outbox_keeps_of_requests_is_purged_with_them;
-            without_an_outbox_what_emits_is_refused_and_left_to_others;
-            what_could_never_be_emitted_is_refused;
-            requests_of_the_format_before_are_carried_out;
-            whoever_is_killed_a_request_emits_once;
+            requests_happen_once_despite_kills;
+            paused_processor_repeats_no_effect;
+            events_of_a_request_commit_atomically;
+            waiting_request_delays_no_other_request;
+            requests_cannot_change_protected_collections;
+            purge_includes_the_keys_of_the_outbox;
+            events_without_an_outbox_are_refused;
+            impossible_events_are_refused;
+            requests_of_the_previous_format_are_executed;
+            request_emits_once_despite_kills;
             updates_follow_their_write;
-            a_condition_that_fails_leaves_nothing;
+            failed_condition_writes_nothing;
             updates_of_a_document_keep_their_order;
-            whoever_is_killed_each_update_happens_once;
-            a_poisoned_update_concerns_its_own_document;
+            updates_happen_once_despite_kills;
+            failing_update_delays_its_own_document_only;
             patch_that_multiplies_a_document_is_refused;
-            request_that_kills_its_process_is_found_out;
+            request_that_kills_processes_is_quarantined;
             panic_counts_as_a_failure;
-            unreadable_request_holds_up_no_other;
-            requests_are_told_apart_to_the_last_digit;
+            unreadable_request_delays_no_other_request;
+            requests_differ_to_the_last_digit;
         }
     };
 }
 pub(crate) use all;
 
-/// How long anything may take that is not meant to fail: machines of tests are slow and busy.
+/// The bound of a wait that must succeed. Long, because test machines are slow.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A store, and the name of a domain on it.
+/// A store, and the name of a domain in the store.
 pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) name: String,
-    /// Short enough to wait for it, long enough to be renewed however busy the machine is.
+    /// Short enough to wait for. Long enough to renew on a busy machine.
     pub(crate) lease: Duration,
 }
 
 impl World {
     pub(crate) async fn domain(&self) -> Domain {
-        let config = Config::default().with_janitor_interval(None).with_deadline(PATIENCE);
-        Domain::create(self.store.clone(), &self.name, config).await.expect("opens")
+        let config = Config::default().with_janitor_interval(None).with_timeout(PATIENCE);
+        Domain::open_or_create(self.store.clone(), &self.name, config).await.expect("opens")
     }
 
     pub(crate) fn accounts_name(&self) -> String {
@@ -85,7 +85,7 @@ impl World {
         domain.create_collection(&self.accounts_name(), mapping).await.expect("opens")
     }
 
-    /// Requests with a domain of their own, as of another process.
+    /// Requests with their own domain, like those of another process.
     pub(crate) async fn requests(&self) -> Requests {
         let domain = self.domain().await;
         self.accounts(&domain).await;
@@ -98,7 +98,7 @@ impl World {
             .with_recover_after(Duration::ZERO)
             .with_poll(Duration::from_millis(50))
             .with_recover_every(Duration::from_millis(500))
-            // Processes of tests are paused, and must not show that they live then.
+            // Tests pause their processes, and a paused process must miss its heartbeats.
             .with_heartbeat(Heartbeat::CallersRuntime)
     }
 
@@ -138,7 +138,7 @@ impl World {
         ])
     }
 
-    /// A request from JSON, in which `C` is the collection of the accounts.
+    /// A request from JSON. `C` is the collection of the accounts.
     pub(crate) fn parse(&self, operations: Value) -> Request {
         let text = json!({"operations": operations}).to_string();
         let named = format!("{:?}", self.accounts_name());
@@ -151,15 +151,15 @@ pub(crate) async fn a_request_goes_through_its_states(world: &World) {
     let requests = world.requests().await;
     let rent = world
         .transfer("alice", "bob", 30)
-        .with_application("rent")
+        .with_application_name("rent")
         .with_metadata(json!({"month": 5}));
     let created = requests.submit(&rent, "rent-may").await.expect("stored");
     assert_eq!((created.state, created.times.pending_ms), (State::Created, None));
     assert_eq!(world.balance(&domain, "alice").await, 100, "nothing happened yet");
     let error =
-        requests.wait("rent-may", Duration::from_millis(20)).await.expect_err("nobody is at it");
+        requests.wait("rent-may", Duration::from_millis(20)).await.expect_err("it is not taken");
     assert!(matches!(error, RequestError::Timeout { state: State::Created, .. }), "{error}");
-    // Another process than the one that it was submitted to.
+    // Another process than that of the submission.
     let other = world.requests().await;
     assert_eq!(other.process_open(Some("food")).await.expect("looks").committed, 0);
     assert_eq!(other.process_open(Some("rent")).await.expect("looks").committed, 1);
@@ -185,11 +185,15 @@ pub(crate) async fn a_request_goes_through_its_states(world: &World) {
     let written = domain.reader().verified().read(&accounts, "alice").await.expect("reads");
     assert_eq!(written.tid(), Some(version));
     let listed = requests
-        .list(&Selection::default().with_states([State::Finished]).with_application(Some("rent")))
+        .list(
+            &Selection::default()
+                .with_states([State::Finished])
+                .with_application_name(Some("rent")),
+        )
         .await
         .expect("lists");
     assert_eq!(listed, [status]);
-    let others = Selection::default().with_application(Some("food"));
+    let others = Selection::default().with_application_name(Some("food"));
     assert!(requests.list(&others).await.expect("lists").is_empty());
     assert_eq!(requests.purge(Duration::from_secs(3600)).await.expect("looks").requests, 0);
     assert_eq!(requests.purge(Duration::ZERO).await.expect("purges").requests, 1);
@@ -204,7 +208,7 @@ pub(crate) async fn a_request_under_one_id_happens_once(world: &World) {
     for _ in 0..2 {
         requests.submit(&transfer, "a").await.expect("the same one");
     }
-    // What was submitted is brought to its end by whoever executes it.
+    // Each `execute` brings an earlier submission to its end.
     let executed = requests.execute(&transfer, "a").await.expect("done");
     assert!(executed.state.is_committed(), "{executed:?}");
     for _ in 0..2 {
@@ -233,7 +237,7 @@ pub(crate) async fn operations_do_what_they_say(world: &World) {
         {"expect": {"target": alice, "that": {"field": {"path": "/owner", "equals": "alice"}}}},
         {"expect": {"target": alice, "that": {"field": {"path": "/closed", "equals": null}}}},
         {"add": {"target": alice, "path": "/balance", "amount": -40, "min": 60, "max": 60}},
-        // Each operation sees what those before it did.
+        // Each operation sees the effects of the earlier ones.
         {"add": {"target": alice, "path": "/balance", "amount": 1}},
         {"merge": {"target": alice, "patch": {"owner": null, "tags": {"a": 1}}}},
         {"patch": {"target": alice, "patch": [
@@ -257,8 +261,8 @@ pub(crate) async fn operations_do_what_they_say(world: &World) {
         |version: &str| json!({"expect": {"target": alice, "that": {"version": version}}});
     let touched = world.parse(json!([
         expect_version(&version), {"merge": {"target": alice, "patch": {"seen": true}}}]));
-    requests.execute(&touched, "touched").await.expect("nobody wrote it since");
-    // Every refusal says which operation it was, and what stood there.
+    requests.execute(&touched, "touched").await.expect("it did not change since");
+    // Each refusal has the operation and the current content.
     let before = world.read(&domain, "alice").await;
     let add = |path: &str, amount: Value, min: Value, max: Value| json!({"add": {"target": alice, "path": path, "amount": amount, "min": min, "max": max}});
     let none = Value::Null;
@@ -312,7 +316,7 @@ pub(crate) async fn operations_do_what_they_say(world: &World) {
     assert_eq!(refusal.why, Why::VersionDiffers);
     assert!(refusal.current.is_some() && refusal.current != Some(json!(version)));
     assert_eq!(world.read(&domain, "alice").await, before);
-    // Nothing of what was refused is kept: its id is free.
+    // A refused request is not stored: its id is free.
     let free = requests.status("stale").await.expect_err("never stored");
     assert!(matches!(free, RequestError::NotFound(_)));
 }
@@ -335,7 +339,7 @@ pub(crate) async fn a_refused_request_rolls_back_with_its_reason(world: &World) 
     assert_eq!(world.balance(&domain, "bob").await, 0);
 }
 
-pub(crate) async fn what_is_not_committed_is_cancelled_and_what_is_is_reversed(world: &World) {
+pub(crate) async fn uncommitted_is_cancelled_and_committed_reversed(world: &World) {
     let domain = world.fund(&[("alice", 100), ("bob", 0)]).await;
     let requests = world.requests().await;
     requests.submit(&world.transfer("alice", "bob", 1), "a").await.expect("stored");
@@ -359,7 +363,7 @@ pub(crate) async fn what_is_not_committed_is_cancelled_and_what_is_is_reversed(w
     requests.execute(&mixed, "b").await.expect("done");
     let error = requests.cancel("b", "too late").await.expect_err("it is committed");
     assert!(matches!(error, RequestError::WrongState { .. }), "{error}");
-    // Others take from the same account meanwhile: a sum does not mind.
+    // Other requests change the same account in the meantime. A reversal of a sum still succeeds.
     let fee = world.parse(json!([
         {"add": {"target": {"collection": "C", "id": "alice"}, "path": "/balance", "amount": -1}}]));
     requests.execute(&fee, "fee").await.expect("done");
@@ -379,7 +383,7 @@ pub(crate) async fn what_is_not_committed_is_cancelled_and_what_is_is_reversed(w
     assert_eq!(world.read(&domain, "bob").await, Some(json!({"balance": 0, "owner": "bob"})));
     assert_eq!(requests.status("b").await.expect("known").reversed_by.as_deref(), Some("b-back"));
 
-    // What others wrote meanwhile is not overwritten.
+    // A reversal does not overwrite later writes of other requests.
     for (id, owner) in [("c", "x"), ("d", "y")] {
         let renamed = world.parse(json!([{"merge": {"target": bob, "patch": {"owner": owner}}}]));
         requests.execute(&renamed, id).await.expect("done");
@@ -389,13 +393,13 @@ pub(crate) async fn what_is_not_committed_is_cancelled_and_what_is_is_reversed(w
     let refused = requests.status("c-back").await.expect("known");
     let Some(Reason::Refused(refusal)) = refused.reason else { panic!("{refused:?}") };
     assert_eq!(refusal.why, Why::VersionDiffers);
-    // A reversal that did not happen does not count.
+    // A reversal that was rolled back does not count.
     requests.reverse("d", "d-back").await.expect("submitted");
     assert_eq!(requests.process_open(None).await.expect("looks").committed, 1);
     requests.reverse("c", "c-again").await.expect("submitted");
 }
 
-pub(crate) async fn what_keeps_failing_is_set_aside(world: &World) {
+pub(crate) async fn failing_request_is_quarantined(world: &World) {
     let domain = world.fund(&[("alice", 1), ("bob", 0)]).await;
     let gone = format!("{}-gone", world.name);
     let collection = domain.create_collection::<Raw>(&gone, None).await.expect("opens");
@@ -413,7 +417,7 @@ pub(crate) async fn what_keeps_failing_is_set_aside(world: &World) {
     requests.submit(&world.transfer("alice", "bob", 1), "sound").await.expect("stored");
     world.store.drop_collection(collection.name()).await.expect("dropped");
     let tally = requests.process_open(None).await.expect("looks");
-    assert_eq!((tally.quarantined, tally.committed), (1, 1), "it blocks others: {tally:?}");
+    assert_eq!((tally.quarantined, tally.committed), (1, 1), "it blocks the rest: {tally:?}");
     let status = requests.wait("doomed", PATIENCE).await.expect("settled");
     assert_eq!((status.state, status.failures), (State::Quarantined, 1));
     assert!(matches!(status.reason, Some(Reason::Failed(_))), "{status:?}");
@@ -423,14 +427,14 @@ pub(crate) async fn what_keeps_failing_is_set_aside(world: &World) {
     assert!(matches!(why, Some(Stuck::Quarantined(Some(Reason::Failed(_))))), "{stuck:?}");
     assert!(requests.stuck(Duration::from_secs(3600)).await.expect("lists").is_empty());
     assert_eq!(requests.process_open(None).await.expect("looks"), txn_requests::Tally::default());
-    // Released, it is tried again; rolled back, it never is.
+    // A released request is tried again. A request that was rolled back never is.
     assert_eq!(requests.release("doomed").await.expect("released").state, State::Created);
     assert_eq!(requests.process_open(None).await.expect("looks").quarantined, 1);
     assert_eq!(requests.cancel("doomed", "no use").await.expect("ends").state, State::RolledBack);
     assert_eq!(world.balance(&domain, "alice").await, 0);
 }
 
-pub(crate) async fn requests_are_checked_whole_before_anything_is_written(world: &World) {
+pub(crate) async fn request_is_validated_before_the_first_write(world: &World) {
     let domain = world.fund(&[("alice", 100)]).await;
     let config = world.config().with_max_operations(3).with_max_bytes(2_000).with_max_open(2);
     let requests = Requests::open(&domain, config).await.expect("opens");
@@ -443,7 +447,7 @@ pub(crate) async fn requests_are_checked_whole_before_anything_is_written(world:
         json!([sound, {"put": {"target": target, "document": {"a": long}}}]),
         json!([sound, {"put": {"target": target, "document": {"transaction_tid": "x"}}}]),
         json!([sound, {"put": {"target": target, "document": [1]}}]),
-        json!([sound, {"merge": {"target": target, "patch": {"tid": "x"}}}]),
+        json!([sound, {"merge": {"target": target, "patch": {"transaction_version": "x"}}}]),
         json!([sound, {"patch": {"target": target, "patch": [{"op": "remove", "path": "/tid"}]}}]),
         json!([sound, {"patch": {"target": target, "patch": []}}]),
         json!([sound, {"add": {"target": target, "path": "balance", "amount": 1}}]),
@@ -472,7 +476,7 @@ pub(crate) async fn requests_are_checked_whole_before_anything_is_written(world:
         assert!(matches!(refused, RequestError::InvalidId(_)), "{refused}");
     }
     assert!(requests.list(&Selection::default()).await.expect("lists").is_empty());
-    // As many are open as may be.
+    // The number of open requests reaches its limit.
     requests.submit(&one, "1").await.expect("there is room");
     requests.submit(&one, "2").await.expect("there is room");
     let refused = requests.submit(&one, "3").await.expect_err("there is none");
@@ -504,7 +508,7 @@ pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
     }
     let refused = requests.list(&Selection::default()).await.expect_err("not all can be read");
     assert!(matches!(refused, RequestError::NewerFormat { .. }), "{refused}");
-    // It blocks nobody.
+    // The unreadable request blocks no other request.
     requests.submit(&one, "old").await.expect("stored");
     assert_eq!(requests.process_open(None).await.expect("looks").committed, 1);
     requests.recover(None).await.expect("looks");
@@ -512,12 +516,14 @@ pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
     assert!(kept == Some(newer), "it was changed");
 }
 
-/// Many requests, processors that are killed at every moment: each request has one effect and one end.
-pub(crate) async fn whoever_is_killed_each_request_happens_once(world: &World) {
-    whoever_is_killed(world, &[0, 400, 900, 1_700, 3_000, 6_000, 12_000]).await;
+/// Processors are killed at different moments.
+///
+/// Each request has one effect and one result.
+pub(crate) async fn requests_happen_once_despite_kills(world: &World) {
+    kills_at(world, &[0, 400, 900, 1_700, 3_000, 6_000, 12_000]).await;
 }
 
-pub(crate) async fn whoever_is_killed(world: &World, moments: &[u64]) {
+pub(crate) async fn kills_at(world: &World, moments: &[u64]) {
     let domain = world.fund(&[("alice", 1_000), ("bob", 0)]).await;
     let client = world.requests().await;
     let mut submitted = 0;
@@ -546,7 +552,7 @@ pub(crate) async fn whoever_is_killed(world: &World, moments: &[u64]) {
     }
     let moved = [world.balance(&domain, "alice").await, world.balance(&domain, "bob").await];
     assert_eq!(moved, [1_000 - submitted, submitted], "each transfer happens once");
-    // What the dead committed and did not mark is marked.
+    // Requests that dead processors committed are marked as finished.
     let finished = Selection::default().with_states([State::Finished]);
     let until = std::time::Instant::now() + PATIENCE;
     while survivor.list(&finished).await.expect("lists").len()
@@ -559,8 +565,8 @@ pub(crate) async fn whoever_is_killed(world: &World, moments: &[u64]) {
     assert!(survivor.shutdown(PATIENCE).await);
 }
 
-/// A processor that is paused in the middle wakes up when its requests are done by others.
-pub(crate) async fn a_paused_processor_does_nothing_twice(world: &World) {
+/// A processor that is paused during a request wakes after the takeover.
+pub(crate) async fn paused_processor_repeats_no_effect(world: &World) {
     a_processor_is_paused(world, &[200, 800, 1_500, 2_500]).await;
 }
 
@@ -579,7 +585,7 @@ pub(crate) async fn a_processor_is_paused(world: &World, moments: &[u64]) {
                 processor
             })
             .await;
-        // It stands still from here on, wherever it is.
+        // The processor is paused from here on, at any step.
         let other = world.requests().await;
         let others = other.start(None);
         let status = other.wait(&id, PATIENCE).await.expect("decided");

@@ -1,4 +1,4 @@
-//! What requests leave in an outbox.
+//! The events and HTTP requests of requests.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl World {
         Outbox::open(domain, OutboxConfig::default().with_shards(8)).await.expect("opens")
     }
 
-    /// Requests that emit, with a domain of their own.
+    /// Requests with an outbox, and their own domain.
     async fn emitting(&self) -> (Requests, Outbox) {
         let domain = self.domain().await;
         self.accounts(&domain).await;
@@ -31,7 +31,7 @@ impl World {
         (Requests::open(&domain, config).await.expect("opens"), outbox)
     }
 
-    /// A transfer that emits how much it was, and calls somebody.
+    /// A transfer that emits its amount, and sends an HTTP request.
     fn told_transfer(&self, amount: i64) -> Request {
         let call = HttpRequest::new(Method::Post, "https://a.example/hook")
             .with_header("authorization", HeaderText::secret("api"))
@@ -48,7 +48,7 @@ async fn waiting(outbox: &Outbox, topic: &str, key: &str) -> Vec<Event> {
     outbox.next(&queue, 100).await.expect("reads")
 }
 
-pub(crate) async fn what_a_request_emits_commits_with_it_or_not_at_all(world: &World) {
+pub(crate) async fn events_of_a_request_commit_atomically(world: &World) {
     let domain = world.fund(&[("alice", 100), ("bob", 0)]).await;
     let (requests, outbox) = world.emitting().await;
     let (much, sound, other) =
@@ -73,15 +73,15 @@ pub(crate) async fn what_a_request_emits_commits_with_it_or_not_at_all(world: &W
     assert!(calls.iter().all(|call| call.payload.get().contains("https://a.example/hook")));
     assert_eq!(world.balance(&domain, "bob").await, 35);
     assert_eq!(requests.status("sound").await.expect("known").request, sound);
-    // What it did is taken back; what it told is not.
+    // A reversal takes back the effects, and not the events.
     requests.reverse("sound", "back").await.expect("submitted");
     assert_eq!(requests.process_open(None).await.expect("looks").committed, 1);
     assert_eq!(world.balance(&domain, "bob").await, 5);
     assert_eq!(waiting(&outbox, "transfers", "alice").await.len(), 2);
 }
 
-/// What belongs to requests, locks and the outbox: all that they make.
-pub(crate) async fn what_belongs_to_us_is_changed_by_no_request(world: &World) {
+/// The protected collections of requests, locks and the outbox.
+pub(crate) async fn requests_cannot_change_protected_collections(world: &World) {
     let domain = world.fund(&[("alice", 100)]).await;
     let (requests, outbox) = world.emitting().await;
     let dependents = Dependents::new(&domain, &outbox).expect("of one domain");
@@ -103,7 +103,7 @@ pub(crate) async fn what_belongs_to_us_is_changed_by_no_request(world: &World) {
             dependents.write(&write).await.map(drop),
         ] {
             let Err(RequestError::Invalid(why)) = refused else { panic!("{what}: {refused:?}") };
-            assert!(why.contains("is kept for us"), "{what}: {why}");
+            assert!(why.contains("is reserved"), "{what}: {why}");
         }
     }
     assert_eq!(world.balance(&domain, "alice").await, 100);
@@ -111,8 +111,8 @@ pub(crate) async fn what_belongs_to_us_is_changed_by_no_request(world: &World) {
     assert!(matches!(unknown, RequestError::NotFound(_)), "{unknown}");
 }
 
-/// Keys that requests and dependent updates emitted for go when nothing of them waits.
-pub(crate) async fn what_an_outbox_keeps_of_requests_is_purged_with_them(world: &World) {
+/// The purge of requests also removes unused keys of their outbox.
+pub(crate) async fn purge_includes_the_keys_of_the_outbox(world: &World) {
     let domain = world.fund(&[("alice", 100), ("bob", 0)]).await;
     let (requests, outbox) = world.emitting().await;
     requests.execute(&world.told_transfer(5), "told").await.expect("done");
@@ -139,7 +139,7 @@ pub(crate) async fn what_an_outbox_keeps_of_requests_is_purged_with_them(world: 
     assert_eq!(purged.outbox.queues, 4, "two of events, one of a call, one of an update");
 }
 
-pub(crate) async fn without_an_outbox_what_emits_is_refused_and_left_to_others(world: &World) {
+pub(crate) async fn events_without_an_outbox_are_refused(world: &World) {
     let domain = world.fund(&[("alice", 100), ("bob", 0)]).await;
     let without = world.requests().await;
     let event = world.transfer("alice", "bob", 1).with_event(Emit::new("t", "k", json!(1)));
@@ -152,7 +152,7 @@ pub(crate) async fn without_an_outbox_what_emits_is_refused_and_left_to_others(w
     }
     let unknown = without.status("x").await.expect_err("nothing was written");
     assert!(matches!(unknown, RequestError::NotFound(_)), "{unknown}");
-    // One of somebody who has an outbox.
+    // A process with an outbox submits the request.
     let (with, outbox) = world.emitting().await;
     with.submit(&event, "x").await.expect("stored");
     without.submit(&world.transfer("alice", "bob", 1), "plain").await.expect("stored");
@@ -166,7 +166,7 @@ pub(crate) async fn without_an_outbox_what_emits_is_refused_and_left_to_others(w
     assert_eq!(world.balance(&domain, "bob").await, 2);
 }
 
-pub(crate) async fn what_could_never_be_emitted_is_refused(world: &World) {
+pub(crate) async fn impossible_events_are_refused(world: &World) {
     let domain = world.fund(&[("alice", 1)]).await;
     let outbox = world.outbox(&domain).await;
     let config = world.config().with_outbox(Some(outbox.clone())).with_max_operations(3);
@@ -177,8 +177,8 @@ pub(crate) async fn what_could_never_be_emitted_is_refused(world: &World) {
     for (part, request) in [
         ("event 0: the topic", sound().with_event(emit("a/b", "k"))),
         ("event 1: the key", sound().with_event(emit("t", "k")).with_event(emit("t", ""))),
-        ("is kept for us", sound().with_event(emit(http::TOPIC, "k"))),
-        ("is kept for us", sound().with_event(emit(txn_requests::dependent::TOPIC, "k"))),
+        ("is reserved", sound().with_event(emit(http::TOPIC, "k"))),
+        ("is reserved", sound().with_event(emit(txn_requests::dependent::TOPIC, "k"))),
         ("HTTP request 0", sound().with_after_commit(call("nowhere"))),
         (
             "HTTP request 0",
@@ -201,7 +201,7 @@ pub(crate) async fn what_could_never_be_emitted_is_refused(world: &World) {
     assert_eq!(world.balance(&domain, "alice").await, 1);
     let config = Config::default().with_janitor_interval(None);
     let name = format!("{}-b", world.name);
-    let elsewhere = Domain::create(world.store.clone(), &name, config);
+    let elsewhere = Domain::open_or_create(world.store.clone(), &name, config);
     let elsewhere = elsewhere.await.expect("opens");
     let config = RequestsConfig::default().with_outbox(Some(outbox));
     let refused = Requests::open(&elsewhere, config).await.expect_err("another domain's");
@@ -209,8 +209,10 @@ pub(crate) async fn what_could_never_be_emitted_is_refused(world: &World) {
     assert!(elsewhere.shutdown(PATIENCE).await);
 }
 
-/// Who does not know events refuses the format by its number; what was written before events were known goes on.
-pub(crate) async fn requests_of_the_format_before_are_carried_out(world: &World) {
+/// An older version refuses requests with events by their format number.
+///
+/// Requests of the previous format are still executed.
+pub(crate) async fn requests_of_the_previous_format_are_executed(world: &World) {
     let domain = world.fund(&[("alice", 1)]).await;
     let (requests, outbox) = world.emitting().await;
     let one = Request::new(vec![Operation::add(world.target("alice"), "/balance", 1)]);
@@ -233,7 +235,7 @@ pub(crate) async fn requests_of_the_format_before_are_carried_out(world: &World)
     assert_eq!(world.balance(&domain, "alice").await, 3);
 }
 
-pub(crate) async fn whoever_is_killed_a_request_emits_once(world: &World) {
+pub(crate) async fn request_emits_once_despite_kills(world: &World) {
     world.fund(&[("alice", 100), ("bob", 0)]).await;
     let (client, outbox) = world.emitting().await;
     let mut submitted = 0;
@@ -266,8 +268,10 @@ pub(crate) async fn whoever_is_killed_a_request_emits_once(world: &World) {
     assert!(processor.stop(PATIENCE).await && survivor.shutdown(PATIENCE).await);
 }
 
-/// Requests whose queue is full fill a whole look, and one that is younger has nothing to do with them.
-pub(crate) async fn what_waits_for_others_holds_up_nobody(world: &World) {
+/// Requests with a full queue fill a whole batch.
+///
+/// A younger request is executed all the same.
+pub(crate) async fn waiting_request_delays_no_other_request(world: &World) {
     let domain = world.fund(&[("alice", 100), ("bob", 0)]).await;
     let narrow = OutboxConfig::default().with_shards(8).with_max_backlog(1);
     let outbox = Outbox::open(&domain, narrow).await.expect("opens");

@@ -1,61 +1,71 @@
-//! What may go wrong, how often, and the dice that decide it.
+//! The faults, their probabilities, and the random numbers that choose them.
 
 use std::fmt;
 use std::time::Duration;
 
 use txn_store::WriteOp;
 
-/// How often each fault strikes. Probabilities are between 0 and 1; those of one item (a write, a
-/// read) exclude each other, so their sum should stay below 1.
+/// The probability of each fault, between 0 and 1.
+///
+/// The faults of one item (a write, a read) exclude each other, so their sum should stay below 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FaultPlan {
-    /// Where the dice begin: the same seed and the same calls give the same faults.
+    /// The seed: equal seeds and calls give equal faults.
     pub seed: u64,
     /// A write is applied and answered [`Conflict`](txn_store::Outcome::Conflict).
     pub applied_conflict: f64,
-    /// A write, check or verify is carried out and answered
-    /// [`Unknown`](txn_store::Outcome::Unknown).
+    /// An item is carried out and answered [`Unknown`](txn_store::Outcome::Unknown).
+    ///
+    /// Writes, checks and verifies.
     pub applied_unknown: f64,
     /// A write, check or verify is never carried out and answered `Unknown`.
     pub lost_unknown: f64,
-    /// A write is answered `Unknown` and carried out later, if its condition still holds then.
+    /// A write is answered `Unknown` and carried out later.
+    ///
+    /// Its condition must still hold then.
     pub late_unknown: f64,
-    /// A create is carried out, answered as it is, and delivered once more later.
+    /// A create is carried out, answered correctly, and delivered again later.
     pub create_twice: f64,
-    /// A write, check or verify is never carried out and answered
-    /// [`Rejected`](txn_store::Outcome::Rejected).
+    /// An item is never carried out and answered [`Rejected`](txn_store::Outcome::Rejected).
+    ///
+    /// Writes, checks and verifies.
     pub rejected: f64,
     /// A write is applied and answered [`RejectedInDoubt`](txn_store::Outcome::RejectedInDoubt).
     pub applied_rejected: f64,
     /// A write, check or verify is never carried out and answered `RejectedInDoubt`.
     pub lost_rejected: f64,
-    /// A write is answered `RejectedInDoubt` and carried out later, if its condition still holds then.
+    /// A write is answered `RejectedInDoubt` and carried out later.
+    ///
+    /// Its condition must still hold then.
     pub late_rejected: f64,
-    /// A write is applied and answered [`MissingCollection`](txn_store::Outcome::MissingCollection).
+    /// A write is applied and answered
+    /// [`MissingCollection`](txn_store::Outcome::MissingCollection).
     pub applied_missing: f64,
-    /// After a write that was applied and answered otherwise an outage begins: for a while nothing is carried out,
-    /// of all collections or of the one written to. Late writes still arrive.
+    /// An outage begins after a write that was applied and answered otherwise.
+    ///
+    /// In an outage nothing is carried out in all collections, or in the written one. Late writes
+    /// still arrive.
     pub outage: f64,
     /// The shortest outage.
     pub min_outage: Duration,
-    /// The longest outage. Short ones are as frequent as long ones, by their order of magnitude.
+    /// The longest outage. The logarithm of the duration is uniformly distributed.
     pub max_outage: Duration,
-    /// A read by `get_many` shows what the document was before.
+    /// A read by `get_many` shows an earlier state of the document.
     pub stale_read: f64,
     /// A read of either kind is answered [`Unavailable`](txn_store::Read::Unavailable).
     pub read_unavailable: f64,
-    /// A page of a scan is answered
-    /// [`Unavailable`](txn_store::StoreErrorKind::Unavailable).
+    /// A page of a scan is answered [`Unavailable`](txn_store::StoreErrorKind::Unavailable).
     pub scan_unavailable: f64,
-    /// A document is missing from the page of a scan of a collection that was written to since the
-    /// last refresh.
+    /// A page of a scan lacks a document.
+    ///
+    /// Only in a collection that was written to since its last refresh.
     pub scan_hides: f64,
-    /// A call takes a while longer: before it reaches the store, or before its answer arrives.
+    /// A call is delayed, before its execution or before its answer.
     pub delay: f64,
     /// The longest delay of a call.
     pub max_delay: Duration,
-    /// The longest time after which a late write or a second create arrives.
+    /// The longest delay of a late write or a second create.
     pub max_late: Duration,
 }
 
@@ -91,7 +101,7 @@ probabilities! {
 }
 
 impl FaultPlan {
-    /// No faults at all.
+    /// Creates a plan without faults.
     #[must_use]
     pub const fn none(seed: u64) -> Self {
         Self {
@@ -119,8 +129,10 @@ impl FaultPlan {
         }
     }
 
-    /// Every fault of single items, often, but for collections that seem to be missing: about one write in four and one
-    /// read in seven goes wrong.
+    /// Creates a plan with frequent faults of single items.
+    ///
+    /// About one write in four and one read in seven fails. The plan has all faults of single items
+    /// except missing collections.
     #[must_use]
     pub const fn rough(seed: u64) -> Self {
         Self {
@@ -142,22 +154,23 @@ impl FaultPlan {
         }
     }
 
-    /// Sets the probability of a delay, and how long it may be.
+    /// Sets the probability and the maximum of delays.
     #[must_use]
     pub const fn with_delay(mut self, probability: f64, max: Duration) -> Self {
         (self.delay, self.max_delay) = (probability, max);
         self
     }
 
-    /// Sets the probability of an outage after a write that was applied and answered otherwise, and how short and
-    /// how long it may be.
+    /// Sets the probability of an outage, and its shortest and longest duration.
+    ///
+    /// An outage begins after a write that was applied and answered otherwise.
     #[must_use]
     pub const fn with_outage(mut self, probability: f64, min: Duration, max: Duration) -> Self {
         (self.outage, self.min_outage, self.max_outage) = (probability, min, max);
         self
     }
 
-    /// Sets how much later a late write or a second create may arrive.
+    /// Sets the longest delay of a late write or a second create.
     #[must_use]
     pub const fn with_max_late(mut self, max: Duration) -> Self {
         self.max_late = max;
@@ -165,7 +178,7 @@ impl FaultPlan {
     }
 }
 
-/// How many faults were injected, by kind. Only those that made a difference count.
+/// The number of injected faults, by kind. Only effective faults count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Injected {
@@ -197,14 +210,14 @@ pub struct Injected {
     pub read_unavailable: u64,
     /// See [`FaultPlan::scan_unavailable`].
     pub scan_unavailable: u64,
-    /// See [`FaultPlan::scan_hides`]: documents.
+    /// See [`FaultPlan::scan_hides`]. The number of documents.
     pub scan_hides: u64,
     /// See [`FaultPlan::delay`].
     pub delay: u64,
 }
 
 impl Injected {
-    /// Each kind with its name.
+    /// Returns each kind with its name.
     #[must_use]
     pub fn named(&self) -> [(&'static str, u64); 16] {
         [
@@ -227,7 +240,7 @@ impl Injected {
         ]
     }
 
-    /// Faults of all kinds, delays included.
+    /// Returns the number of faults of all kinds, including delays.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.named().iter().map(|(_, count)| count).sum()
@@ -244,7 +257,7 @@ impl fmt::Display for Injected {
     }
 }
 
-/// What happens to one write.
+/// The fault of one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteFault {
     None,
@@ -260,24 +273,24 @@ pub(super) enum WriteFault {
     AppliedMissing,
 }
 
-/// What is out of reach, and for how long.
+/// The extent and the duration of an outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outage {
     pub(super) lasts: Duration,
-    /// All collections, not only the one that was written to.
+    /// All collections, not only the written one.
     pub(super) everywhere: bool,
 }
 
-/// What happens to one read.
+/// The fault of one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadFault {
     None,
-    /// Shows an earlier content: which one, the number says modulo how many are known.
+    /// Shows an earlier content: the number modulo the known contents selects one.
     Stale(u64),
     Unavailable,
 }
 
-/// Seeded randomness (splitmix64), and the faults that it chooses.
+/// Seeded random numbers (splitmix64), and the faults that they choose.
 #[derive(Debug)]
 pub(super) struct FaultRng {
     plan: FaultPlan,
@@ -297,17 +310,17 @@ impl FaultRng {
         z ^ (z >> 31)
     }
 
-    /// A number from 0 up to, and without, 1.
+    /// Returns a number from 0 up to, and without, 1.
     fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// At least a microsecond, at most `max`.
+    /// Returns at least a microsecond, at most `max`.
     fn span(&mut self, max: Duration) -> Duration {
         max.mul_f64(self.fraction()).max(Duration::from_micros(1))
     }
 
-    /// Chooses for one write. Draws the same numbers for every write.
+    /// Chooses the fault of one write. Draws the same numbers for every write.
     pub(super) fn write(&mut self, op: &WriteOp) -> WriteFault {
         let plan = self.plan;
         let (at, late) = (self.fraction(), self.span(plan.max_late));
@@ -326,7 +339,8 @@ impl FaultRng {
         match (choose(at, &faults).unwrap_or(WriteFault::None), op) {
             (fault @ WriteFault::CreateTwice(_), WriteOp::Create(_)) => fault,
             (WriteFault::CreateTwice(_), _) => WriteFault::None,
-            // What only asks is never answered wrongly, and nobody waits for it later.
+            // A check or a verify is never answered wrongly, and no late delivery makes a
+            // difference.
             (WriteFault::AppliedConflict | WriteFault::AppliedMissing, op) if !op.changes() => {
                 WriteFault::None
             }
@@ -338,7 +352,7 @@ impl FaultRng {
         }
     }
 
-    /// Whether an outage begins. Draws nothing where the plan has none.
+    /// Whether an outage begins. Draws nothing if the plan has none.
     pub(super) fn outage(&mut self) -> Option<Outage> {
         let plan = self.plan;
         if plan.outage <= 0.0 || self.fraction() >= plan.outage {
@@ -350,7 +364,7 @@ impl FaultRng {
         Some(Outage { lasts, everywhere: self.fraction() < 0.5 })
     }
 
-    /// Chooses for one read. Draws the same numbers for every read.
+    /// Chooses the fault of one read. Draws the same numbers for every read.
     pub(super) fn read(&mut self, primary: bool) -> ReadFault {
         let plan = self.plan;
         let (at, pick) = (self.fraction(), self.next());
@@ -361,7 +375,7 @@ impl FaultRng {
         choose(at, &faults).unwrap_or(ReadFault::None)
     }
 
-    /// Whether a page of a scan is not answered.
+    /// Whether a page of a scan gets no answer.
     pub(super) fn scan(&mut self) -> bool {
         self.fraction() < self.plan.scan_unavailable
     }
@@ -371,7 +385,7 @@ impl FaultRng {
         self.fraction() < self.plan.scan_hides
     }
 
-    /// How long a call waits before it reaches the store, and after.
+    /// Returns the delays of a call before and after it reaches the store.
     pub(super) fn delay(&mut self) -> (Duration, Duration) {
         let (at, span) = (self.fraction(), self.span(self.plan.max_delay));
         if at >= self.plan.delay {
@@ -384,7 +398,7 @@ impl FaultRng {
     }
 }
 
-/// The fault in whose share of the numbers from 0 to 1 this one lies.
+/// Returns the fault whose share of the unit interval contains `at`.
 fn choose<T: Copy>(mut at: f64, faults: &[(f64, T)]) -> Option<T> {
     faults.iter().find_map(|(share, fault)| {
         let chosen = at < *share;
@@ -398,7 +412,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_fault_strikes_about_as_often_as_planned() {
+    fn faults_have_their_planned_frequency() {
         let plan = FaultPlan::none(7).with_applied_conflict(0.1).with_rejected(0.2);
         let mut dice = FaultRng::new(plan);
         let (mut conflicts, mut rejected) = (0, 0);
@@ -415,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_asks_is_never_answered_wrongly() {
+    fn checks_and_verifies_are_never_answered_wrongly() {
         let plan = FaultPlan::rough(3).with_applied_conflict(0.3).with_applied_rejected(0.1);
         let mut dice = FaultRng::new(plan.with_late_rejected(0.1).with_applied_missing(0.1));
         for _ in 0..10_000 {
@@ -438,7 +452,7 @@ mod tests {
         let mut dice = FaultRng::new(FaultPlan::none(5).with_outage(0.5, min, max));
         let outages: Vec<Outage> = (0..10_000).filter_map(|_| dice.outage()).collect();
         assert!((4_700..5_300).contains(&outages.len()), "{}", outages.len());
-        // Three seconds are half way.
+        // Three seconds are the geometric mean.
         let short = outages.iter().filter(|outage| outage.lasts < Duration::from_secs(3)).count();
         assert!((2_200..2_800).contains(&short), "{short}");
         assert!(outages.iter().all(|outage| outage.lasts >= min && outage.lasts <= max));
@@ -447,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn injected_names_only_what_happened() {
+    fn injected_names_only_faults_that_happened() {
         assert_eq!(Injected::default().to_string(), "0 faults");
         let some = Injected { rejected: 2, stale_read: 1, ..Injected::default() };
         assert_eq!(some.to_string(), "3 faults: 2 rejected, 1 stale");

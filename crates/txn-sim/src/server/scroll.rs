@@ -1,5 +1,7 @@
-//! Scans as real servers have them: a scroll shows what stood there when it began, and moves on with each request, whether
-//! or not the answer arrives.
+//! Scans like those of real servers.
+//!
+//! A scroll shows the state at its begin, and advances with each request, even if the answer is
+//! lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -10,19 +12,19 @@ use txn_store::{Cursor, Filter, Key, Page, Source, StoreError, StoreErrorKind, V
 
 use super::{Manners, Server, State, out_of_reach};
 
-/// How long a scroll is kept open from one request to the next.
+/// How long a scroll is kept open between two requests.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(90);
 
 #[derive(Debug)]
 struct Scroll {
-    /// What it has still to show.
+    /// The remaining documents.
     rest: VecDeque<(Key, Version, Source)>,
-    /// Documents in each of its pages.
+    /// The number of documents per page.
     size: usize,
     asked: Instant,
 }
 
-/// Those that are open.
+/// The open scrolls.
 #[derive(Debug, Default)]
 pub(super) struct Scrolls {
     open: BTreeMap<String, Scroll>,
@@ -39,7 +41,7 @@ impl Scrolls {
         Cursor(id)
     }
 
-    /// Its next page. One that is not full is the last.
+    /// Returns the next page. A page that is not full is the last.
     pub(super) fn next(&mut self, cursor: &Cursor) -> Result<Page, StoreError> {
         self.open.retain(|_, scroll| scroll.asked.elapsed() <= KEEP_ALIVE);
         let Some(scroll) = self.open.get_mut(&cursor.0) else {
@@ -56,14 +58,14 @@ impl Scrolls {
         Ok(Page { documents, next: full.then(|| cursor.clone()) })
     }
 
-    /// It is ended, or lost with the node that kept it.
+    /// Ends a scroll, or loses it with its node.
     pub(super) fn close(&mut self, cursor: &Cursor) {
         self.open.remove(&cursor.0);
     }
 }
 
 impl Server {
-    /// The next page of a scan.
+    /// Returns the next page of a scan.
     pub(super) fn page(
         &self,
         collection: &str,

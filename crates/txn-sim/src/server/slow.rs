@@ -1,5 +1,7 @@
-//! One part of the server is slow, or hangs, while the rest is quick: a node is busy, paused, or cut off from the copies
-//! of its shards. A request is as slow as the slowest document in it.
+//! A part of the server that is slow or hangs.
+//!
+//! A node is busy, paused, or cut off from the copies of its shards. The rest of the server is
+//! fast. A request is as slow as its slowest document.
 
 use std::time::Duration;
 
@@ -7,26 +9,28 @@ use txn_store::{Key, Outcome, Read, Store, StoreError, StoreErrorKind, Write};
 
 use super::{Server, State};
 
-/// Shards of each collection.
+/// The number of shards of each collection.
 pub const SHARDS: u8 = 3;
 
-/// The shard in which a document is.
+/// Returns the shard of a document.
 #[must_use]
 pub fn shard_of(key: &Key) -> u8 {
     let hash = key.id.bytes().fold(0_u8, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte));
     hash % SHARDS
 }
 
-/// A part of the server that is slow.
+/// A slow part of the server.
 #[derive(Clone, Debug)]
 pub struct SlowPart {
-    /// What the names of its collections begin with.
+    /// The prefix of the names of its collections.
     pub collections: String,
-    /// Only this shard of each of them.
+    /// The only slow shard of each collection; `None` for all shards.
     pub shard: Option<u8>,
     /// How long a request takes that reads there.
     pub reads: Duration,
-    /// How long a request takes that writes there. One that takes longer than a client waits is carried out all the same.
+    /// How long a request takes that writes there.
+    ///
+    /// A request that takes longer than a client waits is carried out nevertheless.
     pub writes: Duration,
 }
 
@@ -47,26 +51,26 @@ impl SlowPart {
     }
 }
 
-/// What a request wants there.
+/// The kind of request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Call {
     Read,
-    /// Of documents, or of what every copy has to do.
+    /// A write of documents, or a request that every copy carries out.
     Write,
 }
 
-/// A document outside of the slow part that was asked for together with one in it.
+/// A fast document in a request with a slow one.
 #[derive(Clone, Debug)]
 pub struct HeldUp {
     /// The document.
     pub key: Key,
-    /// When it was asked for.
+    /// When the request was sent.
     pub from: Duration,
-    /// When that was answered.
+    /// When the request was answered.
     pub until: Duration,
 }
 
-/// A request through the slow part: when it is carried out, and when it is answered.
+/// The times of a request through the slow part: its execution and its answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     before: Duration,
@@ -78,29 +82,29 @@ pub(super) fn timed_out() -> StoreError {
 }
 
 impl State {
-    /// The way of what takes so long; none if that is no time.
+    /// Returns the times of a request; `None` if it takes no time.
     fn way(&mut self, takes: Duration) -> Option<Way> {
-        // It waits on its way there, or on its way back.
+        // The request waits before or after its execution.
         let before = |dice: &mut fastrand::Rng| if dice.bool() { takes } else { Duration::ZERO };
         (takes > Duration::ZERO).then(|| Way { before: before(&mut self.dice), takes })
     }
 }
 
 impl Server {
-    /// From now on this part is slow, and no other one.
+    /// Makes this part slow from now on, and no other part.
     pub fn slow_down(&self, part: Option<SlowPart>) {
         let mut state = self.state.lock();
         state.misdeeds.slow_parts += u64::from(part.is_some());
         state.slow = part;
     }
 
-    /// What was held up by others in its request, though nothing of it is in a slow part.
+    /// Returns the fast documents that waited for slow ones in their requests.
     #[must_use]
     pub fn held_up(&self) -> Vec<HeldUp> {
         self.state.lock().held_up.clone()
     }
 
-    /// The way of a request with these documents, if one of them is in the slow part.
+    /// Returns the times of a request, if a document is in the slow part.
     fn way_of<'a>(&self, keys: impl Iterator<Item = &'a Key>, call: Call) -> Option<Way> {
         let mut state = self.state.lock();
         let part = state.slow.as_ref()?;
@@ -117,7 +121,7 @@ impl Server {
         state.way(takes)
     }
 
-    /// The way of a request about a whole collection.
+    /// Returns the times of a request about a whole collection.
     pub(super) fn way_through(&self, collection: &str, call: Call) -> Option<Way> {
         let mut state = self.state.lock();
         let part = state.slow.as_ref().filter(|part| part.is_of(collection))?;
@@ -125,7 +129,7 @@ impl Server {
         state.way(takes)
     }
 
-    /// Carries a call out on its way. `None` if its answer comes later than a client waits.
+    /// Carries a call out. `None` if its answer comes later than a client waits.
     pub(super) async fn slowly<T>(&self, way: Option<Way>, call: impl FnOnce() -> T) -> Option<T> {
         let Some(Way { before, takes }) = way else { return Some(call()) };
         let patience = self.request_timeout();
@@ -141,7 +145,7 @@ impl Server {
         reads.unwrap_or_else(|| keys.iter().map(|_| Read::Unavailable(timed_out())).collect())
     }
 
-    /// Carries out one write of a bulk.
+    /// Carries out one write of a bulk request.
     pub(super) async fn write_slowly(&self, write: &Write) -> Outcome {
         let way = {
             let mut state = self.state.lock();
@@ -161,13 +165,13 @@ impl Server {
         let is_slow = self.way_of(writes.iter().map(|write| &write.key), Call::Write).is_some();
         let sent = writes.to_vec();
         let bulk = tokio::spawn(async move { this.bulk(&sent).await });
-        // Too short an answer, should the task fail.
+        // If the task fails, the answer is too short.
         if !is_slow {
             return bulk.await.unwrap_or_default();
         }
         match tokio::time::timeout(self.request_timeout(), bulk).await {
             Ok(outcomes) => outcomes.unwrap_or_default(),
-            // One item hangs, and with it the answer to all.
+            // One item hangs, and with it the answer to all items.
             Err(_) => writes.iter().map(|_| Outcome::Unknown(timed_out().message)).collect(),
         }
     }

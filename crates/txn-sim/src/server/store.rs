@@ -113,7 +113,7 @@ impl Store for Server {
         let mut state = self.state.lock();
         let found = state.existing(collection)?;
         if blocked && found.documents.values().any(|document| !document.dirty.is_empty()) {
-            // A block is acknowledged once every write before it has ended.
+            // A block is acknowledged only after every earlier write has ended.
             let message = "writes are still under way";
             return Err(StoreError::new(StoreErrorKind::Unavailable, message));
         }

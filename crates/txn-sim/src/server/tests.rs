@@ -1,4 +1,4 @@
-//! The server misbehaves as it says.
+//! Tests of the server's faults.
 
 use txn_store::{CollectionSpec, Cursor, Filter, Role, Store, WriteOp};
 
@@ -21,7 +21,7 @@ async fn open(server: &Server) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unacknowledged_write_is_seen_and_vanishes_with_its_primary() {
+async fn unacknowledged_write_vanishes_with_its_primary() {
     let server = server(1.0).await;
     let task = tokio::spawn({
         let server = server.clone();
@@ -39,13 +39,13 @@ async fn an_unacknowledged_write_is_seen_and_vanishes_with_its_primary() {
     assert_eq!(server.mirages().len(), 1);
     let again = Write::new(key("a"), WriteOp::Create("{}".into()));
     let outcomes = server.write_many(&[again]).await;
-    // The sequence number is used again, under another term.
+    // The sequence number returns under another term.
     let [Outcome::Applied(version)] = outcomes[..] else { panic!("{outcomes:?}") };
     assert_eq!((version.term, version.seq_no), (2, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_index_acknowledges_no_write_that_was_under_way() {
+async fn dropped_index_acknowledges_no_running_write() {
     let server = server(1.0).await;
     let creates = [Write::new(key("a"), WriteOp::Create("{}".into()))];
     let made_again = async {
@@ -61,7 +61,7 @@ async fn dropped_index_acknowledges_no_write_that_was_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_that_is_sent_on_again_answers_for_its_last_try() {
+async fn repeated_item_answers_for_its_last_try() {
     let server = server(0.0).await;
     server.set_manners(Manners { sent_again: 0.7, sent_and_missed: 0.3, ..Manners::default() });
     let creates: Vec<Write> =
@@ -82,7 +82,7 @@ async fn an_item_that_is_sent_on_again_answers_for_its_last_try() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn out_of_reach_nothing_is_carried_out_and_nothing_is_lost() {
+async fn unreachable_server_applies_and_loses_nothing() {
     let server = server(0.0).await;
     let create = |id| [Write::new(key(id), WriteOp::Create("{}".into()))];
     server.write_many(&create("a")).await;
@@ -102,7 +102,7 @@ async fn out_of_reach_nothing_is_carried_out_and_nothing_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acknowledged_write_makes_what_it_replaced_durable() {
+async fn acknowledged_write_makes_earlier_writes_durable() {
     let server = server(0.0).await;
     let first = Write::new(key("a"), WriteOp::Create("{}".into()));
     let Arrived::Answered(Outcome::Applied(version)) = server.arrive(&first) else {
@@ -122,7 +122,7 @@ async fn an_acknowledged_write_makes_what_it_replaced_durable() {
     assert!(server.documents()["things"]["a"].contains('3'));
 }
 
-/// Puts documents on every shard, and makes one of them slow.
+/// Puts documents on every shard, and makes one shard slow.
 async fn slow_shard(reads: Duration, writes: Duration) -> (Arc<Server>, Key, Key) {
     let server = server(0.0).await;
     let cold = key("cold");
@@ -136,7 +136,7 @@ async fn slow_shard(reads: Duration, writes: Duration) -> (Arc<Server>, Key, Key
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_is_as_slow_as_the_slowest_document_in_it() {
+async fn request_is_as_slow_as_its_slowest_document() {
     let (server, cold, warm) = slow_shard(REPLICATION, Duration::ZERO).await;
     let begun = Instant::now();
     let reads = server.get_many(std::slice::from_ref(&warm)).await;
@@ -152,7 +152,7 @@ async fn a_request_is_as_slow_as_the_slowest_document_in_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_hangs_is_answered_by_nobody_and_carried_out() {
+async fn hung_request_is_carried_out_without_an_answer() {
     let hangs = 5 * REQUEST_TIMEOUT;
     let (server, cold, warm) = slow_shard(hangs, hangs).await;
     let found = server.get_many(&[cold.clone(), warm.clone()]).await;
@@ -175,7 +175,7 @@ async fn what_hangs_is_answered_by_nobody_and_carried_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scan_moves_on_though_its_answer_was_lost() {
+async fn scroll_advances_despite_a_lost_answer() {
     let server = server(0.0).await;
     let creates: Vec<Write> =
         (0..7).map(|n| Write::new(key(&n.to_string()), WriteOp::Create("{}".into()))).collect();
@@ -191,7 +191,7 @@ async fn a_scan_moves_on_though_its_answer_was_lost() {
     page(cursor.clone(), 1.0).await.expect_err("the second one is lost");
     let third = page(cursor.clone(), 0.0).await.expect("the third page");
     assert_eq!(third.documents[0].0, key("4"));
-    // What it shows is what stood there when it began.
+    // The scroll shows the state at its begin.
     server.write_many(&[Write::new(key("7"), WriteOp::Create("{}".into()))]).await;
     let last = page(third.next, 0.0).await.expect("the last page");
     assert_eq!((last.documents.len(), last.next), (1, None));

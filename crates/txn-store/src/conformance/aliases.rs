@@ -1,4 +1,4 @@
-//! Aliases, what opening a collection shows, and `require_alias`.
+//! Aliases, the result of opening a collection, and `require_alias`.
 
 use super::fixture::{Fixture, not_found, rule, shows};
 use crate::{CollectionInfo, CollectionSpec, Key, Outcome, Read, Role, Write, WriteOp};
@@ -48,7 +48,7 @@ pub(super) async fn run(fixture: &mut Fixture<'_>) {
 
 async fn require_alias(fixture: &Fixture<'_>, by_alias: &Key, by_name: &Key) {
     let Read::Found { version, source } = fixture.read(by_name).await else {
-        return rule("a document stays where it is", false, &by_name);
+        return rule("a document stays in its collection", false, &by_name);
     };
     let required = |key: Key, op: WriteOp| [Write { key, require_alias: true, op }];
     let beside = Key::new(by_name.collection.clone(), "beside");
@@ -77,7 +77,7 @@ async fn require_alias(fixture: &Fixture<'_>, by_alias: &Key, by_name: &Key) {
     rule(what, matches!(outcomes[0], Outcome::Applied(_)), &outcomes);
 }
 
-/// Opening is idempotent, and shows owner and identity.
+/// Checks that opening is idempotent, and shows owner and identity.
 async fn opening(fixture: &mut Fixture<'_>) {
     let name = fixture.name("opened");
     fixture.discard(&name).await;

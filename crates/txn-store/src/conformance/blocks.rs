@@ -31,17 +31,17 @@ pub(super) async fn run(fixture: &mut Fixture<'_>) {
                 || matches!(outcome, Outcome::Holds | Outcome::Rejected(_) | Outcome::RejectedInDoubt(_));
             rule(what, fine, &(op, outcome));
         }
-        let what = "get_many goes on in a blocked collection";
+        let what = "get_many continues in a blocked collection";
         let keys = [key.clone(), new.clone()];
         let unchanged =
             |reads: &[Read]| shows(&reads[0], version, A) && reads[1] == Read::Absent;
         fixture.soon(what, &keys, unchanged).await;
         let read = fixture.read(&key).await;
-        let what = "read_primary in a blocked collection answers what stands, or Unavailable";
+        let what = "read_primary in a blocked collection shows the document, or Unavailable";
         let fine = shows(&read, version, A) || matches!(read, Read::Unavailable(_));
         rule(what, fine, &read);
         let found = fixture.scan(&docs, &Filter::All, 10).await;
-        let what = "scans go on in a blocked collection, and nothing was written";
+        let what = "scans continue in a blocked collection, and nothing was written";
         let same = found.len() == 1 && found[0].0 == key && found[0].1 == version;
         rule(what, same, &found);
     }

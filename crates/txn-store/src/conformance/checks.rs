@@ -1,4 +1,4 @@
-//! The dry run: accepts and refuses without writing.
+//! The dry run: accepts and refuses without a write.
 
 use super::fixture::{Fixture, invalid, rule};
 use crate::{Key, Outcome, RefusalKind, Write, WriteOp};
@@ -6,7 +6,7 @@ use crate::{Key, Outcome, RefusalKind, Write, WriteOp};
 const STANDING: &str = r#"{"title":"standing","number":1}"#;
 const OTHER: &str = r#"{"title":"other","number":2}"#;
 
-/// Texts that are no JSON object.
+/// Texts that are not a JSON object.
 const NO_OBJECTS: [&str; 9] =
     ["", "null", "7", "[1]", r#""text""#, r#"{"a":"#, r#"{"a":1}}"#, r#"{"a":1}{"b":2}"#, "{a:1}"];
 

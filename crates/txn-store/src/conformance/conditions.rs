@@ -1,4 +1,4 @@
-//! Create, replace and delete: when they apply, and the outcome of each miss.
+//! Create, replace and delete: when they apply, and their outcome otherwise.
 
 use super::fixture::{Fixture, rule};
 use crate::{Key, Outcome, Version, WriteOp};
@@ -65,7 +65,7 @@ pub(super) async fn run(fixture: &mut Fixture<'_>) {
     fixture.stands("a document created again is read back", &key, again, A).await;
 }
 
-/// Versions that the document was never at.
+/// Returns versions that the document never had.
 fn never(version: Version) -> [(&'static str, Version); 3] {
     [
         ("a version yet to come", Version { seq_no: version.seq_no + 1_000_000, ..version }),

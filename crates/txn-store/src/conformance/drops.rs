@@ -1,4 +1,4 @@
-//! Missing and dropped collections: nothing is written, nothing comes back.
+//! Missing and dropped collections: no write succeeds, and no collection returns.
 
 use super::fixture::{Fixture, not_found, rule};
 use crate::{Key, Outcome, Version, Write, WriteOp};
@@ -26,13 +26,13 @@ pub(super) async fn run(fixture: &mut Fixture<'_>) {
     not_found(what, fixture.store.add_alias(&alias, &dropped).await);
 
     let again = fixture.data("dropped").await.name;
-    let what = "a collection made again has no documents of before";
+    let what = "a collection made again has no earlier documents";
     fixture.absent(what, &Key::new(again, "1")).await;
-    let what = "a collection made again has no aliases of before";
+    let what = "a collection made again has no earlier aliases";
     fixture.no_collection(what, &alias).await;
 }
 
-/// No operation finds a collection, and none makes it.
+/// Checks that no operation finds or creates a collection.
 async fn nothing_there(fixture: &Fixture<'_>, which: &str, name: &str, version: Version) {
     let what = format!("{which} is missing");
     fixture.no_collection(&what, name).await;

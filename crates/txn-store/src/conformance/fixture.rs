@@ -1,4 +1,4 @@
-//! What all parts stand on: collections of their own, short calls, and rules that panic.
+//! The base of all parts: own collections, short calls, and rules that panic.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::{
     Source, Store, StoreError, StoreErrorKind, Version, Write, WriteOp,
 };
 
-/// How often a read that may be stale is asked again, and how long to wait in between.
+/// The number of repetitions of a read that may be stale, and the pause.
 const STALE: (u32, Duration) = (400, Duration::from_millis(25));
 
-/// Panics, naming the rule and what was seen, unless it holds.
+/// Panics with the rule and the observation, unless the rule holds.
 #[track_caller]
 pub(super) fn rule(rule: &str, holds: bool, seen: &(impl fmt::Debug + ?Sized)) {
     if holds {
@@ -28,7 +28,7 @@ pub(super) fn rule(rule: &str, holds: bool, seen: &(impl fmt::Debug + ?Sized)) {
     panic!("conformance: broken rule: {rule}; seen: {seen}");
 }
 
-/// The source without the white space between tokens.
+/// Returns the source without the white space between tokens.
 pub(super) fn compact(source: &str) -> String {
     let (mut in_string, mut escaped) = (false, false);
     let keep = |c: &char| {
@@ -44,7 +44,7 @@ pub(super) fn compact(source: &str) -> String {
     source.chars().filter(keep).collect()
 }
 
-/// Whether the read shows this version, and this source but for white space between tokens.
+/// Whether the read shows this version and this source, except for white space.
 pub(super) fn shows(read: &Read, version: Version, source: &str) -> bool {
     matches!(read, Read::Found { version: v, source: s }
         if *v == version && compact(s) == compact(source))
@@ -55,7 +55,7 @@ pub(super) fn invalid(outcome: &Outcome, kind: RefusalKind) -> bool {
     matches!(outcome, Outcome::Invalid(refusal) if refusal.kind == kind)
 }
 
-/// The store under test, and the collections that a part has made.
+/// The store under test, and the collections that a part has created.
 pub(super) struct Fixture<'a> {
     pub(super) store: &'a Arc<dyn Store>,
     pub(super) options: &'a Options,
@@ -68,24 +68,24 @@ impl<'a> Fixture<'a> {
         Self { store, options, part, made: Vec::new() }
     }
 
-    /// The full name of a collection or alias of this part.
+    /// Returns the full name of a collection or alias of this part.
     pub(super) fn name(&self, of: &str) -> String {
         format!("{}-{}-{of}", self.options.prefix, self.part)
     }
 
-    /// What to open, for data of nobody.
+    /// Returns the spec of a data collection without an owner.
     pub(super) fn spec(&self, of: &str, create: bool) -> CollectionSpec {
         let role = Role::Data { owner: None };
         CollectionSpec { name: self.name(of), role, create, mappings: None }
     }
 
-    /// A new, empty collection for data.
+    /// Creates an empty data collection.
     pub(super) async fn data(&mut self, of: &str) -> CollectionInfo {
         let spec = self.spec(of, true);
         self.make(spec).await
     }
 
-    /// A new, empty collection.
+    /// Creates an empty collection.
     pub(super) async fn make(&mut self, spec: CollectionSpec) -> CollectionInfo {
         self.discard(&spec.name).await;
         let info = self.store.open_collection(&spec).await;
@@ -94,21 +94,21 @@ impl<'a> Fixture<'a> {
         info.expect("checked above")
     }
 
-    /// Drops a collection, whether or not it is there.
+    /// Drops a collection, whether or not it exists.
     pub(super) async fn discard(&self, name: &str) {
         let dropped = self.store.drop_collection(name).await;
         let what = "drop_collection succeeds, for a missing collection as well";
         rule(what, dropped.is_ok(), &dropped);
     }
 
-    /// Drops all that the part has made.
+    /// Drops all collections of the part.
     pub(super) async fn clear(&mut self) {
         for name in std::mem::take(&mut self.made) {
             self.discard(&name).await;
         }
     }
 
-    /// Writes a batch: an outcome for each.
+    /// Writes a batch and returns one outcome per write.
     pub(super) async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
         let outcomes = self.store.write_many(writes).await;
         let one_each = outcomes.len() == writes.len();
@@ -116,13 +116,12 @@ impl<'a> Fixture<'a> {
         outcomes
     }
 
-    /// Writes one.
     pub(super) async fn write(&self, key: &Key, op: WriteOp) -> Outcome {
         let mut outcomes = self.write_many(&[Write::new(key.clone(), op)]).await;
         outcomes.pop().expect("one outcome, checked")
     }
 
-    /// Writes one that has to be applied.
+    /// Writes, and panics unless the write is applied.
     pub(super) async fn applied(&self, what: &str, key: &Key, op: WriteOp) -> Version {
         let outcome = self.write(key, op).await;
         let Outcome::Applied(version) = outcome else {
@@ -132,13 +131,13 @@ impl<'a> Fixture<'a> {
         version
     }
 
-    /// Creates a document that is not there.
+    /// Creates an absent document.
     pub(super) async fn create(&self, key: &Key, source: &str) -> Version {
         let what = "create of an absent document is applied";
         self.applied(what, key, WriteOp::Create(source.into())).await
     }
 
-    /// Writes one that has to have this outcome.
+    /// Writes, and panics unless the write has this outcome.
     pub(super) async fn gives(&self, what: &str, key: &Key, op: WriteOp, want: Outcome) {
         let outcome = self.write(key, op).await;
         rule(what, outcome == want, &outcome);
@@ -151,7 +150,7 @@ impl<'a> Fixture<'a> {
         reads.pop().expect("one read, checked")
     }
 
-    /// Reads that may be stale, asked again for a while until they are as wanted.
+    /// Repeats a read that may be stale until the answer is as wanted.
     pub(super) async fn soon(&self, what: &str, keys: &[Key], want: impl Fn(&[Read]) -> bool) {
         let mut reads = Vec::new();
         for _ in 0..STALE.0 {
@@ -165,7 +164,7 @@ impl<'a> Fixture<'a> {
         rule(what, false, &reads);
     }
 
-    /// The document stands at this version with this source: on the primary now, for all soon.
+    /// Checks version and source: now on the primary, soon in all reads.
     pub(super) async fn stands(&self, what: &str, key: &Key, version: Version, source: &str) {
         let read = self.read(key).await;
         rule(what, shows(&read, version, source), &read);
@@ -173,14 +172,14 @@ impl<'a> Fixture<'a> {
         self.soon(what, std::slice::from_ref(key), want).await;
     }
 
-    /// The document is absent: on the primary now, for all soon.
+    /// Checks that the document is absent: now on the primary, soon in all reads.
     pub(super) async fn absent(&self, what: &str, key: &Key) {
         let read = self.read(key).await;
         rule(what, read == Read::Absent, &read);
         self.soon(what, std::slice::from_ref(key), |reads| reads[0] == Read::Absent).await;
     }
 
-    /// There is no collection of this name: for reads, scans, and for who opens it.
+    /// Checks that no collection has this name, for reads, scans, and `open_collection`.
     pub(super) async fn no_collection(&self, what: &str, name: &str) {
         let key = Key::new(name, "1");
         let read = self.read(&key).await;
@@ -194,7 +193,7 @@ impl<'a> Fixture<'a> {
         not_found(what, self.store.refresh(name).await);
     }
 
-    /// Makes the acknowledged writes visible and scans to the end.
+    /// Makes the acknowledged writes visible, and scans to the end.
     pub(super) async fn scan(
         &self,
         collection: &str,
@@ -205,7 +204,7 @@ impl<'a> Fixture<'a> {
         rule("refresh of an existing collection succeeds", refreshed.is_ok(), &refreshed);
         let mut documents = Vec::new();
         let mut from: Option<Cursor> = None;
-        // One page more than documents may come empty; ten thousand is a scan without an end.
+        // Pages may be empty. A scan with ten thousand pages has no end.
         for _ in 0..10_000 {
             let page = self.store.scan(collection, filter, size, from).await;
             rule("a scan of an existing collection succeeds", page.is_ok(), &page);
@@ -223,7 +222,7 @@ impl<'a> Fixture<'a> {
     }
 }
 
-/// The call has to fail for want of the collection.
+/// Panics unless the call fails because the collection is missing.
 #[track_caller]
 pub(super) fn not_found<T: fmt::Debug>(what: &str, result: Result<T, StoreError>) {
     let is = matches!(&result, Err(error) if error.kind == StoreErrorKind::NotFound);

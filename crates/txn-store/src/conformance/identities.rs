@@ -1,4 +1,4 @@
-//! Which collection a name stands for: asked of the server, never answered from memory.
+//! The collection that a name means: the server answers, never a cache.
 
 use super::fixture::{Fixture, not_found, rule};
 use crate::{CollectionIdentity, CollectionInfo, Key};
@@ -22,7 +22,7 @@ pub(super) async fn run(fixture: &mut Fixture<'_>) {
 
     fixture.discard(&first.name).await;
     for asked in [&name, &alias] {
-        let what = "identify of a dropped collection fails, whatever was answered before";
+        let what = "identify of a dropped collection fails, even after an earlier answer";
         not_found(what, fixture.store.identify(asked).await);
     }
     let again = fixture.data("docs").await;
@@ -42,7 +42,9 @@ async fn identifies(fixture: &Fixture<'_>, what: &str, asked: &str, info: &Colle
     rule(what, identity.as_ref().is_ok_and(is_it), &(asked, &identity, info));
 }
 
-/// The incarnation of a collection, which the versions of its documents carry.
+/// Returns the incarnation of a collection.
+///
+/// Checks that the versions of its documents carry the incarnation.
 async fn carries(fixture: &Fixture<'_>, info: &CollectionInfo) -> u64 {
     let identity = fixture.store.identify(&info.name).await;
     let incarnation = identity.as_ref().map_or(0, |identity| identity.incarnation);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::fixture::{Fixture, rule, shows};
 use crate::{Filter, Key, Outcome, Read, Version, Write, WriteOp};
 
-/// Names that something on the way could take for something else. All differ; some only by case,
-/// by white space, or by how a letter is composed.
+/// Names that a layer could misread. Some differ only by case, by white space, or by the
+/// composition of a letter.
 const ODD: [&str; 48] = [
     "plain",
     "PLAIN",
@@ -71,7 +71,7 @@ pub(super) async fn run(fixture: &mut Fixture<'_>) {
     round(fixture, &docs, "an odd routing", keys).await;
 }
 
-/// Every operation on documents of these keys.
+/// Carries out every operation on documents of these keys.
 async fn round(fixture: &Fixture<'_>, docs: &str, which: &str, keys: Vec<Key>) {
     let source = |at: usize| format!(r#"{{"title":"number {at}"}}"#);
     let ops = |op: &dyn Fn(usize) -> WriteOp| -> Vec<Write> {
@@ -129,7 +129,7 @@ async fn all_applied(fixture: &Fixture<'_>, what: &str, writes: Vec<Write>) -> V
     writes.iter().zip(&outcomes).filter_map(version).collect()
 }
 
-/// Keys that only one of the two has, with their routings.
+/// Returns the keys that only one of the two maps has, with their routings.
 fn differing(one: &BTreeMap<Key, Version>, other: &BTreeMap<Key, Version>) -> Vec<String> {
     let lacks = |a: &BTreeMap<Key, Version>, b: &BTreeMap<Key, Version>| {
         let keys = a.iter().filter(|(key, version)| b.get(key) != Some(version));

@@ -5,7 +5,8 @@ use crate::{Key, Outcome, Read, RefusalKind, Source, Version, Write, WriteOp};
 
 const SOURCE: &str = r#"{"title":"bounded"}"#;
 
-/// Ids and documents larger than these are not made: the bound is only asked for.
+/// The largest ids and documents that the suite creates, in bytes. The suite only reads larger
+/// bounds.
 const MADE: (usize, usize) = (1 << 16, 64 << 20);
 
 pub(super) async fn run(fixture: &mut Fixture<'_>) {
@@ -19,7 +20,7 @@ pub(super) async fn run(fixture: &mut Fixture<'_>) {
     size(fixture, &docs, limits.max_document_bytes).await;
 }
 
-/// Ids and routings up to the bound, and past it.
+/// Checks ids and routings up to the bound, and above it.
 async fn names(fixture: &Fixture<'_>, docs: &str, max: usize) {
     let ascii = "x".repeat(max);
     let wide = format!("{}{}", "\u{e9}".repeat(max / 2), "x".repeat(max % 2));
@@ -72,7 +73,9 @@ async fn names(fixture: &Fixture<'_>, docs: &str, max: usize) {
     }
 }
 
-/// A key that cannot be is not found, and the other keys of the call are answered.
+/// Checks that an impossible key does not harm the call.
+///
+/// The impossible key is not found, and the other keys are answered.
 async fn bad_read(fixture: &Fixture<'_>, bad: &Key, good: &Key) {
     let keys = [good.clone(), bad.clone(), good.clone()];
     let Read::Found { version, source } = fixture.read(good).await else {
@@ -90,7 +93,7 @@ async fn bad_read(fixture: &Fixture<'_>, bad: &Key, good: &Key) {
     fixture.soon(what, &keys, fine).await;
 }
 
-/// A document past the bound is refused, alone.
+/// Checks that a document above the bound is refused, alone.
 async fn size(fixture: &Fixture<'_>, docs: &str, max: usize) {
     let key = Key::new(docs, "large");
     let limits = fixture.store.limits();

@@ -1,7 +1,7 @@
 //! Sources with raw line breaks are never executed.
 //!
-//! In a protocol of lines a raw line break inside a source begins another action. The engine never
-//! hands one out; a store refuses it nevertheless, or writes it as the one document that it is.
+//! In a line protocol a raw line break inside a source begins another action. The engine never
+//! sends such a source. A store still has to refuse it, or to write the source as one document.
 
 use super::fixture::{Fixture, invalid, rule, shows};
 use crate::{Filter, Key, Outcome, RefusalKind, Source, Write, WriteOp};

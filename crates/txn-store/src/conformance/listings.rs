@@ -1,4 +1,4 @@
-//! Lists of collections, collections that are released, and the server's clock.
+//! Lists of collections, released collections, and the server's clock.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub(super) async fn run(fixture: &mut Fixture<'_>) {
     lists(fixture).await;
     releases(fixture).await;
     let told = fixture.store.server_time().await;
-    // Whoever answers in seconds or from the start of the machine is far below.
+    // A time in seconds, or a time since the start of the machine, is far below this bound.
     let fits = |time: Duration| time > Duration::from_secs(1_500_000_000);
     let sound = matches!(&told, Ok(time) if time.is_none_or(fits));
     rule("server_time is the time since the Unix epoch", sound, &told);

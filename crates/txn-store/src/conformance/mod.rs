@@ -1,13 +1,14 @@
-//! The conformance suite: what every [`Store`] has to pass before the engine may trust it.
+//! The conformance suite: checks that a store keeps the contract.
 //!
-//! [`run`] runs all parts, one after the other; each part is a function of its own, too.
-//! A part **panics** with the rule that the store broke and with what was seen instead. It makes
-//! its collections under names of its own, drops what an earlier run left there, and drops them
-//! at its end; after a panic they stay, to be looked at.
+//! The engine may trust only a store that passes. [`run`] runs all parts, one after the other. Each
+//! part is also a function. A part **panics** with the rule that the [`Store`] broke and with the
+//! observation. Each part creates its collections under names of its own, drops leftovers of an
+//! earlier run, and drops its collections at the end. After a panic the collections stay, for
+//! inspection.
 //!
-//! The suite wants a healthy store: [`Outcome::Unknown`](crate::Outcome::Unknown) or
-//! [`Read::Unavailable`](crate::Read::Unavailable) on a quiet collection is a broken rule,
-//! too. Only [`races`] lives with them, and so also runs through a store with faults.
+//! The suite needs a healthy store: on a quiet collection
+//! [`Outcome::Unknown`](crate::Outcome::Unknown) or [`Read::Unavailable`](crate::Read::Unavailable)
+//! breaks a rule, too. Only [`races`] tolerates them, and so also runs through a store with faults.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -27,30 +28,34 @@ use std::time::Duration;
 use crate::{Source, Store};
 use fixture::Fixture;
 
-/// How the suite treats a store.
+/// Settings of a run of the suite.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// What the name of every collection and alias of the suite begins with: lower case letters,
-    /// digits and dashes. Two runs at a time on one server need different ones.
+    /// The prefix of all names of collections and aliases of the suite.
+    ///
+    /// Lower case letters, digits and dashes. Two concurrent runs on one server need different
+    /// prefixes.
     pub prefix: String,
-    /// Mappings of the collection for odd values ([`values`]), in the words of the store: the field
-    /// `payload` has to take any JSON. Stores without mappings ignore it.
+    /// Mappings of the collection for odd values ([`values`]), in the store's format.
+    ///
+    /// The field `payload` has to take any JSON. Stores without mappings ignore this setting.
     pub opaque_mappings: Option<Source>,
-    /// Whether versions do not return in a collection that was dropped and made again, either.
-    /// Default true; only for a store whose servers cannot do it (Elasticsearch starts an index
-    /// again at the first seq_no) may this be false. The `uid` of the collection differs always.
+    /// Whether versions stay unique after a collection was dropped and created again.
+    ///
+    /// Default true. False is only for a store whose servers cannot do this: Elasticsearch starts
+    /// an index again at the first seq_no. The `uid` of the collection differs in any case.
     pub versions_survive_drop: bool,
-    /// How many writers race in [`races`]. Default 16.
+    /// The number of writers that race in [`races`]. Default 16.
     pub writers: u32,
-    /// How many increments each of them makes. Default 25.
+    /// The number of increments of each writer. Default 25.
     pub increments: u32,
-    /// The longest time that one part may take. Default two minutes.
+    /// The maximum duration of one part. Default two minutes.
     pub patience: Duration,
 }
 
 impl Options {
-    /// The defaults, with collections named `{prefix}-...`.
+    /// Creates the defaults, with collections named `{prefix}-...`.
     #[must_use]
     pub fn new(prefix: impl Into<String>) -> Self {
         let opaque =
@@ -65,28 +70,28 @@ impl Options {
         }
     }
 
-    /// The mappings of the collection for odd values.
+    /// Sets [`Options::opaque_mappings`].
     #[must_use]
     pub fn with_opaque_mappings(mut self, mappings: Option<Source>) -> Self {
         self.opaque_mappings = mappings;
         self
     }
 
-    /// Whether versions do not return in a collection that was dropped and made again.
+    /// Sets [`Options::versions_survive_drop`].
     #[must_use]
     pub fn with_versions_survive_drop(mut self, survive: bool) -> Self {
         self.versions_survive_drop = survive;
         self
     }
 
-    /// How many writers race, and how many increments each of them makes.
+    /// Sets [`Options::writers`] and [`Options::increments`].
     #[must_use]
     pub fn with_race(mut self, writers: u32, increments: u32) -> Self {
         (self.writers, self.increments) = (writers, increments);
         self
     }
 
-    /// The longest time that one part may take.
+    /// Sets [`Options::patience`].
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -100,8 +105,9 @@ impl From<&str> for Options {
     }
 }
 
-/// Declares each part as a module with `run`, as a public function, and as a step of the suite, so
-/// that no part can be forgotten.
+/// Declares each part as a module, a public function, and a step.
+///
+/// One list, so that no part can be forgotten.
 macro_rules! parts {
     ($($(#[$doc:meta])* $part:ident;)*) => {
         $(
@@ -110,7 +116,7 @@ macro_rules! parts {
             $(#[$doc])*
             ///
             /// # Panics
-            /// When the store breaks a rule; the message names it.
+            /// If the store breaks a rule. The message names the rule.
             pub async fn $part(store: &Arc<dyn Store>, options: &Options) {
                 let mut fixture = Fixture::new(store, options, stringify!($part));
                 let run = Box::pin(async {
@@ -126,7 +132,7 @@ macro_rules! parts {
         /// Runs every part of the suite. The options may be just a prefix.
         ///
         /// # Panics
-        /// When the store breaks a rule; the message names it.
+        /// If the store breaks a rule. The message names the rule.
         pub async fn run(store: Arc<dyn Store>, options: impl Into<Options>) {
             let options = options.into();
             $(Box::pin($part(&store, &options)).await;)*
@@ -135,15 +141,15 @@ macro_rules! parts {
 }
 
 parts! {
-    /// Create, replace and delete: when they apply, and the outcome of each miss.
+    /// Create, replace and delete: when they apply, and their outcome otherwise.
     conditions;
-    /// The dry run: accepts and refuses without writing.
+    /// The dry run: accepts and refuses without a write.
     checks;
-    /// Verify: answers for the version of now, and moves nothing.
+    /// Verify: answers for the current version, and moves nothing.
     verifies;
     /// Versions that never return.
     versions;
-    /// Missing and dropped collections: nothing is written, nothing comes back.
+    /// Missing and dropped collections: no write succeeds, and no collection returns.
     drops;
     /// The order of results, and of several writes to one document.
     order;
@@ -151,9 +157,9 @@ parts! {
     scans;
     /// Aliases, what opening a collection shows, and `require_alias`.
     aliases;
-    /// Which collection a name stands for now.
+    /// The collection that a name means now.
     identities;
-    /// Lists of collections, and what is taken off a collection that is released.
+    /// Lists of collections, and the release of a collection.
     listings;
     /// The write block.
     blocks;
@@ -165,7 +171,8 @@ parts! {
     values;
     /// Sources with raw line breaks are never executed.
     lines;
-    /// Many writers at once: increments add up exactly, and one creator wins. Goes on through
-    /// conflicts, rejections and unknown outcomes.
+    /// Many concurrent writers: increments add up exactly, and one creator wins.
+    ///
+    /// Continues through conflicts, rejections and unknown outcomes.
     races;
 }

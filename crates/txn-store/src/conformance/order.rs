@@ -7,7 +7,7 @@ const A: &str = r#"{"title":"a"}"#;
 const B: &str = r#"{"title":"b"}"#;
 const C: &str = r#"{"title":"c"}"#;
 
-/// How many documents of each kind are in the mixed batches.
+/// The number of documents of each kind in the mixed batches.
 const EACH: usize = 6;
 
 pub(super) async fn run(fixture: &mut Fixture<'_>) {
@@ -28,30 +28,32 @@ pub(super) async fn run(fixture: &mut Fixture<'_>) {
     let (Outcome::Applied(version), Outcome::Conflict) = outcomes else {
         return rule("of two creates in one call the first is applied", false, &outcomes);
     };
-    fixture.stands("of two creates in one call the first stands", &one, version, A).await;
+    fixture.stands("of two creates in one call the first is applied", &one, version, A).await;
 
     let replace = |source: &str| WriteOp::Replace(source.into(), version);
     let outcomes = both(fixture, &one, replace(B), replace(C)).await;
     let (Outcome::Applied(version), Outcome::Conflict) = outcomes else {
         return rule("of two replaces of one version the first is applied", false, &outcomes);
     };
-    fixture.stands("of two replaces of one version the first stands", &one, version, B).await;
+    fixture.stands("of two replaces of one version the first is applied", &one, version, B).await;
 
     let outcomes = both(fixture, &one, WriteOp::Delete(version), WriteOp::Create(C.into())).await;
     let (Outcome::Applied(_), Outcome::Applied(version)) = outcomes else {
         return rule("a delete and then a create in one call are both applied", false, &outcomes);
     };
-    fixture.stands("a create after a delete in one call stands", &one, version, C).await;
+    fixture.stands("a create after a delete in one call is applied", &one, version, C).await;
 
     let outcomes = both(fixture, &one, WriteOp::Create(A.into()), WriteOp::Delete(version)).await;
     let (Outcome::Conflict, Outcome::Applied(_)) = outcomes else {
-        let what = "a create of what stands and then its delete are Conflict and Applied";
+        let what = "a create of an existing document and then its delete are Conflict and Applied";
         return rule(what, false, &outcomes);
     };
     fixture.absent("a document deleted at the end of a call is absent", &one).await;
 }
 
-/// Two writes of one document in one call, with a write of another in between.
+/// Writes one document twice in one call.
+///
+/// An operation on another document is between the two writes.
 async fn both(fixture: &Fixture<'_>, key: &Key, first: WriteOp, second: WriteOp) -> (Outcome, Outcome) {
     let between = Key::new(key.collection.clone(), "between");
     let mut outcomes = fixture
@@ -66,7 +68,9 @@ async fn both(fixture: &Fixture<'_>, key: &Key, first: WriteOp, second: WriteOp)
     (outcomes.swap_remove(0), second)
 }
 
-/// A batch with every kind of outcome, mixed. Gives what stands after it.
+/// Writes a mixed batch with every kind of outcome.
+///
+/// Returns the documents that exist afterwards.
 async fn mixed_writes(fixture: &Fixture<'_>, docs: &str) -> Vec<(Key, Version, String)> {
     let key = |kind: &str, at: usize| Key::new(docs, format!("{kind}-{at}"));
     let source = |at: usize| format!(r#"{{"title":"written-{at}"}}"#);
@@ -117,7 +121,7 @@ async fn mixed_writes(fixture: &Fixture<'_>, docs: &str) -> Vec<(Key, Version, S
     standing
 }
 
-/// Reads with present, absent and doubled documents and with a missing collection, mixed.
+/// Reads present, absent and doubled documents and a missing collection, mixed.
 async fn mixed_reads(fixture: &Fixture<'_>, docs: &str, standing: &[(Key, Version, String)]) {
     let missing = Key::new(fixture.name("missing"), "1");
     let none = Key::new(docs, "none-0");

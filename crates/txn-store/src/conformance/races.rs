@@ -1,7 +1,7 @@
-//! Many writers at once: increments add up exactly, and one creator wins.
+//! Many concurrent writers: increments add up exactly, and one creator wins.
 //!
-//! Each counter says how far every writer has come, so that a writer recognises a write of its own
-//! after a conflict or an unknown outcome, and a write that was lost shows at once.
+//! Each counter holds the progress of every writer. A writer recognises its own write after a
+//! conflict or an unknown outcome, and a lost write shows at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 use super::fixture::{Fixture, rule};
 use crate::{Key, Outcome, Read, Source, Store, Version, Write, WriteOp};
 
-/// How many counters are incremented in batches, and how many documents creators race for.
+/// The number of counters in a batch, and of documents that creators race for.
 const DOCUMENTS: usize = 8;
 
-/// A counter, and who made it so.
+/// A counter, with the increments of each writer.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Counter {
     count: u64,
@@ -34,7 +34,7 @@ pub(super) async fn run(fixture: &mut Fixture<'_>) {
     creators(fixture, keys("created", DOCUMENTS)).await;
 }
 
-/// Every writer increments every counter this often.
+/// Lets every writer increment every counter this often.
 async fn count(fixture: &Fixture<'_>, keys: Vec<Key>, increments: u32) {
     let (store, writers) = (fixture.store, fixture.options.writers);
     for key in &keys {
@@ -58,13 +58,13 @@ async fn count(fixture: &Fixture<'_>, keys: Vec<Key>, increments: u32) {
     }
 }
 
-/// One writer: increments each counter, again and again, until each is known to have happened.
+/// Increments each counter until all increments of this writer are known to have happened.
 async fn increment(store: Arc<dyn Store>, keys: Vec<Key>, writer: u32, increments: u64) {
     let me = format!("writer-{writer}");
     for target in 1..=increments {
         let mut open = keys.clone();
         for attempt in 0_u32.. {
-            // In turn what may be stale, on which a write has to fail, and what cannot be.
+            // Alternate reads that may be stale, on which a write has to fail, and primary reads.
             let primary = attempt % 2 == 1;
             let reads = match primary {
                 true => store.read_primary(&open).await,
@@ -111,14 +111,14 @@ async fn increment(store: Arc<dyn Store>, keys: Vec<Key>, writer: u32, increment
             if open.is_empty() {
                 break;
             }
-            // Spread the writers, or the slowest never gets its turn.
+            // Without a pause that differs per writer, the slowest writer never succeeds.
             let pause = (u64::from(writer) * 7 + u64::from(attempt) * 3) % 11;
             tokio::time::sleep(Duration::from_millis(pause.min(attempt.into()))).await;
         }
     }
 }
 
-/// All writers create the same documents.
+/// Lets all writers create the same documents.
 async fn creators(fixture: &Fixture<'_>, keys: Vec<Key>) {
     let store = fixture.store;
     let mut tasks = JoinSet::new();
@@ -139,15 +139,15 @@ async fn creators(fixture: &Fixture<'_>, keys: Vec<Key>) {
         let read = settled_read(store, key).await;
         if let Some((wrote, Outcome::Applied(at))) = applied.first() {
             let stands = super::fixture::shows(&read, *at, wrote);
-            rule("what the winning creator wrote stands", stands, &(wrote, at, &read));
+            rule("the document is that of the winning creator", stands, &(wrote, at, &read));
         }
         let some = of_key().any(|(_, o)| matches!(o, Outcome::Applied(_) | Outcome::Conflict));
         let found = matches!(read, Read::Found { .. });
-        rule("after a create was applied or in conflict a document is there", !some || found, key);
+        rule("after a create was applied or in conflict the document exists", !some || found, key);
     }
 }
 
-/// Waits for all tasks; the panic of one is the panic of all.
+/// Waits for all tasks, and passes on a panic.
 async fn join<T: 'static>(tasks: &mut JoinSet<T>) -> Vec<T> {
     let mut all = Vec::new();
     while let Some(done) = tasks.join_next().await {
@@ -159,7 +159,7 @@ async fn join<T: 'static>(tasks: &mut JoinSet<T>) -> Vec<T> {
     all
 }
 
-/// A primary read, asked until it is answered.
+/// Repeats a primary read until it is answered.
 async fn settled_read(store: &Arc<dyn Store>, key: &Key) -> Read {
     loop {
         let mut reads = store.read_primary(std::slice::from_ref(key)).await;

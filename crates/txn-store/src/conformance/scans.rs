@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::fixture::{Fixture, compact, not_found, rule};
 use crate::{CollectionSpec, Filter, Key, Outcome, Role, Source, Version, Write, WriteOp};
 
-/// How many documents the collection that is scanned page by page has.
+/// The number of documents in the collection that is scanned page by page.
 const DOCUMENTS: usize = 57;
 
 type Documents = BTreeMap<Key, (Version, Source)>;
@@ -35,7 +35,7 @@ async fn pages(fixture: &mut Fixture<'_>) {
         same(fixture, &docs, &Filter::All, size, &standing).await;
     }
 
-    // What was deleted is gone, what was replaced is there as it is now.
+    // A deleted document is absent, and a replaced one has its new source.
     let (gone, (version, _)) = standing.pop_first().expect("there are documents");
     fixture.applied("delete at the version is applied", &gone, WriteOp::Delete(version)).await;
     let (changed, (version, _)) = standing.pop_last().expect("there are documents");
@@ -58,7 +58,7 @@ async fn exists(fixture: &mut Fixture<'_>) {
     let mut standing = write(fixture, keys).await;
     same(fixture, &docs, &Filter::All, 7, &standing).await;
     standing.retain(|_, (_, source)| source.starts_with(r#"{"transaction_tid":"tid"#));
-    // Null, another field of that text, and a field further down are not "exists".
+    // `Exists` does not match null, another field with this text, or a nested field.
     for size in [2, 500] {
         same(fixture, &docs, &Filter::Exists("transaction_tid"), size, &standing).await;
     }
@@ -87,7 +87,7 @@ async fn any_of(fixture: &mut Fixture<'_>) {
     }
 }
 
-/// Creates documents in one batch. Gives what stands after it.
+/// Creates documents in one batch, and returns the documents that exist afterwards.
 async fn write(fixture: &Fixture<'_>, documents: impl Iterator<Item = (Key, String)>) -> Documents {
     let documents: Vec<(Key, Source)> = documents.map(|(k, s)| (k, s.into())).collect();
     let create = |(key, source): &(Key, Source)| {
@@ -106,7 +106,7 @@ async fn write(fixture: &Fixture<'_>, documents: impl Iterator<Item = (Key, Stri
     standing
 }
 
-/// The scan finds these documents, each once.
+/// Checks that the scan finds exactly these documents, each once.
 async fn same(
     fixture: &Fixture<'_>,
     collection: &str,
@@ -121,7 +121,7 @@ async fn same(
             return rule(what, false, &(filter, key, source));
         };
         let same = *at == version && compact(text) == compact(&source);
-        let what = "a scan after a refresh shows each document as it stands";
+        let what = "a scan after a refresh shows the current document";
         rule(what, same, &(&key, version, &source));
         let twice = found.insert(key.clone(), version).is_some();
         rule("a scan finds each document once", !twice, &(filter, size, &key));

@@ -3,7 +3,7 @@
 use super::fixture::{Fixture, compact, rule, shows};
 use crate::{Filter, Key, Outcome, Read, Role, Source, Version, Write, WriteOp};
 
-/// Values that lose bytes in a parser that is not careful.
+/// Values that lose bytes in a careless parser.
 const ODD: [&str; 30] = [
     "null",
     "true",
@@ -33,7 +33,7 @@ const ODD: [&str; 30] = [
     r#""\u000a\u0000\u2028""#,
     r#"{"z":1,"a":2,"Z":3,"":4}"#,
     r#"{"\u0061b":1,"a.b":2,"_id":3,"$ref":4,"é":5}"#,
-    r#"{"transaction_tid":"inner","tid":null}"#,
+    r#"{"transaction_tid":"inner","transaction_version":null}"#,
     r#""{\"create\":{\"_id\":\"x\"}}""#,
 ];
 
@@ -61,7 +61,7 @@ pub(super) async fn run(fixture: &mut Fixture<'_>) {
 
     let keys: Vec<Key> =
         (0..sources.len()).map(|at| Key::new(docs.clone(), format!("id-{at}"))).collect();
-    // Apart from each other, so that a value that is refused is named.
+    // Writes each value alone, so that the panic names a refused value.
     let mut first = Vec::new();
     for (key, source) in keys.iter().zip(&sources) {
         let what = "an odd value passes the dry run";
@@ -70,7 +70,7 @@ pub(super) async fn run(fixture: &mut Fixture<'_>) {
     }
     shown(fixture, &docs, &keys, &first, &sources).await;
 
-    // All in one batch, each document with the value of another.
+    // All values in one batch, each document with the value of another document.
     sources.rotate_left(1);
     let each = keys.iter().zip(&sources).zip(&first);
     let writes: Vec<Write> = each
@@ -86,7 +86,7 @@ pub(super) async fn run(fixture: &mut Fixture<'_>) {
     shown(fixture, &docs, &keys, &second, &sources).await;
 }
 
-/// Every way of reading shows the bytes of every key and value.
+/// Checks that each kind of read shows the bytes of every key and value.
 async fn shown(
     fixture: &Fixture<'_>,
     docs: &str,

@@ -1,4 +1,4 @@
-//! Verify: answers for the version of now, and moves nothing.
+//! Verify: answers for the current version, and moves nothing.
 
 use super::fixture::Fixture;
 use crate::{Key, Outcome, Version, WriteOp};

@@ -38,12 +38,12 @@ pub(super) async fn run(fixture: &mut Fixture<'_>) {
     }
 }
 
-/// No version is given twice.
+/// Checks that no version returns.
 fn fresh(seen: &mut BTreeSet<Version>, version: Version) {
     rule("a version of a document is never given again", seen.insert(version), &version);
 }
 
-/// No version but the last is accepted.
+/// Checks that only the last version is accepted.
 async fn refused(fixture: &Fixture<'_>, key: &Key, seen: &BTreeSet<Version>, last: Version) {
     for version in seen.iter().copied().filter(|version| *version != last) {
         for op in [

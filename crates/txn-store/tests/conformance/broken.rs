@@ -11,7 +11,7 @@ use txn_store::{
     Read, Refusal, RefusalKind, Role, Source, Store, StoreError, Version, Write, WriteOp,
 };
 
-/// Which rule is broken.
+/// The broken rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
@@ -49,15 +49,15 @@ pub(crate) enum Fault {
     IncarnationOfAnother,
 }
 
-/// A store that is right but for its fault.
+/// A correct store, except for its fault.
 #[derive(Debug)]
 pub(crate) struct Broken {
     fault: Fault,
     inner: MemoryStore,
     writes: AtomicU64,
-    /// Versions by document, where the fault is that they begin again.
+    /// Versions per document, for the fault that versions start again.
     own: Mutex<BTreeMap<Key, Vec<Version>>>,
-    /// What names stood for when they were first asked for.
+    /// The first answer per name, for the fault of a cached identity.
     identities: Mutex<BTreeMap<String, CollectionIdentity>>,
 }
 
@@ -141,7 +141,8 @@ impl Broken {
                 return Outcome::Applied(Version::new(9, count));
             }
             (Fault::CheckThenWrite, WriteOp::Replace(_, version)) if now == Some(*version) => {
-                // Has looked, lets others go on, and then writes over whatever stands.
+                // Checks the version, lets other writers run, and then overwrites the current
+                // document.
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 *version = self.now(&write.key).await.unwrap_or(*version);
             }
@@ -156,7 +157,7 @@ impl Broken {
         self.pass(write).await
     }
 
-    /// Gives versions that count from one for each life of a document.
+    /// Assigns versions that start at one for each life of a document.
     async fn own_versions(&self, write: &Write) -> Outcome {
         let mut write = write.clone();
         let now = self.now(&write.key).await;

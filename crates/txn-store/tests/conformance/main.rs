@@ -9,17 +9,17 @@ use txn_store::MemoryStore;
 use txn_store::conformance::{self, Options};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_memory_store_passes() {
+async fn memory_store_passes() {
     conformance::run(Arc::new(MemoryStore::new()), "memory").await;
 }
 
 #[tokio::test]
-async fn the_memory_store_passes_on_one_thread_and_by_options() {
+async fn memory_store_passes_on_one_thread_with_options() {
     let options = Options::new("memory").with_versions_survive_drop(false).with_race(3, 4);
     conformance::run(Arc::new(MemoryStore::new()), options).await;
 }
 
-/// The proof that the suite can fail: each fault, and words of the rule that has to catch it.
+/// Shows that the suite detects each fault, with the words of the broken rule.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_breaks_a_rule_fails() {
     let faults = [

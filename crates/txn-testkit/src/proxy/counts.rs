@@ -1,32 +1,34 @@
-//! What happened.
+//! Counts of requests and faults.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::fault::FaultKind;
 
-/// What happened at a proxy so far.
+/// The counts of a proxy so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Requests that arrived whole.
+    /// Requests that arrived complete.
     pub requests: u64,
     /// Requests that the server answered, repetitions included.
     pub forwarded: u64,
-    /// Requests that arrived on a connection that was forgotten.
+    /// Requests that arrived on a forgotten connection.
     pub forgotten: u64,
-    /// Faults that happened, by kind. One that could not happen, because the server did not answer, does not count.
+    /// Faults that happened, by kind.
+    ///
+    /// A fault that had no effect, because the server did not answer, does not count.
     pub faults: BTreeMap<FaultKind, u64>,
 }
 
 impl Counts {
-    /// How many faults of a kind happened.
+    /// Returns the number of faults of a kind.
     #[must_use]
     pub fn of(&self, kind: FaultKind) -> u64 {
         self.faults.get(&kind).copied().unwrap_or_default()
     }
 
-    /// How many faults happened.
+    /// Returns the number of all faults.
     #[must_use]
     pub fn all_faults(&self) -> u64 {
         self.faults.values().sum()

@@ -27,10 +27,10 @@ use super::{Action, Ongoing, Shared, items};
 pub(crate) type Upstream = Client<HttpConnector, Full<Bytes>>;
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, Cut>>;
 
-/// How long the first half of an answer gets before the connection is cut behind it.
+/// The pause between the first half of an answer and the cut.
 const HALFTIME: Duration = Duration::from_millis(5);
 
-/// The connection to the client is cut.
+/// The connection to the client has to be cut.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut;
 
@@ -51,7 +51,8 @@ impl From<Infallible> for Cut {
 pub(crate) fn upstream() -> Upstream {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
-    // A pooled connection that the server closed while it was idle is replaced: nothing was sent on it.
+    // The client replaces a pooled connection that the server closed while idle: nothing was sent
+    // on it.
     Client::builder(TokioExecutor::new()).build(connector)
 }
 
@@ -164,8 +165,9 @@ impl Shared {
         }
     }
 
-    /// The request is carried out, and its writes that succeeded are answered with a refusal. An outage begins before
-    /// anybody knows.
+    /// Carries the request out, and answers its successful writes with a refusal.
+    ///
+    /// An outage begins before the answer is sent.
     async fn refuse_items(
         &self,
         message: Message,
@@ -183,7 +185,7 @@ impl Shared {
         Ok(answer.pass())
     }
 
-    /// Sends a request once more, later.
+    /// Repeats a request after a delay.
     fn repeat(self: &Arc<Self>, message: Message, delay: Duration) {
         let this = self.clone();
         self.exchanges.spawn(async move {
@@ -202,7 +204,7 @@ impl Shared {
         });
     }
 
-    /// Sends a request to the server. If it does not answer, the client's connection is cut.
+    /// Sends a request to the server. Without an answer, the client's connection is cut.
     async fn forward(&self, Message { parts, path, body }: Message) -> Result<Whole, Cut> {
         let mut request = Request::builder()
             .method(parts.method.clone())
@@ -215,7 +217,7 @@ impl Shared {
         let answer = self.client.request(request).await.map_err(|_| Cut)?;
         let (mut head, body) = answer.into_parts();
         let body = body.collect().await.map_err(|_| Cut)?.to_bytes();
-        // The length of an answer without a body is the length that it would have.
+        // The answer to a HEAD request states the length of the absent body.
         let length = head.headers.get(CONTENT_LENGTH).cloned();
         strip(&mut head.headers);
         if let (Method::HEAD, Some(length)) = (parts.method, length) {
@@ -227,7 +229,7 @@ impl Shared {
     }
 }
 
-/// Takes out what belongs to one connection, and what follows from the body.
+/// Removes headers of the connection, and headers that follow from the body.
 fn strip(headers: &mut HeaderMap) {
     for name in [CONNECTION, TRANSFER_ENCODING, CONTENT_LENGTH] {
         headers.remove(name);
@@ -235,7 +237,7 @@ fn strip(headers: &mut HeaderMap) {
     headers.remove("keep-alive");
 }
 
-/// An answer of the server.
+/// A complete answer of the server.
 struct Whole {
     head: response::Parts,
     body: Bytes,
@@ -246,7 +248,7 @@ impl Whole {
         Response::from_parts(self.head, whole(self.body))
     }
 
-    /// The first half, and then the connection is cut.
+    /// Sends the first half, and then cuts the connection.
     fn half(self) -> Result<Answer, Cut> {
         let Self { mut head, body } = self;
         head.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len().max(2)));
@@ -264,7 +266,7 @@ fn whole(body: Bytes) -> UnsyncBoxBody<Bytes, Cut> {
     Full::new(body).map_err(Cut::from).boxed_unsync()
 }
 
-/// As an overloaded server and as something in front of it refuse.
+/// Refuses as an overloaded server or a proxy does.
 fn refusal(status: StatusCode) -> Answer {
     let (kind, text) = match status {
         StatusCode::TOO_MANY_REQUESTS => (

@@ -1,35 +1,38 @@
-//! What can go wrong with one request.
+//! The faults of one request.
 
 use std::time::Duration;
 
-/// A fault, with what it needs.
+/// A fault with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The server carries the request out and answers; the connection is cut instead of passing that on.
+    /// The server carries the request out, and the connection is cut before the answer.
     LoseAnswer,
-    /// The connection is cut, and the server never learns of the request.
+    /// The connection is cut, and the server does not receive the request.
     CutBefore,
-    /// The server gets the request only after a while. The client may have given up by then.
+    /// The server receives the request after a delay. The client may have given up by then.
     DelayBefore(Duration),
-    /// The answer comes only after a while.
+    /// The answer arrives after a delay.
     DelayAfter(Duration),
-    /// The server gets the request twice at the same time; one of the answers is passed on.
+    /// The server receives the request twice at once; the client gets one answer.
     Duplicate,
-    /// The request is carried out and answered, and the server gets it once more after a while.
+    /// The request is carried out and answered, and repeated after a delay.
     DuplicateLate(Duration),
     /// The proxy refuses with 429 and the error type of an overloaded server.
     TooManyRequests,
-    /// The proxy refuses with 503 and words that no server uses.
+    /// The proxy refuses with 503 and a text that no server uses.
     ServiceUnavailable,
-    /// The request is carried out; the first half of the answer arrives, then the connection is cut.
+    /// The request is carried out, and half of the answer is lost.
+    ///
+    /// The connection is cut after the first half.
     CutAnswer,
-    /// The request is carried out, and every write of a `_bulk` that succeeded is answered with this refusal: as where
-    /// the server sent an item on again, and answers for its last try.
+    /// The request is carried out, and its successful `_bulk` writes are refused.
+    ///
+    /// A server does so if it sent an item again internally and answers for its last try.
     Refuse(Refusal),
 }
 
-/// What a write is answered that was carried out.
+/// The refusal of a write that was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -44,10 +47,10 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// All of them.
+    /// All refusals.
     pub const ALL: [Self; 4] = [Self::Overloaded, Self::Blocked, Self::Closed, Self::Missing];
 
-    /// The status of the item, and the type of its error, in the words of the servers.
+    /// Returns the item's status and error type, as servers name it.
     #[must_use]
     pub fn words(self) -> (u16, &'static str) {
         match self {
@@ -59,19 +62,23 @@ impl Refusal {
     }
 }
 
-/// How a server is out of reach.
+/// The way in which a server is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outage {
-    /// Every request is refused whole with 429: nothing of it is carried out, and the client knows.
+    /// Every request is refused whole with 429.
+    ///
+    /// Nothing is carried out, and the client knows.
     Refuses,
-    /// Connections are cut before the server learns of the request.
+    /// Connections are cut before the server receives the request.
     Silent,
-    /// Connections and requests are taken, and nothing is answered. Requests are lost when the outage ends.
+    /// Connections and requests are accepted, and never answered.
+    ///
+    /// The requests are lost when the outage ends.
     Hangs,
 }
 
-/// What kind of fault it is.
+/// The kind of a fault, without its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -104,7 +111,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 13] = [
         Self::LoseAnswer,
         Self::CutBefore,
@@ -121,7 +128,9 @@ impl FaultKind {
         Self::RefuseMissing,
     ];
 
-    /// Whether it answers what was carried out with a refusal. Only writes in a `_bulk` meet these.
+    /// Whether the fault refuses writes that were carried out.
+    ///
+    /// Only writes in a `_bulk` have these faults.
     #[must_use]
     pub fn is_refusal(self) -> bool {
         matches!(
@@ -132,7 +141,7 @@ impl FaultKind {
 }
 
 impl Fault {
-    /// Its kind.
+    /// Returns the kind of the fault.
     #[must_use]
     pub fn kind(self) -> FaultKind {
         match self {

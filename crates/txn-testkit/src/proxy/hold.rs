@@ -4,10 +4,10 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::watch;
 
-/// Where a request is held up.
+/// The point at which a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// Before the server gets it.
+    /// Before the server receives the request.
     Before,
     /// After the server carried it out, before the client gets the answer.
     After,
@@ -15,24 +15,24 @@ pub enum Point {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// No request came.
+    /// No request has come.
     Armed,
     /// A request waits.
     Reached,
     Decided(Verdict),
 }
 
-/// What becomes of a request that was held up.
+/// The fate of a held request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     GoesOn,
-    /// It is lost where it stands.
+    /// The request is lost at its point.
     Lost,
 }
 
-/// A request that is held up, or the next one that will be.
+/// A held request, or the next matching one.
 ///
-/// Dropped, it lets the request go on.
+/// Dropping the hold releases the request.
 #[derive(Debug)]
 pub struct Hold {
     gate: Arc<Gate>,
@@ -54,31 +54,33 @@ impl Hold {
         Self { gate }
     }
 
-    /// Returns once a request waits here, or has been here. Put a bound on it.
+    /// Returns after a request has reached the gate, now or before. Add a timeout.
     pub async fn reached(&self) {
-        // The sender lives as long as this does.
+        // The sender lives as long as the hold.
         drop(self.gate.stage.subscribe().wait_for(|stage| *stage != Stage::Armed).await);
     }
 
-    /// Whether a request waits here, or has been here.
+    /// Whether a request has reached the gate, now or before.
     #[must_use]
     pub fn is_reached(&self) -> bool {
         *self.gate.stage.borrow() != Stage::Armed
     }
 
-    /// Lets the request go on.
+    /// Releases the request.
     pub fn release(self) {
         self.gate.stage.send_replace(Stage::Decided(Verdict::GoesOn));
     }
 
-    /// Cuts the connection: at [`Point::Before`] the server never gets the request, at [`Point::After`] the client
+    /// Cuts the connection.
+    ///
+    /// At [`Point::Before`] the server never receives the request, at [`Point::After`] the client
     /// never gets the answer.
     pub fn discard(self) {
         self.gate.stage.send_replace(Stage::Decided(Verdict::Lost));
     }
 }
 
-/// What a request is handed that is to be held up.
+/// The gate of a request that will be held.
 #[derive(Clone)]
 pub(crate) struct Ticket {
     gate: Weak<Gate>,
@@ -106,7 +108,7 @@ impl Ticket {
             }
             first
         });
-        // The test alone holds the gate from here on.
+        // From here on only the test holds the gate.
         drop(gate);
         match stage.wait_for(|stage| matches!(stage, Stage::Decided(_))).await {
             Ok(stage) => match *stage {

@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 
 use super::fault::Refusal;
 
-/// The answer with a refusal for every write that succeeded. `None` if there is none in it: it is no answer to a `_bulk`,
-/// or nothing was written. What only asks (an `update` that changes nothing) is left as it is.
+/// Returns the answer with a refusal for every successful write.
+///
+/// `None` if the text is not an answer to a `_bulk`, or if no write succeeded. Verifies (an
+/// `update` that changes nothing) stay unchanged.
 pub(crate) fn refused(body: &[u8], refusal: Refusal) -> Option<Bytes> {
     let mut answer: Value = serde_json::from_slice(body).ok()?;
     let (status, kind) = refusal.words();

@@ -1,4 +1,4 @@
-//! What a proxy does to every request, as some proxies do.
+//! Permanent behaviour of a proxy, as some real proxies have it.
 
 use std::time::Duration;
 
@@ -7,17 +7,21 @@ use serde_json::Value;
 
 use super::matching::Route;
 
-/// What a proxy does to every request, besides faults.
+/// The behaviour of a proxy for every request, in addition to faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Manners {
-    /// Larger bodies of requests are refused with 413, before the server.
+    /// The largest body of a request, in bytes. Larger ones are refused with 413.
     pub body_limit: Option<usize>,
-    /// A field that is taken out of the documents that reads and searches answer, as field-level security does.
+    /// A field that is hidden from reads and searches.
+    ///
+    /// Field-level security does the same.
     pub hidden_field: Option<String>,
-    /// A connection that was idle for longer is forgotten: nothing that arrives on it is answered any more, and it stays open.
+    /// The idle time after which a connection is forgotten.
+    ///
+    /// A forgotten connection stays open, and no request on it is answered.
     pub idle_limit: Option<Duration>,
-    /// The server is reached below this path, such as `/search`. Other paths are answered with 404.
+    /// The path prefix of the server, such as `/search`. Other paths are answered with 404.
     pub path_prefix: Option<String>,
 }
 
@@ -54,7 +58,7 @@ impl Manners {
         self.body_limit.is_some_and(|limit| body.len() > limit)
     }
 
-    /// The path at the server; `None` if the proxy does not know the path.
+    /// Returns the path at the server; `None` if the proxy does not know the path.
     pub(crate) fn path<'a>(&self, path: &'a str) -> Option<&'a str> {
         let Some(prefix) = &self.path_prefix else { return Some(path) };
         match path.strip_prefix(prefix.as_str())? {
@@ -64,7 +68,7 @@ impl Manners {
         }
     }
 
-    /// The answer of a read or a search without the hidden field; `None` if there is nothing to hide.
+    /// Returns the answer without the hidden field; `None` if there is nothing to hide.
     pub(crate) fn hide(&self, route: Route, path: &str, answer: &[u8]) -> Option<Bytes> {
         let name = self.hidden_field.as_deref()?;
         if !matches!(route, Route::MultiGet | Route::Search | Route::Document) {
@@ -80,7 +84,7 @@ impl Manners {
     }
 }
 
-/// Takes a field out of every `_source`.
+/// Removes a field from every `_source`.
 fn hide_in_sources(value: &mut Value, name: &str) {
     match value {
         Value::Object(fields) => {
@@ -111,7 +115,7 @@ mod tests {
         assert_eq!(hide(Route::MultiGet, "/_mget", many).as_deref(), Some(hidden));
         let source = hide(Route::Document, "/stock/_source/1", r#"{"owner":"x"}"#);
         assert_eq!(source.as_deref(), Some("{}"));
-        // Field-level security does not reach what a write answers.
+        // Field-level security does not change the answers of writes.
         assert_eq!(hide(Route::Bulk, "/_bulk", many), None);
         assert_eq!(Manners::default().hide(Route::MultiGet, "/_mget", many.as_bytes()), None);
     }

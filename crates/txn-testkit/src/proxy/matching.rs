@@ -1,6 +1,6 @@
-//! Telling requests apart.
+//! Classification and matching of requests.
 
-/// What a request is, by its method and its path.
+/// The kind of a request, by its method and its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Route {
@@ -12,12 +12,12 @@ pub enum Route {
     Search,
     /// `_doc`, `_source`, `_create` or `_update`: one document
     Document,
-    /// Everything else: indices, mappings, aliases, the cluster
+    /// Other requests: indices, mappings, aliases, the cluster
     Other,
 }
 
 impl Route {
-    /// The route of a path, with or without a query.
+    /// Returns the route of a path, with or without a query.
     #[must_use]
     pub fn of(path: &str) -> Self {
         let path = path.split('?').next().unwrap_or_default();
@@ -34,7 +34,7 @@ impl Route {
     }
 }
 
-/// What a rule sees of a request.
+/// The parts of a request that a rule sees.
 pub(crate) struct Facts<'a> {
     pub(crate) route: Route,
     pub(crate) method: &'a str,
@@ -42,7 +42,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) body: &'a [u8],
 }
 
-/// Which requests are meant: those that meet all of it.
+/// A filter of requests: all conditions must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matching {
     route: Option<Route>,
@@ -53,40 +53,40 @@ pub struct Matching {
 }
 
 impl Matching {
-    /// All requests.
+    /// Matches all requests.
     #[must_use]
     pub fn any() -> Self {
         Self::default()
     }
 
-    /// Those of a route.
+    /// Matches the requests of a route.
     #[must_use]
     pub fn route(route: Route) -> Self {
         Self { route: Some(route), ..Self::default() }
     }
 
-    /// Only those with this method, in capitals.
+    /// Requires this method, in capitals.
     #[must_use]
     pub fn with_method(mut self, method: &str) -> Self {
         self.method = Some(method.to_owned());
         self
     }
 
-    /// Only those whose path, with its query, has this part.
+    /// Requires this part in the path with its query.
     #[must_use]
     pub fn with_path(mut self, part: &str) -> Self {
         self.paths.push(part.to_owned());
         self
     }
 
-    /// Only those whose body has this part.
+    /// Requires this part in the body.
     #[must_use]
     pub fn with_body(mut self, part: &str) -> Self {
         self.bodies.push(part.to_owned());
         self
     }
 
-    /// Only those whose body lacks this part.
+    /// Requires a body without this part.
     #[must_use]
     pub fn without_body(mut self, part: &str) -> Self {
         self.not_bodies.push(part.to_owned());
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_asked_for_has_to_be_there() {
+    fn matching_requires_all_conditions() {
         let facts = |body| Facts { route: Route::Bulk, method: "POST", path: "/_bulk?a=b", body };
         let wanted = Matching::route(Route::Bulk).with_method("POST").with_path("a=b");
         let wanted = wanted.with_body("state").with_body("x").without_body("finished");

@@ -1,31 +1,32 @@
 //! A proxy that does to requests what networks do.
 //!
-//! [`Proxy`] listens on 127.0.0.1 and passes HTTP/1.1 requests on to one server. On the way it loses answers
-//! of requests that were carried out, cuts connections, delays, repeats a request at once or seconds later,
-//! refuses with 429 or 503, and answers writes that were carried out with a refusal. An outage keeps everything away
-//! from the server for a while.
+//! [`Proxy`] listens on 127.0.0.1 and forwards HTTP/1.1 requests to one server. The proxy loses
+//! answers of requests that were carried out, cuts connections, delays, and repeats a request at
+//! once or seconds later. The proxy also refuses with 429 or 503, and answers writes that were
+//! carried out with a refusal. An outage makes the server unreachable for some time.
 //!
-//! - A [`Schedule`] decides by chance, with odds of each fault for each [`Route`]. It is seeded: request number
-//!   *n* meets the same fault in every run with the same seed.
-//! - [`Proxy::inject`] arms a fault for the next request that matches, and [`Proxy::hold`] holds that request up
-//!   until the test lets it go.
-//! - [`Manners`] hold for every request: a limit of bodies, a hidden field, connections that are forgotten, a path in front.
-//! - [`Proxy::counts`] tells which faults really happened.
+//! - A [`Schedule`] chooses faults at random, with the odds of each fault for each [`Route`]. With
+//!   the same seed, request number *n* has the same fault in every run.
+//! - [`Proxy::inject`] arms a fault for the next request that matches, and [`Proxy::hold`] holds
+//!   that request until the test releases it.
+//! - [`Manners`] apply to every request: a limit of bodies, a hidden field, forgotten connections,
+//!   a path prefix.
+//! - [`Proxy::counts`] returns the faults that happened.
 //!
-//! What was received goes on to the server even when the client is gone meanwhile: that is how late writes
-//! come about.
+//! A received request goes to the server even if the client is gone in the meantime. Late writes
+//! happen in this way.
 //!
 //! ```no_run
 //! use txn_testkit::proxy::{Fault, Matching, Odds, Proxy, Route, Schedule};
 //!
 //! # async fn demo() -> std::io::Result<()> {
 //! let proxy = Proxy::start("http://127.0.0.1:9200").await?;
-//! // A client is given `proxy.url()`. By chance:
+//! // Give `proxy.url()` to a client. Faults at random:
 //! proxy.set_schedule(Schedule::new(7, Odds::rough()));
-//! // And the next bulk that commits something is carried out, and its answer lost:
+//! // The next bulk with a commit is carried out, and its answer is lost:
 //! let commit = Matching::route(Route::Bulk).with_body(r#""state":"committed""#);
 //! proxy.inject(commit, Fault::LoseAnswer);
-//! // In the end:
+//! // At the end:
 //! proxy.clear();
 //! proxy.settle().await;
 //! println!("{:?}", proxy.counts());
@@ -67,18 +68,18 @@ use exchange::{Upstream, upstream};
 use hold::Gate;
 use matching::Facts;
 
-/// How often it is looked whether an outage has ended.
+/// The interval between checks whether an outage has ended.
 const STEP: Duration = Duration::from_millis(20);
 
 /// A proxy in front of one server. See the [module](self).
 ///
-/// Dropped, it stops as [`shutdown`](Self::shutdown) does, without waiting.
+/// Dropping the proxy stops it like [`shutdown`](Self::shutdown), without waiting.
 pub struct Proxy {
     shared: Arc<Shared>,
     address: SocketAddr,
 }
 
-/// What the tasks of a proxy share.
+/// The state that the tasks of a proxy share.
 pub(crate) struct Shared {
     /// Scheme, host and port of the server, without a slash at the end.
     target: String,
@@ -89,7 +90,7 @@ pub(crate) struct Shared {
     tally: Tally,
     /// The listener and the connections.
     connections: TaskTracker,
-    /// What is on its way to the server, with late repetitions.
+    /// Requests to the server, including late repetitions.
     exchanges: TaskTracker,
     stop: CancellationToken,
 }
@@ -102,36 +103,38 @@ struct Plan {
     outage: Option<Ongoing>,
 }
 
-/// An outage that has begun.
+/// A running outage.
 #[derive(Clone, Copy)]
 pub(crate) struct Ongoing {
     outage: Outage,
-    /// When it ends by itself.
+    /// When the outage ends; `None` for an explicit end.
     until: Option<Instant>,
 }
 
-/// What is to happen to the next request that matches.
+/// The action for the next request that matches.
 struct Rule {
     matching: Matching,
     action: Action,
 }
 
-/// What happens to one request.
+/// The action for one request.
 #[derive(Clone)]
 pub(crate) enum Action {
     Pass,
-    /// A fault, and the outage behind it.
+    /// A fault, and the outage that follows.
     Fault(Fault, Option<Ongoing>),
     Hold(hold::Ticket),
-    /// The server is out of reach.
+    /// The server is unreachable.
     Away(Outage),
 }
 
 impl Proxy {
-    /// Starts a proxy, without faults, in front of the server at an address such as `http://127.0.0.1:9200`.
+    /// Starts a proxy without faults in front of a server.
+    ///
+    /// `target` is an address such as `http://127.0.0.1:9200`.
     ///
     /// # Errors
-    /// If it cannot listen.
+    /// If the proxy cannot listen.
     pub async fn start(target: &str) -> io::Result<Self> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -146,58 +149,64 @@ impl Proxy {
             exchanges: TaskTracker::new(),
             stop: CancellationToken::new(),
         });
-        // A closed tracker can be waited for, and still takes tasks.
+        // A closed tracker can be waited for, and still accepts tasks.
         shared.connections.close();
         shared.exchanges.close();
         shared.connections.spawn(serve::listen(shared.clone(), listener));
         Ok(Self { shared, address })
     }
 
-    /// The address of the proxy, without a slash at the end.
+    /// Returns the address of the proxy, without a slash at the end.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// From now on faults happen by this schedule.
+    /// Sets the schedule of faults from now on.
     pub fn set_schedule(&self, schedule: Schedule) {
         self.shared.plan.lock().schedule = Some(schedule);
     }
 
-    /// Pauses the schedule, or lets it go on. Rules and holds count in either case.
+    /// Pauses the schedule, or continues it. Rules and holds stay active.
     pub fn pause(&self, paused: bool) {
         self.shared.plan.lock().paused = paused;
     }
 
-    /// From now on the proxy has these manners. [`clear`](Self::clear) leaves them.
+    /// Sets the manners from now on. [`clear`](Self::clear) leaves them unchanged.
     pub fn set_manners(&self, manners: Manners) {
         *self.shared.manners.lock() = manners;
     }
 
-    /// From now on nothing goes wrong any more: no schedule, no rules, no outage. What is on its way meets what it was meant to.
+    /// Removes the schedule, all rules and the outage.
+    ///
+    /// Requests under way keep their faults.
     pub fn clear(&self) {
         *self.shared.plan.lock() = Plan::default();
     }
 
-    /// The next request that matches meets this fault. Rules are asked in the order in which they came, before the
-    /// schedule, and each counts once.
+    /// Arms a fault for the next request that matches.
+    ///
+    /// Rules apply in the order of their creation, before the schedule, and once each.
     pub fn inject(&self, matching: Matching, fault: Fault) {
         self.arm(matching, Action::Fault(fault, None));
     }
 
-    /// As [`inject`](Self::inject), and once the fault has happened everything is out of reach, until
-    /// [`end_outage`](Self::end_outage).
+    /// As [`inject`](Self::inject), with an outage after the fault.
+    ///
+    /// The outage lasts until [`end_outage`](Self::end_outage).
     pub fn inject_then(&self, matching: Matching, fault: Fault, outage: Outage) {
         let behind = Ongoing { outage, until: None };
         self.arm(matching, Action::Fault(fault, Some(behind)));
     }
 
-    /// Everything is out of reach, until [`end_outage`](Self::end_outage). What is on its way arrives.
+    /// Makes the server unreachable until [`end_outage`](Self::end_outage).
+    ///
+    /// Requests under way arrive.
     pub fn begin_outage(&self, outage: Outage) {
         self.shared.begins(Ongoing { outage, until: None });
     }
 
-    /// The server is within reach again.
+    /// Makes the server reachable again.
     pub fn end_outage(&self) {
         self.shared.plan.lock().outage = None;
     }
@@ -208,7 +217,7 @@ impl Proxy {
         self.shared.plan.lock().away().is_some()
     }
 
-    /// The next request that matches is held up at a point of its way, until the test decides.
+    /// Holds the next request that matches, until the test decides.
     #[must_use]
     pub fn hold(&self, matching: Matching, point: Point) -> Hold {
         let gate = Arc::new(Gate::default());
@@ -216,19 +225,20 @@ impl Proxy {
         Hold::new(gate)
     }
 
-    /// What happened so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.shared.tally.counts()
     }
 
-    /// Returns once nothing is on its way to the server: every late repetition has arrived. Requests that are held
-    /// up are waited for, too.
+    /// Waits until no request is on its way to the server.
+    ///
+    /// Every late repetition has arrived then. The call also waits for held requests.
     pub async fn settle(&self) {
         self.shared.exchanges.wait().await;
     }
 
-    /// Cuts all connections, forgets what has not been sent yet, and returns when nothing of it runs any more.
+    /// Cuts all connections, drops unsent requests, and waits for all tasks.
     pub async fn shutdown(self) {
         self.shared.stop.cancel();
         self.shared.connections.wait().await;
@@ -257,7 +267,7 @@ impl fmt::Debug for Proxy {
 }
 
 impl Plan {
-    /// How the server is out of reach now.
+    /// Returns the current outage.
     fn away(&mut self) -> Option<Outage> {
         let over = |ongoing: &mut Ongoing| ongoing.until.is_some_and(|end| end <= Instant::now());
         self.outage.take_if(over);
@@ -270,7 +280,7 @@ impl Shared {
         self.manners.lock().clone()
     }
 
-    /// Returns once the server is not out of reach in this way any more.
+    /// Returns after this outage has ended.
     async fn outage_ends(&self, outage: Outage) {
         while self.plan.lock().away() == Some(outage) {
             tokio::time::sleep(STEP).await;
@@ -281,7 +291,7 @@ impl Shared {
         self.plan.lock().outage = Some(ongoing);
     }
 
-    /// What is to happen to a request: by the first rule that matches, or else by the schedule.
+    /// Returns the action of the first matching rule, or of the schedule.
     fn decide(&self, facts: &Facts<'_>) -> Action {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let mut plan = self.plan.lock();
@@ -308,7 +318,7 @@ impl Shared {
 }
 
 impl Action {
-    /// Whether somebody still waits for it.
+    /// Whether a test still waits for the action.
     fn is_wanted(&self) -> bool {
         match self {
             Self::Hold(ticket) => ticket.is_wanted(),

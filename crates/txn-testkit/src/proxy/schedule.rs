@@ -1,4 +1,4 @@
-//! Faults by chance, the same ones for the same seed.
+//! Random faults, with the same faults for the same seed.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use fastrand::Rng;
 use super::fault::{Fault, FaultKind, Outage, Refusal};
 use super::matching::Route;
 
-/// How likely each fault is for one request. At most one happens.
+/// The probability of each fault for one request. At most one fault happens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Odds {
     each: BTreeMap<FaultKind, f64>,
@@ -19,7 +19,7 @@ pub struct Odds {
 }
 
 impl Odds {
-    /// Nothing goes wrong.
+    /// No faults.
     #[must_use]
     pub fn none() -> Self {
         let ms = Duration::from_millis;
@@ -27,43 +27,44 @@ impl Odds {
         Self { each: BTreeMap::new(), delays: ms(1)..ms(50), late: ms(500)..ms(5_000), outages }
     }
 
-    /// Each kind of fault with a probability of two percent, but for an index that seems to be missing: about every
-    /// fourth request meets one.
+    /// Two percent for each kind of fault, except a missing index.
+    ///
+    /// About every fourth request has a fault.
     #[must_use]
     pub fn rough() -> Self {
         let usual = FaultKind::ALL.into_iter().filter(|kind| *kind != FaultKind::RefuseMissing);
         usual.fold(Self::none(), |odds, kind| odds.with(kind, 0.02))
     }
 
-    /// Sets the probability of each refusal of what was carried out.
+    /// Sets the probability of each refusal of writes that were carried out.
     #[must_use]
     pub fn with_refusals(self, probability: f64) -> Self {
         let refusals = FaultKind::ALL.into_iter().filter(|kind| kind.is_refusal());
         refusals.fold(self, |odds, kind| odds.with(kind, probability))
     }
 
-    /// Sets the probability of an outage behind a refusal of what was carried out, and how long it lasts.
+    /// Sets probability and duration of an outage after such a refusal.
     #[must_use]
     pub fn with_outages(mut self, probability: f64, lasts: Range<Duration>) -> Self {
         self.outages = (probability, lasts);
         self
     }
 
-    /// Sets the probability of a kind, from 0 to 1. All of them together should stay below 1.
+    /// Sets the probability of a kind, from 0 to 1. The sum should stay below 1.
     #[must_use]
     pub fn with(mut self, kind: FaultKind, probability: f64) -> Self {
         self.each.insert(kind, probability);
         self
     }
 
-    /// How long delays are. Default: 1 to 50 ms.
+    /// Sets the range of delays. Default: 1 to 50 ms.
     #[must_use]
     pub fn with_delays(mut self, delays: Range<Duration>) -> Self {
         self.delays = delays;
         self
     }
 
-    /// How late late repetitions are. Default: half a second to five seconds.
+    /// Sets the range of late repetitions. Default: half a second to five seconds.
     #[must_use]
     pub fn with_late(mut self, late: Range<Duration>) -> Self {
         self.late = late;
@@ -107,7 +108,7 @@ impl Odds {
     }
 }
 
-/// A fault, and the outage behind it with its length.
+/// A fault, and the outage that follows with its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chosen {
     pub(crate) fault: Fault,
@@ -123,28 +124,30 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The same odds for every route.
+    /// Creates a schedule with the same odds for every route.
     #[must_use]
     pub fn new(seed: u64, odds: Odds) -> Self {
         Self { seed, usual: odds, routes: BTreeMap::new() }
     }
 
-    /// Other odds for one route.
+    /// Sets other odds for one route.
     #[must_use]
     pub fn with_route(mut self, route: Route, odds: Odds) -> Self {
         self.routes.insert(route, odds);
         self
     }
 
-    /// What happens to the request of this number, counted from 0 for each proxy.
+    /// Returns the fault of a request.
+    ///
+    /// The number of the request counts from 0 for each proxy.
     #[must_use]
     pub fn decide(&self, number: u64, route: Route) -> Option<Fault> {
         self.choose(number, route).map(|chosen| chosen.fault)
     }
 
-    /// The same, with the outage that begins behind it.
+    /// The same, with the outage that follows.
     pub(crate) fn choose(&self, number: u64, route: Route) -> Option<Chosen> {
-        // Spread, so that neighbours have nothing in common.
+        // The multiplication makes seeds of neighbours independent.
         let mut random = Rng::with_seed(self.seed ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         self.routes.get(&route).unwrap_or(&self.usual).draw(&mut random)
     }
@@ -180,12 +183,12 @@ mod tests {
             }
         }
         assert_eq!(seen.len(), FaultKind::ALL.len());
-        // A thousand of each are expected; this is more than six standard deviations.
+        // A thousand of each are expected. The margin is more than six standard deviations.
         assert!(seen.values().all(|count| (800..1_200).contains(count)), "{seen:?}");
     }
 
     #[test]
-    fn outages_begin_behind_refusals_only() {
+    fn outages_follow_refusals_only() {
         let (short, long) = (Duration::from_secs(1), Duration::from_secs(5));
         let odds = Odds::rough().with_refusals(0.05).with_outages(0.5, short..long);
         let schedule = Schedule::new(3, odds);

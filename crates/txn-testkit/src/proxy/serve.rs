@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::Shared;
 use super::exchange::{Answer, Cut, exchange};
 
-/// Takes connections until the proxy stops.
+/// Accepts connections until the proxy stops.
 pub(crate) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
     loop {
         let accepted = tokio::select! {
@@ -25,16 +25,16 @@ pub(crate) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
             Ok((stream, _)) => {
                 shared.connections.spawn(connection(shared.clone(), stream));
             }
-            // No file handles are left, as a rule: some will be free again.
+            // Usually all file handles are in use, and some will be free again.
             Err(_) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
         }
     }
 }
 
 async fn connection(shared: Arc<Shared>, stream: TcpStream) {
-    // Small answers must not wait for more.
+    // A small answer must not wait for more bytes.
     let _ = stream.set_nodelay(true);
-    // When the last answer was given; none on a new connection.
+    // The time of the last answer; `None` on a new connection.
     let last: Mutex<Option<Instant>> = Mutex::default();
     let service = service_fn(|request| {
         let idle = last.lock().map(|last| last.elapsed()).unwrap_or_default();
@@ -52,12 +52,14 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream) {
     let serving = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     tokio::select! {
         () = shared.stop.cancelled() => {}
-        // An error is a connection that was cut, by the client or on purpose.
+        // An error means that the client or the proxy cut the connection.
         _ = serving => {}
     }
 }
 
-/// One request. The way to the server is a task of its own: it goes on when the client is gone.
+/// Answers one request.
+///
+/// A separate task forwards the request, and continues after the client is gone.
 async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answer, Cut> {
     let stop = shared.stop.clone();
     let (parts, body) = request.into_parts();

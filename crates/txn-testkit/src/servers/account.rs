@@ -1,5 +1,6 @@
-//! The unprivileged account that servers run under when they are started by root, which they
-//! refuse.
+//! The unprivileged account of servers that root starts.
+//!
+//! The servers refuse to run as root.
 
 use std::fs;
 use std::os::unix::fs::lchown;
@@ -18,10 +19,10 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// The account's name.
+    /// The name of the account.
     pub(crate) const NAME: &str = "txn-servers";
 
-    /// Finds the account, and makes it the first time.
+    /// Finds the account, or creates it.
     pub(crate) fn ensure() -> Result<Self> {
         if let Some(account) = Self::find()? {
             return Ok(account);

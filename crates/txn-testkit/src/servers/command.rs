@@ -1,17 +1,17 @@
-//! Running commands and reporting why they failed.
+//! Runs commands, and reports why they failed.
 
 use std::io::{self, Write};
 use std::process::{Command, Output, Stdio};
 
 use super::error::{Error, Result, last_lines};
 
-/// Runs a command to its end and returns what it printed on stdout.
+/// Runs a command to its end, and returns its stdout.
 pub(crate) fn run(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output();
     check(command, output)
 }
 
-/// Like [`run`], with something to read on stdin, which stays out of error messages.
+/// Like [`run`], with input on stdin, which stays out of error messages.
 pub(crate) fn run_with_input(command: &mut Command, input: &str) -> Result<String> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = command.spawn().and_then(|mut child| {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{OnPath, Result};
 
-/// A password; what is printed of it is only that there is one.
+/// A password. `Debug` output hides the text.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Password(String);
@@ -23,13 +23,13 @@ impl Password {
         Self(password.into())
     }
 
-    /// The password itself.
+    /// Returns the password as text.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// A new one of 128 random bits, in letters and digits.
+    /// Creates a password of 128 random bits, in letters and digits.
     pub(crate) fn random() -> Result<Self> {
         let source = Path::new("/dev/urandom");
         let mut bytes = [0_u8; 16];
@@ -46,7 +46,7 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Who may use a secured server.
+/// A user of a secured server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credentials {
     /// The user's name.
@@ -56,7 +56,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// The value of an `Authorization` header.
+    /// Returns the value of an `Authorization` header.
     pub(crate) fn basic(&self) -> String {
         let pair = format!("{}:{}", self.username, self.password.expose());
         format!("Basic {}", STANDARD.encode(pair))

@@ -1,4 +1,4 @@
-//! How an Elasticsearch node is configured and started.
+//! Configures and starts Elasticsearch nodes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -16,8 +16,9 @@ use super::setup::Setup;
 use super::state::State;
 use super::tls::Certificates;
 
-/// Writes the configuration of every node. A node finds all it needs in its own folder, so that a
-/// restart is the same command again.
+/// Writes the configuration of every node.
+///
+/// A node finds all files in its own folder, so a restart is the same command again.
 pub(crate) fn configure(setup: &Setup<'_>) -> Result<()> {
     let state = setup.state;
     let certificates =
@@ -47,10 +48,10 @@ pub(crate) fn configure(setup: &Setup<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The command that starts a node.
+/// Returns the command that starts a node.
 ///
-/// Version 8 comes with a launcher, a second Java process that stays unless the server is made a
-/// daemon; version 7 becomes the server itself. The server's process id is in the file `pid`.
+/// Version 8 has a launcher, a second Java process that stays unless the server is a daemon.
+/// Version 7 becomes the server itself. The file `pid` holds the process id of the server.
 pub(crate) fn start_command(setup: &Setup<'_>, node: &Node) -> Command {
     let mut command = tool(setup, node, "elasticsearch", true);
     if becomes_daemon(setup.state.kind) {
@@ -60,19 +61,20 @@ pub(crate) fn start_command(setup: &Setup<'_>, node: &Node) -> Command {
     command
 }
 
-/// Whether the command that starts this server ends once the server is up.
+/// Whether the start command of this server ends after the start.
 pub(crate) fn becomes_daemon(kind: ServerKind) -> bool {
     matches!(kind.distribution(), Distribution::Elasticsearch(_))
         && kind != ServerKind::Elasticsearch7
 }
 
-/// Where a node writes its process id.
+/// Returns the file for the process id of a node.
 pub(crate) fn pid_file(node: &Node) -> PathBuf {
     node.folder.join("pid")
 }
 
-/// Copies the product's configuration, without the log of garbage collections and the dumps, which
-/// would go to folders that are not the node's.
+/// Copies the product's configuration, without the log of garbage collections and the dumps.
+///
+/// Both would go to folders outside of the node's.
 fn copy_defaults(from: &Path, to: &Path) -> Result<()> {
     for entry in fs::read_dir(from).on("read", from)? {
         let path = entry.on("read", from)?.path();
@@ -127,7 +129,7 @@ fn settings(state: &State, node: &Node) -> String {
     text
 }
 
-/// Writes the certificates and returns the settings that name them.
+/// Writes the certificates, and returns the settings with their paths.
 fn secure(config: &Path, certificates: &Certificates) -> Result<String> {
     let files = [
         ("ca.crt", &certificates.authority),
@@ -164,7 +166,7 @@ fn tool(setup: &Setup<'_>, node: &Node, name: &str, detached: bool) -> Command {
     command
         .env("ES_JAVA_HOME", &setup.state.java)
         .env("ES_PATH_CONF", node.folder.join("config"))
-        // The launcher does not look at the other.
+        // The launcher ignores `ES_TMPDIR`.
         .env("CLI_JAVA_OPTS", format!("-Djava.io.tmpdir={}", tmp.display()))
         .env("ES_TMPDIR", tmp);
     command

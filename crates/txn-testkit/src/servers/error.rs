@@ -1,28 +1,28 @@
-//! What can go wrong with a server, in words that say what to do.
+//! The errors of servers, with remedies.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a server could not be installed, started or stopped.
+/// The reason why a server could not be installed, started or stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file or folder could not be used.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// What was tried.
+        /// The action.
         action: &'static str,
-        /// On what.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system answered.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Something that must be installed on this machine is not.
+    /// A required program is missing on this machine.
     #[error("{what} is missing: {remedy}")]
     Missing {
-        /// What is missing.
+        /// The name of the program.
         what: String,
-        /// How to get it.
+        /// The remedy.
         remedy: String,
     },
     /// A command failed.
@@ -30,27 +30,27 @@ pub enum Error {
     Command {
         /// The command.
         command: String,
-        /// Its exit status, or why it could not be run.
+        /// Its exit status, or the reason why it could not run.
         outcome: String,
-        /// The end of what it printed.
+        /// The end of its output.
         output: String,
     },
     /// A server did not become healthy.
     #[error("{server}: {reason}; its log is {}:\n{tail}", log.display())]
     NotHealthy {
-        /// Which server.
+        /// The name of the server.
         server: String,
-        /// What was seen.
+        /// The observed state.
         reason: String,
-        /// Its log.
+        /// The path of its log.
         log: PathBuf,
         /// The end of the log.
         tail: String,
     },
-    /// Certificates could not be made.
+    /// Certificates could not be created.
     #[error("cannot make certificates: {0}")]
     Certificate(#[from] rcgen::Error),
-    /// Anything else.
+    /// Any other error.
     #[error("{0}")]
     Other(String),
 }
@@ -58,7 +58,7 @@ pub enum Error {
 /// A result of this module.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Says on which file an I/O error happened.
+/// Adds the action and the file to an I/O error.
 pub(crate) trait OnPath<T> {
     fn on(self, action: &'static str, path: &Path) -> Result<T>;
 }
@@ -69,7 +69,7 @@ impl<T> OnPath<T> for io::Result<T> {
     }
 }
 
-/// The last `count` lines of a text, none of them longer than a terminal is wide, about.
+/// Returns the last `count` lines of a text, cut to a terminal's width.
 pub(crate) fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let shorten = |line: &&str| line.chars().take(200).collect::<String>();

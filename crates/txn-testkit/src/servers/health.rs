@@ -1,4 +1,4 @@
-//! Asking a server over HTTP whether it is well.
+//! Asks a server over HTTP for its health.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use super::credentials::Credentials;
 use super::error::{Error, OnPath, Result};
 
-/// Asks servers.
+/// A client for health requests.
 #[derive(Debug)]
 pub(crate) struct Doctor {
     agent: Agent,
@@ -26,7 +26,7 @@ struct Answer {
 }
 
 impl Doctor {
-    /// One that trusts this certificate authority and comes with these credentials.
+    /// Creates a client that trusts this authority and sends these credentials.
     pub(crate) fn new(authority: Option<&Path>, credentials: Option<&Credentials>) -> Result<Self> {
         let mut tls = TlsConfig::builder();
         if let Some(path) = authority {
@@ -46,8 +46,9 @@ impl Doctor {
         })
     }
 
-    /// Nothing if the server at `url` sees at least `nodes` nodes and every index has its
-    /// primaries; else what is amiss.
+    /// Returns the fault of a server; `None` if it is healthy.
+    ///
+    /// A healthy server sees at least `nodes` nodes, and every index has its primaries.
     pub(crate) fn complaint(&self, url: &str, nodes: usize) -> Option<String> {
         let path =
             format!("_cluster/health?wait_for_status=yellow&wait_for_nodes=ge({nodes})&timeout=2s");

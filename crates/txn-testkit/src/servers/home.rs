@@ -1,4 +1,4 @@
-//! The folder that holds downloads, data, logs and what is known about running servers.
+//! The folder with downloads, data, logs, and the state of running servers.
 
 use std::env;
 use std::fs::{self, File, Permissions};
@@ -10,11 +10,12 @@ use rustix::process::geteuid;
 use super::account::Account;
 use super::error::{Error, OnPath, Result};
 
-/// Names the folder, if the usual one is not wanted.
+/// The variable that overrides the folder.
 pub(crate) const HOME_VARIABLE: &str = "TXN_SERVERS_HOME";
 
-/// Where the folder is if servers run under an account of their own that cannot enter the usual
-/// place, such as root's home.
+/// The folder if the servers' account cannot enter the default one.
+///
+/// Root's home is an example.
 const SHARED: &str = "/var/cache/txn-servers";
 
 /// The folder, and the account that servers run under.
@@ -24,12 +25,12 @@ pub(crate) struct Home {
     account: Option<Account>,
 }
 
-/// Holds a lock until it is dropped.
+/// A lock that is held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lock(#[expect(dead_code, reason = "closing the file gives the lock back")] File);
 
 impl Home {
-    /// Opens the folder and makes it if it is not there.
+    /// Opens the folder, or creates it.
     pub(crate) fn open() -> Result<Self> {
         let is_root = geteuid().is_root();
         let root = choose(is_root)?;
@@ -50,22 +51,22 @@ impl Home {
         Ok(Self { account: Some(Account::ensure()?), ..home })
     }
 
-    /// The account that servers run under, if it is not the caller's.
+    /// Returns the servers' account, if it is not the caller's.
     pub(crate) fn account(&self) -> Option<&Account> {
         self.account.as_ref()
     }
 
-    /// The folder of unpacked products.
+    /// Returns the folder of unpacked products.
     pub(crate) fn products(&self) -> PathBuf {
         self.root.join("products")
     }
 
-    /// The folder that holds one folder for every server.
+    /// Returns the folder with one folder per server.
     pub(crate) fn servers(&self) -> PathBuf {
         self.root.join("run")
     }
 
-    /// Waits until nobody else holds the lock with this name.
+    /// Waits for the lock with this name.
     pub(crate) fn lock(&self, name: &str) -> Result<Lock> {
         let folder = self.root.join("locks");
         create(&folder)?;
@@ -80,7 +81,7 @@ impl Home {
         Ok(Lock(file))
     }
 
-    /// Gives a folder, and everything in it, to the account that servers run under.
+    /// Gives a folder, and everything in it, to the servers' account.
     pub(crate) fn give(&self, path: &Path) -> Result<()> {
         match &self.account {
             Some(account) => account.own(path),
@@ -105,7 +106,7 @@ fn choose(is_root: bool) -> Result<PathBuf> {
     }
 }
 
-/// Whether any user may enter this folder, or could if it were made.
+/// Whether any user may enter this folder, or could after its creation.
 pub(crate) fn is_reachable(path: &Path) -> bool {
     let real = path.canonicalize();
     real.as_deref().unwrap_or(path).ancestors().all(|folder| match fs::metadata(folder) {
@@ -114,7 +115,7 @@ pub(crate) fn is_reachable(path: &Path) -> bool {
     })
 }
 
-/// Makes a folder that everybody may enter.
+/// Creates a folder that every user may enter.
 pub(crate) fn create(path: &Path) -> Result<()> {
     if !path.is_dir() {
         fs::create_dir_all(path).on("create", path)?;
@@ -123,7 +124,7 @@ pub(crate) fn create(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file that only its owner can read, so that nobody ever sees half of it.
+/// Writes a file for its owner only, atomically.
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     let draft = path.with_extension("draft");
     fs::write(&draft, "").on("write", &draft)?;
@@ -132,7 +133,7 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     fs::rename(&draft, path).on("write", path)
 }
 
-/// Removes a folder, if it is there.
+/// Removes a folder, if it exists.
 pub(crate) fn remove(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).on("remove", path),

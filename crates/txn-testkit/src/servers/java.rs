@@ -1,4 +1,4 @@
-//! Which Java runs a server.
+//! Finds the Java that runs a server.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -12,15 +12,17 @@ use rustix::process::geteuid;
 use super::error::{Error, Result};
 use super::home::is_reachable;
 
-/// Names the home of a Java 21 or newer that lies in an unusual place.
+/// The variable with the home of a Java 21 or newer.
+///
+/// Needed only outside of the usual folders.
 const JAVA21_VARIABLE: &str = "TXN_JAVA21_HOME";
 
 /// The Java versions that a server runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Versions {
-    /// The oldest.
+    /// The oldest version.
     pub oldest: u32,
-    /// The newest, if it is known that newer ones do not work.
+    /// The newest version, if newer ones are known to fail.
     pub newest: Option<u32>,
 }
 
@@ -41,10 +43,12 @@ impl fmt::Display for Versions {
     }
 }
 
-/// The home of the oldest Java of this machine that fits; old ones are the best tried.
+/// Returns the home of the oldest suitable Java of this machine.
+///
+/// Servers are best tested on old versions.
 ///
 /// # Errors
-/// If there is none. The message says where it was looked for and what to do.
+/// If there is none. The message names the searched folders and the remedy.
 pub fn find_java(versions: Versions) -> Result<PathBuf> {
     let found = candidates().into_iter().filter_map(|home| Some((version_of(&home)?, home)));
     found
@@ -87,12 +91,12 @@ fn version_of(home: &Path) -> Option<u32> {
     parse_version(&String::from_utf8_lossy(&output.stderr))
 }
 
-/// Reads `openjdk version "17.0.15" 2025-04-15` and the like.
+/// Parses a version, such as `openjdk version "17.0.15" 2025-04-15`.
 fn parse_version(text: &str) -> Option<u32> {
     let number = text.lines().find_map(|line| line.split_once("version \"").map(|(_, n)| n))?;
     let mut parts = number.split(|c: char| !c.is_ascii_digit());
     match parts.next()?.parse().ok()? {
-        // Up to Java 8 it was 1.8.0.
+        // Up to Java 8 the format was 1.8.0.
         1 => parts.next()?.parse().ok(),
         version => Some(version),
     }

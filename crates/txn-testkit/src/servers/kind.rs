@@ -1,11 +1,11 @@
-//! Which servers there are.
+//! The kinds of servers.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::java::Versions;
 
-/// A server, or a cluster of them, that this module can start.
+/// A server, or a cluster, that this module can start.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
@@ -24,15 +24,15 @@ pub enum ServerKind {
     OpenSearch2,
     /// Elasticsearch 8, three nodes, security off.
     Cluster,
-    /// Elasticsearch 8, one node, with TLS for its HTTP interface and one user, the superuser.
+    /// Elasticsearch 8, one node, with TLS for its HTTP interface and a superuser.
     ///
-    /// Further users, roles and API keys cannot be made over HTTP: Elasticsearch keeps them in an
-    /// index that needs analyzers which the package has not got.
+    /// Further users, roles and API keys cannot be created over HTTP. Elasticsearch keeps them in
+    /// an index that needs analyzers, which the package lacks.
     Secured,
 }
 
 impl ServerKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 7] = [
         Self::Elasticsearch,
         Self::Elasticsearch7,
@@ -43,7 +43,7 @@ impl ServerKind {
         Self::Secured,
     ];
 
-    /// The kinds with one node and without security: one for each supported version.
+    /// The kinds without security and cluster, one for each supported version.
     pub const VERSIONS: [Self; 5] = [
         Self::Elasticsearch,
         Self::Elasticsearch7,
@@ -52,7 +52,7 @@ impl ServerKind {
         Self::OpenSearch2,
     ];
 
-    /// The name used on the command line and for folders.
+    /// Returns the name on the command line and in folders.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -66,17 +66,17 @@ impl ServerKind {
         }
     }
 
-    /// How many nodes it has.
+    /// Returns the number of nodes.
     #[must_use]
     pub fn node_count(self) -> usize {
         if self == Self::Cluster { 3 } else { 1 }
     }
 
-    /// The Java versions that it runs on.
+    /// Returns the suitable Java versions.
     #[must_use]
     pub fn java_versions(self) -> Versions {
         match self {
-            // Both need the security manager, which Java 24 dropped.
+            // Both need the security manager, which Java 24 removed.
             Self::Elasticsearch7 | Self::OpenSearch2 => Versions { oldest: 17, newest: Some(23) },
             Self::Elasticsearch9 | Self::OpenSearch => Versions { oldest: 21, newest: None },
             Self::Elasticsearch | Self::Cluster | Self::Secured => {
@@ -97,7 +97,7 @@ impl ServerKind {
         }
     }
 
-    /// The version that is downloaded, such as `8.19.21`.
+    /// Returns the version that is downloaded, such as `8.19.21`.
     #[must_use]
     pub fn version(self) -> &'static str {
         self.distribution().version()
@@ -126,16 +126,16 @@ impl FromStr for ServerKind {
 pub(crate) enum Distribution {
     /// Elastic's packaged distribution: a folder with `bin/elasticsearch`.
     Elasticsearch(&'static str),
-    /// OpenSearch and a program that runs it: a folder of jars.
+    /// OpenSearch and a runner program: a folder of jars.
     OpenSearch {
         version: &'static str,
-        /// The version of the program. Not every version of OpenSearch has one of its own.
+        /// The version of the runner. Not every version of OpenSearch has its own.
         runner: &'static str,
     },
 }
 
 impl Distribution {
-    /// The name of its folder.
+    /// Returns the name of the product's folder.
     pub(crate) fn folder(self) -> String {
         match self {
             Self::Elasticsearch(version) => format!("elasticsearch-{version}"),
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_read_back() {
+    fn names_round_trip() {
         for kind in ServerKind::ALL {
             assert_eq!(kind.name().parse(), Ok(kind));
         }

@@ -1,4 +1,4 @@
-//! Making, starting and waiting for the nodes of a server.
+//! Creates, starts and awaits the nodes of a server.
 
 use std::env;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ use super::product::install;
 use super::setup::Setup;
 use super::state::{State, take_down};
 
-/// How many seconds a server may take to become healthy, if the usual time does not do.
+/// The variable with the timeout of a server's start, in seconds.
 const TIMEOUT_VARIABLE: &str = "TXN_SERVERS_TIMEOUT";
 const USUAL_TIMEOUT: u64 = 300;
 const USUAL_CLUSTER_TIMEOUT: u64 = 600;
@@ -40,8 +40,9 @@ fn start_command(setup: &Setup<'_>, node: &Node) -> Command {
     }
 }
 
-/// Writes down, configures and starts a new server in an empty folder, and waits until it is
-/// healthy. What does not become healthy is taken down again.
+/// Creates and starts a server in an empty folder.
+///
+/// Waits until the server is healthy. An unhealthy server is taken down again.
 pub(crate) fn launch(
     home: &Home,
     kind: ServerKind,
@@ -73,7 +74,7 @@ pub(crate) fn launch(
 fn configure_and_start(home: &Home, product: &Path, state: &mut State) -> Result<()> {
     configure(&Setup { home, product, state })?;
     if let Some(path) = &state.ca_certificate {
-        // The node's own copy is for the node alone; this one is for everybody.
+        // Only the node can read its own copy. Every user can read this one.
         let inside = state.nodes[0].folder.join("config/ca.crt");
         let pem = fs::read_to_string(&inside).on("read", &inside)?;
         fs::write(path, pem).on("write", path)?;
@@ -82,7 +83,9 @@ fn configure_and_start(home: &Home, product: &Path, state: &mut State) -> Result
     start(home, product, state, &all)
 }
 
-/// The ports of every server that is written down. A server that is starting does not listen on its ports yet.
+/// Returns the ports of every recorded server.
+///
+/// A server that is starting does not listen on its ports yet.
 fn ports_of_servers(home: &Home) -> Vec<u16> {
     let folders = fs::read_dir(home.servers()).into_iter().flatten().flatten();
     let nodes =
@@ -154,7 +157,7 @@ pub(crate) fn start(
     state.save()?;
     let result = wait(state, &mut pending);
     for (_, mut child) in pending {
-        // Somebody has to take note of its end, whenever that is.
+        // A thread has to wait for the child, or a zombie stays.
         thread::spawn(move || child.wait());
     }
     result
@@ -213,7 +216,7 @@ enum Watch {
     Ended(String),
 }
 
-/// Looks at the process of a node that is starting, and notes its id once it is known.
+/// Watches the process of a starting node, and notes the server's process id.
 fn watch(state: &mut State, index: usize, child: &mut Child) -> Result<Watch> {
     let ended = child.try_wait().map_err(|error| Error::Other(error.to_string()))?;
     if let Some(status) = ended

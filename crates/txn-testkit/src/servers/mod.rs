@@ -1,31 +1,33 @@
-//! Starting and stopping Elasticsearch and OpenSearch on this machine, without containers.
+//! Starts and stops Elasticsearch and OpenSearch on this machine, without containers.
 //!
-//! A product is downloaded once, through Maven. A server listens on free ports of 127.0.0.1 and
-//! runs detached, so that it outlives whoever started it; [`up`] finds it again. Everything is kept
-//! in one folder: `$TXN_SERVERS_HOME`, or else `$XDG_CACHE_HOME/txn-servers` or
-//! `~/.cache/txn-servers`. As servers refuse to run as root, root starts them under the account
-//! `txn-servers`, which is made the first time, and where that account cannot enter the caller's
-//! home the folder is `/var/cache/txn-servers`.
+//! A product is downloaded once, through Maven. A server listens on free ports of 127.0.0.1. A
+//! server runs detached, and outlives the process that started it; [`up`] finds it again. All files
+//! are in one folder: `$TXN_SERVERS_HOME`, or else `$XDG_CACHE_HOME/txn-servers` or
+//! `~/.cache/txn-servers`.
 //!
-//! A server has 300 seconds to become healthy, a cluster 600; `$TXN_SERVERS_TIMEOUT` (seconds)
+//! Servers refuse to run as root. Root starts servers under the account `txn-servers`, which is
+//! created on the first start. If that account cannot enter the caller's home, the folder is
+//! `/var/cache/txn-servers`.
+//!
+//! A server has 300 seconds to become healthy, a cluster 600. `$TXN_SERVERS_TIMEOUT` (seconds)
 //! changes that.
 //!
-//! The Elasticsearch package holds little beside the core: no scripts, no ingest processors, no
+//! The Elasticsearch package holds little more than the core: no scripts, no ingest processors, no
 //! `_delete_by_query`, and only the basic analyzers. OpenSearch comes with its usual modules.
 //!
-//! All functions block; call them outside of the tasks that a test wants to go on meanwhile. Linux
-//! only: processes are told apart by what `/proc` says about them, so that a process that got the
-//! number of a dead server is never touched.
+//! All functions block. Call them outside of tasks that must continue in the meantime. Linux only:
+//! `/proc` identifies processes, so that the module never touches a process with the number of a
+//! dead server.
 //!
 //! ```no_run
 //! use txn_testkit::servers::{ServerKind, up, up_private};
 //!
 //! # fn main() -> Result<(), txn_testkit::servers::Error> {
-//! // Shared: left running, found again by the next one who asks.
+//! // Shared: stays up, and the next caller finds it.
 //! let shared = up(ServerKind::Elasticsearch)?;
 //! println!("{}", shared.url());
 //!
-//! // Private: gone when dropped, so it may be crashed.
+//! // Private: removed when dropped, so a test may crash it.
 //! let mut private = up_private(ServerKind::Elasticsearch)?;
 //! private.nodes()[0].kill()?;
 //! private.restart_node(0)?;
@@ -77,13 +79,13 @@ use home::{Home, remove};
 use launch::launch;
 use state::{State, take_down};
 
-/// Private servers are kept in folders whose names begin with this.
+/// The prefix of the folders of private servers.
 const PRIVATE: &str = "private-";
 
-/// A shared server, which is started, with no data, unless it is up and healthy.
+/// Returns a healthy shared server, and starts one without data if necessary.
 ///
 /// # Errors
-/// If it cannot be downloaded, lacks a Java that it runs on, or does not become healthy.
+/// If it cannot be downloaded, lacks a suitable Java, or does not become healthy.
 pub fn up(kind: ServerKind) -> Result<Running> {
     let home = Home::open()?;
     let _lock = home.lock(kind.name())?;
@@ -98,8 +100,10 @@ pub fn up(kind: ServerKind) -> Result<Running> {
     Ok(Running::new(home, state, false))
 }
 
-/// A new server for the caller alone, with its own data and ports, which is killed and removed when
-/// it is dropped. If the caller is killed, the next call of this or of [`down_all`] removes it.
+/// Starts a private server, with its own data and ports.
+///
+/// Dropping the server kills and removes it. If the caller is killed, the next call of this
+/// function or of [`down_all`] removes the server.
 ///
 /// # Errors
 /// Like [`up`].
@@ -115,7 +119,9 @@ pub fn up_private(kind: ServerKind) -> Result<Running> {
     Ok(Running::new(home, state, false))
 }
 
-/// The shared server of a kind, healthy or not, if any of its nodes is there.
+/// Returns the shared server of a kind, if a node is alive.
+///
+/// The server may be unhealthy.
 ///
 /// # Errors
 /// If the folder of the servers cannot be used.
@@ -127,8 +133,9 @@ pub fn find(kind: ServerKind) -> Result<Option<Running>> {
         .map(|state| Running::new(home, state, true)))
 }
 
-/// Shuts a shared server down and removes its data; its logs stay until it is started again.
-/// Returns whether it was up.
+/// Shuts a shared server down, and returns whether it was up.
+///
+/// The data is removed. The logs stay until the next start.
 ///
 /// # Errors
 /// If one of its processes does not end, or a file cannot be removed.
@@ -138,8 +145,9 @@ pub fn down(kind: ServerKind) -> Result<bool> {
     take_down(&home.servers().join(kind.name()), true)
 }
 
-/// Shuts all shared servers down, and removes the private ones whose holder was killed. Returns the
-/// shared ones that were up.
+/// Shuts all shared servers down, and returns those that were up.
+///
+/// Also removes private servers whose holder was killed.
 ///
 /// # Errors
 /// Like [`down`].
@@ -157,7 +165,7 @@ pub fn down_all() -> Result<Vec<ServerKind>> {
 fn remove_orphans(home: &Home) -> Result<()> {
     let _lock = home.lock(PRIVATE)?;
     for folder in private_folders(home) {
-        // One that is being made, or was kept for its logs, says nothing.
+        // A folder without a recorded owner is being created, or was kept for its logs.
         let owner = State::load(&folder).and_then(|state| state.owner);
         if owner.is_some_and(|owner| !owner.is_alive()) {
             take_down(&folder, false)?;

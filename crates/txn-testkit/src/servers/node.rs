@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::error::{Error, Result};
 use super::process::Process;
 
-/// How long a node may take to end by itself.
+/// The time that a node has to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One node: a Java process, its folder and its ports.
@@ -24,77 +24,82 @@ pub struct Node {
 }
 
 impl Node {
-    /// The node's name in its cluster.
+    /// Returns the node's name in its cluster.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its address, `http://127.0.0.1:…`, without a slash at the end.
+    /// Returns the address, `http://127.0.0.1:…`, without a slash at the end.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The process id of the server itself, no wrapper's.
+    /// Returns the process id of the server, not that of a wrapper.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid
     }
 
-    /// The folder of its data.
+    /// Returns the folder of the data.
     #[must_use]
     pub fn data_dir(&self) -> &Path {
         &self.data
     }
 
-    /// What the process prints. The server's own logs are in a folder `logs` beside it.
+    /// Returns the file with the output of the process.
+    ///
+    /// The server's own logs are in a folder `logs` next to the file.
     #[must_use]
     pub fn console_log(&self) -> PathBuf {
         self.folder.join("console.log")
     }
 
-    /// Whether its process is there, paused or not.
+    /// Whether the process is alive, even if it is paused.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.process.is_alive()
     }
 
-    /// Whether its process is there and not paused.
+    /// Whether the process is alive and not paused.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.is_alive() && !self.process.is_paused()
     }
 
-    /// Crashes it: SIGKILL. Returns once the process is gone; its data stays.
+    /// Kills the node with SIGKILL, as in a crash.
+    ///
+    /// Returns after the process has ended. The data stays.
     ///
     /// # Errors
-    /// If the process is still there, or belongs to somebody else.
+    /// If the process is still alive, or belongs to another user.
     pub fn kill(&self) -> Result<()> {
         self.process.kill()
     }
 
-    /// Pauses it: SIGSTOP. Its connections stay open and nothing answers, as if the network or the
-    /// machine hung. Returns once it is paused.
+    /// Pauses the node with SIGSTOP, and returns after the pause began.
+    ///
+    /// The connections stay open and nothing answers, as if the network or the machine hung.
     ///
     /// # Errors
-    /// If it is not running.
+    /// If the node is not running.
     pub fn stop(&self) -> Result<()> {
         self.was_running(self.process.pause()?, "paused")
     }
 
-    /// Lets it go on after [`stop`](Self::stop): SIGCONT.
+    /// Continues the node after [`stop`](Self::stop), with SIGCONT.
     ///
     /// # Errors
-    /// If it is not running.
+    /// If the node is not running.
     pub fn cont(&self) -> Result<()> {
         self.was_running(self.process.resume()?, "continued")
     }
 
-    /// Shuts it down in order: SIGTERM, and SIGKILL if that does not end it in time.
+    /// Shuts the node down with SIGTERM, and with SIGKILL after a timeout.
     ///
     /// # Errors
-    /// If the process is still there, or belongs to somebody else.
+    /// If the process is still alive, or belongs to another user.
     pub fn shut_down(&self) -> Result<()> {
         self.process.end(PATIENCE)
     }

@@ -1,4 +1,4 @@
-//! How an OpenSearch node is configured and started.
+//! Configures and starts an OpenSearch node.
 
 use std::fs;
 use std::process::Command;
@@ -17,11 +17,11 @@ pub(crate) fn configure(setup: &Setup<'_>) -> Result<()> {
     for node in &setup.state.nodes {
         create(&node.folder.join("logs"))?;
         create(&node.folder.join("tmp"))?;
-        // The runner names the folders of its node itself.
+        // The runner chooses the names of the node's folders.
         let config = node.folder.join("node_1/config");
         create(&config)?;
         let path = config.join("opensearch.yml");
-        // The ports that the runner takes by itself are 9300 and on.
+        // The runner's default ports start at 9300.
         let settings = format!(
             "network.host: 127.0.0.1\n\
              transport.port: {}\n\
@@ -36,7 +36,7 @@ pub(crate) fn configure(setup: &Setup<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The command that starts the node. It becomes the server itself.
+/// Returns the command that starts the node. The process becomes the server.
 pub(crate) fn start_command(setup: &Setup<'_>, node: &Node) -> Command {
     let state = setup.state;
     let mut command = setup.command(state.java.join("bin/java").as_ref(), node, true);

@@ -1,5 +1,6 @@
-//! A PgBouncer of one's own in front of a PostgreSQL, which gives each transaction another
-//! connection.
+//! A private PgBouncer in front of a PostgreSQL.
+//!
+//! Each transaction gets another connection.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,18 +15,19 @@ use super::error::{Error, OnPath, Result};
 use super::postgres::Postgres;
 use super::supervised::{PATIENCE, Supervised};
 
-/// Where Debian keeps it, and others do.
+/// The paths of the program on Debian and other systems.
 const PLACES: [&str; 3] = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/usr/local/bin/pgbouncer"];
 
-/// A PgBouncer in transaction mode, which listens on a socket in its own folder. It ends, and its
-/// folder goes, when this is dropped.
+/// A PgBouncer in transaction mode, with a socket in its own folder.
+///
+/// Dropping it ends the program, and removes the folder.
 #[derive(Debug)]
 pub struct PgBouncer(Supervised);
 
-/// The program.
+/// Returns the path of the program.
 ///
 /// # Errors
-/// [`Error::Missing`], which says what to install.
+/// [`Error::Missing`], with the package to install.
 pub fn find_pgbouncer() -> Result<PathBuf> {
     let found = PLACES.iter().map(PathBuf::from).find(|path| path.is_file());
     found.ok_or_else(|| Error::Missing {
@@ -35,7 +37,9 @@ pub fn find_pgbouncer() -> Result<PathBuf> {
 }
 
 impl PgBouncer {
-    /// Starts one in front of a server, with so many connections to it, and waits until it listens.
+    /// Starts a PgBouncer with a number of server connections.
+    ///
+    /// Waits until it listens.
     ///
     /// # Errors
     /// If it is not installed, or does not start.
@@ -54,7 +58,7 @@ impl PgBouncer {
         );
         let file = folder.join("pgbouncer.ini");
         fs::write(&file, settings).on("write", &file)?;
-        // It refuses to run as root.
+        // PgBouncer refuses to run as root.
         let account = geteuid().is_root().then(Account::ensure).transpose()?;
         if let Some(account) = &account {
             account.own(&folder)?;
@@ -78,8 +82,9 @@ impl PgBouncer {
         Ok(this)
     }
 
-    /// The folder of its socket: what a client gives as its host, with the user and the database
-    /// `postgres`.
+    /// Returns the folder of its socket, as the host for clients.
+    ///
+    /// User and database are `postgres`.
     #[must_use]
     pub fn socket(&self) -> &Path {
         self.0.folder()

@@ -7,31 +7,32 @@ use std::ops::RangeInclusive;
 
 use super::error::{Error, Result};
 
-/// Ports below those that the system gives to outgoing connections: a port that a server had stays
-/// free for its restart.
+/// Ports below the range for outgoing connections.
+///
+/// So the port of a server stays free for its restart.
 const GENERAL: RangeInclusive<u16> = 20_000..=31_999;
 
-/// The OpenSearch runner takes no HTTP port above this range.
+/// The OpenSearch runner accepts no HTTP port above this range.
 const OPENSEARCH_HTTP: RangeInclusive<u16> = 9_202..=9_299;
 
-/// Finds ports that nobody listens on, none of them twice.
+/// Finds unused ports, each only once.
 #[derive(Debug, Default)]
 pub(crate) struct Ports {
     given: BTreeSet<u16>,
 }
 
 impl Ports {
-    /// Finds none of these ports.
+    /// Excludes these ports.
     pub(crate) fn except(taken: impl IntoIterator<Item = u16>) -> Self {
         Self { given: taken.into_iter().collect() }
     }
 
-    /// A port for whatever purpose.
+    /// Returns a port for any purpose.
     pub(crate) fn general(&mut self) -> Result<u16> {
         self.free(GENERAL)
     }
 
-    /// A port for the HTTP interface of OpenSearch.
+    /// Returns a port for the HTTP interface of OpenSearch.
     pub(crate) fn opensearch_http(&mut self) -> Result<u16> {
         self.free(OPENSEARCH_HTTP)
     }
@@ -39,7 +40,7 @@ impl Ports {
     fn free(&mut self, range: RangeInclusive<u16>) -> Result<u16> {
         let (first, last) = (*range.start(), *range.end());
         let count = u64::from(last - first) + 1;
-        // Begin anywhere, so that two who look at the same time do not find the same.
+        // A random start, so that two concurrent searches find different ports.
         let begin = RandomState::new().hash_one(first) % count;
         (0..count)
             .filter_map(|step| u16::try_from((begin + step) % count).ok())
@@ -77,7 +78,7 @@ mod tests {
         let mut ports = Ports::except(OPENSEARCH_HTTP.filter(|port| *port != last));
         match ports.opensearch_http() {
             Ok(port) => assert_eq!(port, last),
-            // Another program has it.
+            // Another program uses the port.
             Err(error) => assert!(error.to_string().contains("is free"), "{error}"),
         }
     }

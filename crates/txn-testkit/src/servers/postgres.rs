@@ -1,4 +1,4 @@
-//! A PostgreSQL of one's own, for as long as it is kept.
+//! A private PostgreSQL, which ends with its handle.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -18,40 +18,42 @@ use super::ports::Ports;
 use super::supervised::{PATIENCE, Supervised};
 use super::tls::Certificates;
 
-/// Names the folder of its programs, if it is not where it usually is.
+/// The variable with the folder of the programs, if it is unusual.
 const BIN_VARIABLE: &str = "TXN_POSTGRES_BIN";
 
-/// Where Debian keeps the programs of each version.
+/// The folder of the programs of each version on Debian.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
-/// A PostgreSQL with no data, which listens on a socket in its own folder. It ends, and its folder goes, when this is
-/// dropped; when its holder is killed it ends as well.
+/// An empty PostgreSQL, with a socket in its own folder.
+///
+/// Dropping it ends the server, and removes the folder. If the holder is killed, the server ends,
+/// too.
 #[derive(Debug)]
 pub struct Postgres {
     server: Supervised,
     tls: Option<PostgresTls>,
 }
 
-/// How a PostgreSQL is reached by TLS.
+/// The access to a PostgreSQL with TLS.
 #[derive(Clone, Debug)]
 pub struct PostgresTls {
-    /// Its port on 127.0.0.1. Nobody gets in there without TLS.
+    /// The port on 127.0.0.1, which requires TLS.
     pub port: u16,
     /// The authority of its certificate, as PEM.
     pub authority: String,
 }
 
-/// The folder of the programs of PostgreSQL.
+/// Returns the folder of the programs of PostgreSQL.
 ///
 /// # Errors
-/// [`Error::Missing`], which says what to install.
+/// [`Error::Missing`], with the package to install.
 pub fn find_postgres() -> Result<PathBuf> {
     let is_it =
         |folder: &PathBuf| folder.join("initdb").is_file() && folder.join("postgres").is_file();
     let named = std::env::var_os(BIN_VARIABLE).map(PathBuf::from);
     let versions = fs::read_dir(DEBIAN).into_iter().flatten().flatten();
     let mut versions: Vec<PathBuf> = versions.map(|entry| entry.path()).collect();
-    // The newest first.
+    // The newest version first.
     versions.sort_by_key(|path| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         std::cmp::Reverse(name.parse::<u32>().unwrap_or_default())
@@ -68,7 +70,7 @@ pub fn find_postgres() -> Result<PathBuf> {
 }
 
 impl Postgres {
-    /// Starts one, and waits until it answers.
+    /// Starts a PostgreSQL, and waits until it answers.
     ///
     /// # Errors
     /// If it is not installed, or does not start.
@@ -76,7 +78,7 @@ impl Postgres {
         Self::start_as(false)
     }
 
-    /// As [`Postgres::start`], and it listens on 127.0.0.1 with TLS, too.
+    /// As [`Postgres::start`], also with TLS on 127.0.0.1.
     ///
     /// # Errors
     /// As [`Postgres::start`].
@@ -101,7 +103,7 @@ impl Postgres {
     fn start_in(programs: &Path, folder: &Path, by_tls: bool) -> Result<Self> {
         let private = fs::Permissions::from_mode(0o755);
         fs::set_permissions(folder, private).on("open", folder)?;
-        // It refuses to run as root.
+        // PostgreSQL refuses to run as root.
         let account = geteuid().is_root().then(Account::ensure).transpose()?;
         if let Some(account) = &account {
             account.own(folder)?;
@@ -149,13 +151,15 @@ impl Postgres {
         }
     }
 
-    /// How it is reached by TLS, if it was started so.
+    /// Returns the access with TLS, if the server was started with TLS.
     #[must_use]
     pub fn tls(&self) -> Option<&PostgresTls> {
         self.tls.as_ref()
     }
 
-    /// The folder of its socket: what a client gives as its host, with the user and the database `postgres`.
+    /// Returns the folder of its socket, as the host for clients.
+    ///
+    /// User and database are `postgres`.
     #[must_use]
     pub fn socket(&self) -> &Path {
         self.server.folder()
@@ -163,12 +167,12 @@ impl Postgres {
 }
 
 impl PostgresTls {
-    /// Makes certificates, and lets nobody in from elsewhere without TLS.
+    /// Creates certificates, and requires TLS for TCP connections.
     fn prepare(folder: &Path, data: &Path) -> Result<Self> {
         let Certificates { authority, server, server_key } = Certificates::make()?;
         let write = |path: PathBuf, text: &str| {
             fs::write(&path, text).on("write", &path)?;
-            // A key that others may read is refused.
+            // PostgreSQL refuses a key that other users can read.
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).on("keep", &path)
         };
         write(folder.join("server.crt"), &server)?;

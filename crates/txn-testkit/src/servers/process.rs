@@ -1,4 +1,4 @@
-//! Processes that must not be confused with others that got the same number later.
+//! Processes, safe against reused process ids.
 
 use std::fs;
 use std::path::Path;
@@ -11,49 +11,51 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{Error, Result};
 
-/// A process: its number, and when it started, since numbers are used again.
+/// A process: its id, and its start time, because ids are reused.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// The process id; 0 before the process was started.
     pub(crate) pid: u32,
-    /// The boot of the machine and the clock ticks from it to the start of the process.
+    /// The start time: the machine's boot id, and clock ticks since boot.
     started: String,
 }
 
 impl Process {
-    /// The living process with this number.
+    /// Returns the living process with this id.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         Some(Self { pid, started: start_of(pid)? })
     }
 
-    /// This process.
+    /// Returns this process.
     pub(crate) fn current() -> Option<Self> {
         Self::of(std::process::id())
     }
 
-    /// Whether it runs (or is paused), and is not another one with its number.
+    /// Whether the process runs (or is paused) and still has its id.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.pid != 0 && start_of(self.pid).is_some_and(|started| started == self.started)
     }
 
-    /// Whether it is paused by SIGSTOP, each of its threads.
+    /// Whether SIGSTOP has paused each thread of the process.
     pub(crate) fn is_paused(&self) -> bool {
         let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else { return false };
         let paused = |thread: fs::DirEntry| {
-            // A thread that is gone has ended since.
+            // A missing thread has ended in the meantime.
             let text = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
             parse_stat(&text).is_none_or(|stat| stat.state == 'T')
         };
         self.is_alive() && threads.flatten().all(paused)
     }
 
-    /// Pauses it (SIGSTOP) and waits until it is: a thread that runs takes the signal a moment
-    /// after it was sent. `false` if the process was gone already.
+    /// Pauses the process with SIGSTOP; `false` if it was gone.
+    ///
+    /// Waits until all threads are paused, because a running thread takes the signal a moment after
+    /// it was sent.
     ///
     /// # Errors
-    /// If it does not pause, or belongs to somebody else.
+    /// If the process does not pause, or belongs to another user.
     pub fn pause(&self) -> Result<bool> {
         if !self.signal(Signal::STOP)? {
             return Ok(false);
@@ -71,15 +73,15 @@ impl Process {
         Ok(true)
     }
 
-    /// Lets it go on after [`pause`](Self::pause): SIGCONT. `false` if the process was gone already.
+    /// Continues after [`pause`](Self::pause), with SIGCONT; `false` if the process was gone.
     ///
     /// # Errors
-    /// If it belongs to somebody else.
+    /// If the process belongs to another user.
     pub fn resume(&self) -> Result<bool> {
         self.signal(Signal::CONT)
     }
 
-    /// Sends a signal; `false` if the process was gone already.
+    /// Sends a signal; `false` if the process was gone.
     pub(crate) fn signal(&self, signal: Signal) -> Result<bool> {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
             return Ok(false);
@@ -87,12 +89,12 @@ impl Process {
         let failed = |error: Errno| {
             Error::Other(format!("cannot send {signal:?} to process {}: {error}", self.pid))
         };
-        // The descriptor is of one process for good, so that what was checked is what is hit.
+        // The descriptor keeps its process, so the signal reaches the process that was checked.
         let handle = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(handle) => handle,
             Err(Errno::SRCH) => return Ok(false),
-            // The number is that of a thread by now: newer kernels say that there is no such process, older ones that it is no
-            // valid one.
+            // The id is now that of a thread. Newer kernels report a missing process, older ones an
+            // invalid id.
             Err(Errno::NOENT | Errno::INVAL) => return Ok(false),
             Err(error) => return Err(failed(error)),
         };
@@ -106,7 +108,7 @@ impl Process {
         }
     }
 
-    /// Waits until it is gone; `false` if it is still there after `limit`.
+    /// Waits until the process is gone; `false` after `limit`.
     pub(crate) fn wait_gone(&self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         while self.is_alive() {
@@ -118,10 +120,10 @@ impl Process {
         true
     }
 
-    /// Ends it at once (SIGKILL) and waits until it is gone.
+    /// Kills the process with SIGKILL, and waits until it is gone.
     ///
     /// # Errors
-    /// If it is still there, or belongs to somebody else.
+    /// If the process is still alive, or belongs to another user.
     pub fn kill(&self) -> Result<()> {
         self.signal(Signal::KILL)?;
         if self.wait_gone(Duration::from_secs(20)) {
@@ -130,10 +132,10 @@ impl Process {
         Err(Error::Other(format!("process {} is still there after SIGKILL", self.pid)))
     }
 
-    /// Asks it to end (SIGTERM), and ends it if it has not done so after `patience`.
+    /// Sends SIGTERM, and SIGKILL after `patience`.
     pub(crate) fn end(&self, patience: Duration) -> Result<()> {
         if self.signal(Signal::TERM)? {
-            // One that is paused takes the other signal only once it goes on.
+            // A paused process receives SIGTERM only after SIGCONT.
             self.signal(Signal::CONT)?;
             if !self.wait_gone(patience) {
                 self.kill()?;
@@ -143,7 +145,7 @@ impl Process {
     }
 }
 
-/// The Java processes whose command line names a file below `folder`.
+/// Returns the Java processes whose command line names a file below `folder`.
 pub(crate) fn java_processes_of(folder: &Path) -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let prefix = format!("{}/", folder.display());
@@ -164,7 +166,7 @@ pub(crate) fn java_processes_of(folder: &Path) -> Vec<Process> {
 
 fn start_of(pid: u32) -> Option<String> {
     let stat = stat(pid)?;
-    // A zombie has ended; only its parent has not looked yet.
+    // A zombie has ended; its parent has not waited for it yet.
     if matches!(stat.state, 'Z' | 'X') {
         return None;
     }
@@ -181,7 +183,7 @@ fn stat(pid: u32) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Reads `/proc/<pid>/stat`, whose second field, the name, may hold blanks and brackets.
+/// Parses `/proc/<pid>/stat`. The second field, the name, may hold blanks and brackets.
 fn parse_stat(text: &str) -> Option<Stat> {
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_with_the_same_number_is_left_alone() {
+    fn reused_process_id_is_left_alone() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let process = Process::of(child.id()).unwrap();
         let recycled = Process { started: "another boot+1".to_owned(), ..process.clone() };
@@ -216,9 +218,9 @@ mod tests {
         child.wait().unwrap();
     }
 
-    /// The number of a process that is gone may be that of a thread of another one.
+    /// A thread of another process may have the id of a dead process.
     #[test]
-    fn a_thread_with_the_same_number_is_left_alone() {
+    fn thread_with_a_reused_process_id_is_left_alone() {
         let (told, number) = std::sync::mpsc::channel();
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let thread = thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Downloading products, once, through Maven.
+//! Downloads products, once, through Maven.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::kind::Distribution;
 /// The Maven plugin that downloads and unpacks.
 const PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1";
 
-/// The parts of OpenSearch that the runner asks for by a version, by group.
+/// The parts of OpenSearch whose version the runner chooses, by group.
 const OPENSEARCH_PARTS: [(&str, &[&str]); 2] = [
     ("org.opensearch", &["opensearch", "opensearch-plugin-classloader"]),
     (
@@ -38,10 +38,10 @@ const OPENSEARCH_PARTS: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// Makes sure that Maven can be called.
+/// Checks that Maven can run.
 ///
 /// # Errors
-/// If it cannot. The message says what to do.
+/// If it cannot. The message names the remedy.
 pub fn find_maven() -> Result<()> {
     run(Command::new("mvn").arg("--version")).map(drop).map_err(|_| Error::Missing {
         what: "Maven (`mvn`)".to_owned(),
@@ -51,7 +51,7 @@ pub fn find_maven() -> Result<()> {
     })
 }
 
-/// The folder of a product, which is downloaded the first time.
+/// Returns the folder of a product, and downloads a missing one.
 pub(crate) fn install(home: &Home, product: Distribution) -> Result<PathBuf> {
     let folder = home.products().join(product.folder());
     if folder.is_dir() {
@@ -72,7 +72,7 @@ pub(crate) fn install(home: &Home, product: Distribution) -> Result<PathBuf> {
             download_opensearch(&draft, version, runner)?
         }
     };
-    // The name appears once everything is there.
+    // The final name appears only after the download is complete.
     fs::rename(&complete, &folder).on("move to its place", &complete)?;
     remove(&draft)?;
     Ok(folder)
@@ -101,8 +101,9 @@ fn download_opensearch(draft: &Path, version: &str, runner: &str) -> Result<Path
     Ok(product)
 }
 
-/// A project that depends on the runner, with the parts of OpenSearch in the wanted version. All other artifacts follow from the
-/// parts.
+/// Returns a project with the runner, and OpenSearch parts in one version.
+///
+/// All other artifacts follow from the parts.
 fn opensearch_pom(version: &str, runner: &str) -> String {
     let dependency = |group: &str, artifact: &str, version: &str| {
         format!(

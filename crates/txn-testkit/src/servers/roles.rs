@@ -1,4 +1,4 @@
-//! The users of the secured server beside its superuser, and what they may do.
+//! The secured server's users, except its superuser, and their roles.
 
 use std::fs;
 use std::path::Path;
@@ -9,11 +9,11 @@ use super::home::write_private;
 
 const ROLES: &str = include_str!("roles.yml");
 
-/// Writes the roles, and for each of them a user of its name.
+/// Writes the roles, and one user with the same name for each role.
 pub(crate) fn write(config: &Path, superuser: &Credentials) -> Result<()> {
     let path = config.join("roles.yml");
     fs::write(&path, ROLES).on("write", &path)?;
-    // A password that is no hash is compared as it stands.
+    // Elasticsearch compares a password that is not a hash as plain text.
     let password = superuser.password.expose();
     let users: String = names().map(|name| format!("{name}:{password}\n")).collect();
     write_private(&config.join("users"), &users)?;
@@ -21,7 +21,7 @@ pub(crate) fn write(config: &Path, superuser: &Credentials) -> Result<()> {
     write_private(&config.join("users_roles"), &users_roles)
 }
 
-/// The roles of the file: what begins a line and ends with a colon.
+/// Returns the roles of the file: unindented lines that end with a colon.
 fn names() -> impl Iterator<Item = &'static str> {
     ROLES.lines().filter_map(|line| line.strip_suffix(':')).filter(|name| !name.starts_with(' '))
 }

@@ -12,9 +12,9 @@ use super::product::install;
 use super::state::{State, take_down};
 use crate::env;
 
-/// A server that is up, shared by everybody on this machine or private to its holder.
+/// A server that is up, either shared or private to its holder.
 ///
-/// A private one is killed and removed when this is dropped.
+/// Dropping a private one kills and removes it.
 #[derive(Debug)]
 pub struct Running {
     home: Home,
@@ -27,49 +27,49 @@ impl Running {
         Self { home, state, was_reused }
     }
 
-    /// What it is.
+    /// Returns the kind of the server.
     #[must_use]
     pub fn kind(&self) -> ServerKind {
         self.state.kind
     }
 
-    /// Its nodes, in the order of their names.
+    /// Returns the nodes, in the order of their names.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.state.nodes
     }
 
-    /// The address of the first node, without a slash at the end.
+    /// Returns the first node's address, without a slash at the end.
     #[must_use]
     pub fn url(&self) -> &str {
         self.state.nodes[0].url()
     }
 
-    /// The addresses of all nodes.
+    /// Returns the addresses of all nodes.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
         self.state.nodes.iter().map(|node| node.url().to_owned()).collect()
     }
 
-    /// The certificate (PEM) of the authority that signed the server's, if it has TLS.
+    /// Returns the certificate (PEM) of the server's authority, if it has TLS.
     #[must_use]
     pub fn ca_certificate(&self) -> Option<&Path> {
         self.state.ca_certificate.as_deref()
     }
 
-    /// The superuser, if the server has users.
+    /// Returns the superuser, if the server has users.
     #[must_use]
     pub fn credentials(&self) -> Option<&Credentials> {
         self.state.credentials.as_ref()
     }
 
-    /// Whether it was up before it was asked for.
+    /// Whether the server was up before the call.
     #[must_use]
     pub fn was_reused(&self) -> bool {
         self.was_reused
     }
 
-    /// Whether every node is there and answers.
+    /// Whether every node is alive and answers.
     ///
     /// # Errors
     /// If the certificate cannot be read.
@@ -77,7 +77,7 @@ impl Running {
         self.state.is_well()
     }
 
-    /// The variables that [`crate::env`](mod@crate::env) reads, with their values for this server.
+    /// Returns the variables of [`crate::env`](mod@crate::env) for this server.
     #[must_use]
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         let url = self.urls().join(",");
@@ -102,8 +102,10 @@ impl Running {
         }
     }
 
-    /// Starts a node again with its data and its ports, and waits until it is healthy. If it still
-    /// runs it is shut down in order first; [`Node::kill`] it before for a crash.
+    /// Restarts a node with its data and its ports.
+    ///
+    /// Waits until the node is healthy. A running node is shut down in order first. For a crash,
+    /// call [`Node::kill`] before.
     ///
     /// # Errors
     /// If there is no such node, or it does not become healthy.
@@ -118,11 +120,12 @@ impl Running {
         self.restart_nodes(&[index])
     }
 
-    /// Starts all nodes again with their data and ports, and waits until they are healthy. Those
-    /// that still run are shut down in order first.
+    /// Restarts all nodes with their data and ports.
+    ///
+    /// Waits until all nodes are healthy. Running nodes are shut down in order first.
     ///
     /// # Errors
-    /// If one does not become healthy.
+    /// If a node does not become healthy.
     pub fn restart(&mut self) -> Result<()> {
         let all: Vec<usize> = (0..self.state.nodes.len()).collect();
         self.restart_nodes(&all)

@@ -1,4 +1,4 @@
-//! What it takes to configure and start a node.
+//! The parameters of configuring and starting a node.
 
 use std::env;
 use std::ffi::OsStr;
@@ -9,7 +9,7 @@ use super::home::Home;
 use super::node::Node;
 use super::state::State;
 
-/// All that is needed to configure and start nodes.
+/// The parameters of configuring and starting nodes.
 pub(crate) struct Setup<'a> {
     pub(crate) home: &'a Home,
     pub(crate) product: &'a Path,
@@ -17,8 +17,10 @@ pub(crate) struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// A command that runs in a node's folder, under the servers' account, with none of the
-    /// caller's variables; a detached one in a session of its own, so that it outlives the caller.
+    /// Returns a command that runs in a node's folder, under the servers' account.
+    ///
+    /// The command inherits none of the caller's variables. A detached command has its own session,
+    /// and so outlives the caller.
     pub(crate) fn command(&self, program: &OsStr, node: &Node, detached: bool) -> Command {
         // `setsid` replaces itself by the program, so the process id is the program's.
         let mut command = if detached {

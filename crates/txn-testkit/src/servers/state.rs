@@ -1,4 +1,4 @@
-//! What is written down about a server, so that another process can find it.
+//! The recorded state of a server, by which another process finds it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,40 +22,40 @@ pub(crate) struct State {
     pub(crate) cluster_name: String,
     /// The folder of this server and this file.
     pub(crate) folder: PathBuf,
-    /// The home of the Java that runs it.
+    /// The home of the Java that runs the server.
     pub(crate) java: PathBuf,
     pub(crate) nodes: Vec<Node>,
     pub(crate) ca_certificate: Option<PathBuf>,
     pub(crate) credentials: Option<Credentials>,
-    /// The process that a private server is for.
+    /// The process that holds a private server.
     pub(crate) owner: Option<Process>,
 }
 
 impl State {
-    /// What is written down in a server's folder; nothing if that cannot be read.
+    /// Returns the recorded state of a folder; `None` if it cannot be read.
     pub(crate) fn load(folder: &Path) -> Option<Self> {
         let text = fs::read_to_string(folder.join(FILE)).ok()?;
         serde_json::from_str(&text).ok()
     }
 
-    /// Writes it down.
+    /// Records the state.
     pub(crate) fn save(&self) -> Result<()> {
         let text = serde_json::to_string_pretty(self)
             .map_err(|error| Error::Other(format!("cannot write {FILE}: {error}")))?;
         write_private(&self.folder.join(FILE), &text)
     }
 
-    /// The folder in which all nodes keep snapshots.
+    /// Returns the folder in which all nodes keep snapshots.
     pub(crate) fn snapshots(&self) -> PathBuf {
         self.folder.join("snapshots")
     }
 
-    /// Who asks these nodes for their health.
+    /// Returns the client for the nodes' health.
     pub(crate) fn doctor(&self) -> Result<Doctor> {
         Doctor::new(self.ca_certificate.as_deref(), self.credentials.as_ref())
     }
 
-    /// Whether every node is there and answers.
+    /// Whether every node is alive and answers.
     pub(crate) fn is_well(&self) -> Result<bool> {
         if !self.nodes.iter().all(Node::is_active) {
             return Ok(false);
@@ -66,8 +66,9 @@ impl State {
     }
 }
 
-/// Ends the server of this folder and forgets its data; its logs stay. Returns whether anything was
-/// running.
+/// Ends the server of this folder, removes its data, and returns whether it ran.
+///
+/// The logs stay.
 pub(crate) fn take_down(folder: &Path, patiently: bool) -> Result<bool> {
     let state = State::load(folder);
     let nodes = state.as_ref().map(|state| state.nodes.as_slice()).unwrap_or_default();
@@ -76,7 +77,7 @@ pub(crate) fn take_down(folder: &Path, patiently: bool) -> Result<bool> {
         was_running |= node.is_alive();
         if patiently { node.shut_down() } else { node.kill() }?;
     }
-    // Those that were started but not written down, as after an interruption.
+    // Processes that were started and not recorded, as after an interruption.
     for stray in java_processes_of(folder) {
         was_running = true;
         stray.kill()?;

@@ -1,4 +1,4 @@
-//! A program that ends with its holder, in a folder that goes with it.
+//! A program with a private folder, which ends with its holder.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use super::error::{Error, OnPath, Result, last_lines};
 
-/// How long it may take until it answers.
+/// The maximum time until the program answers.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The program, and the pipe that it lives by: when that is closed, also because its holder was
-/// killed, it ends.
+/// Runs the program until the pipe on its stdin is closed.
+///
+/// The pipe is also closed when the holder is killed.
 const SCRIPT: &str = r#""$0" "$@" & server=$!; cat >/dev/null; kill -INT $server; wait $server"#;
 
-/// A program that runs until this is dropped. Its folder goes with it.
+/// A program that runs until the handle is dropped. The drop also removes its folder.
 #[derive(Debug)]
 pub(super) struct Supervised {
     folder: PathBuf,
@@ -24,7 +25,7 @@ pub(super) struct Supervised {
 }
 
 impl Supervised {
-    /// Starts it. `command` makes the command of a program: under which account it runs, and where.
+    /// Starts the program. `command` sets its account and its folder.
     pub(super) fn start(
         folder: &Path,
         command: impl FnOnce(&Path) -> Command,
@@ -51,8 +52,7 @@ impl Supervised {
         &self.folder
     }
 
-    /// The error for a program that does not get as far as it should, with the end of what it
-    /// printed.
+    /// Returns the error for an unhealthy program, with the end of its output.
     pub(super) fn not_healthy(&self, server: &str, reason: &str) -> Error {
         let log = log_of(&self.folder);
         let tail = last_lines(&fs::read_to_string(&log).unwrap_or_default(), 20);
@@ -64,7 +64,7 @@ fn log_of(folder: &Path) -> PathBuf {
     folder.join("log")
 }
 
-/// Ends it, and removes what it kept.
+/// Ends the program, and removes its folder.
 impl Drop for Supervised {
     fn drop(&mut self) {
         if let Some(mut stdin) = self.child.stdin.take() {

@@ -1,4 +1,4 @@
-//! Certificates for a server with TLS, made on the spot.
+//! Generated certificates for a server with TLS.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -7,7 +7,7 @@ use rcgen::{
 
 use super::error::Result;
 
-/// A certificate authority, and a server's certificate and key that it signed; all of them PEM.
+/// An authority, and a server certificate with its key; all of them PEM.
 #[derive(Debug)]
 pub struct Certificates {
     /// The certificate of the authority.
@@ -19,10 +19,12 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Makes them for `localhost` and `127.0.0.1`. The authority's key is thrown away.
+    /// Creates certificates for `localhost` and `127.0.0.1`.
+    ///
+    /// The key of the authority is discarded.
     ///
     /// # Errors
-    /// If they cannot be made.
+    /// If the certificates cannot be created.
     pub fn make() -> Result<Self> {
         let authority_key = KeyPair::generate()?;
         let mut authority = parameters(Vec::new(), "txn test authority")?;

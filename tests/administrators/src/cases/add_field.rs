@@ -1,7 +1,8 @@
-//! A rewrite that adds a field to every document, placeholders and locked documents among them.
+//! A rewrite that adds a field to every document.
 //!
-//! Expected: transactions go on, and none is lost, through the index and through `<index>-committed`. A transaction that replaces
-//! a document may replace the field with it.
+//! The rewrite includes placeholders and locked documents. Expected: transactions continue without
+//! a loss, through the index and through `<index>-committed`. A transaction that replaces a
+//! document may remove the field.
 
 use serde_json::json;
 

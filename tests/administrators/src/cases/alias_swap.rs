@@ -1,7 +1,8 @@
-//! The alias by which the application opened an index is moved to a copy.
+//! The application's alias of an index is moved to a copy.
 //!
-//! Expected: processes notice, and refuse transactions by an error that says what to do. What was acknowledged is whole in the index that it
-//! was written to. A process that opens the collection again goes on with the other index.
+//! Expected: processes notice, and refuse transactions with an error that names the remedy.
+//! Acknowledged transactions are complete in their index. A process that opens the collection again
+//! continues with the other index.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use crate::found::all;
 use crate::server::Server;
 use crate::stage::{Outcome, Service, Setup, Stage};
 
-/// In each of them every worker is refused once.
+/// In each round every worker is refused once.
 const ROUNDS: usize = 10;
 
 pub(super) async fn run(server: &Server) -> Outcome {
@@ -53,8 +54,10 @@ async fn swap(stage: &Stage, from: &str, to: &str) -> Result<Value, String> {
     send(stage.plain(), "POST", "/_aliases", Some(actions)).await
 }
 
-/// Returns once an index is written no more. Each process asks what the alias stands for once in a
-/// lease, and a transaction that began before may still commit.
+/// Returns after the last write to an index.
+///
+/// Each process asks once per lease which index the alias means, and a transaction that began
+/// before may still commit.
 async fn is_left_alone(stage: &Stage, index: &str) -> Result<(), String> {
     let mut before = balances(stage, index).await;
     for _ in 0..ROUNDS {
@@ -68,13 +71,13 @@ async fn is_left_alone(stage: &Stage, index: &str) -> Result<(), String> {
     Err(format!("after the swap {index} is written again and again"))
 }
 
-/// What the accounts and counters of an index hold. Locks may still be taken off there.
+/// Returns the values of accounts and counters of an index. Locks may still be released there.
 async fn balances(stage: &Stage, index: &str) -> BTreeMap<String, Value> {
     let documents = all(stage.plain(), index).await;
     documents.into_iter().map(|(id, source)| (id, source["balance"].clone())).collect()
 }
 
-/// A process that opens the alias now works in the new index alone.
+/// Checks that a process that opens the alias now uses only the new index.
 async fn newcomer(stage: &Stage, old: &str, new: &str) -> Result<(), String> {
     let process = stage.process().await.map_err(|error| format!("cannot be reopened: {error}"))?;
     let ids = ["first", "second"];

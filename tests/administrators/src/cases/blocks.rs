@@ -1,8 +1,8 @@
-//! An index is blocked, by hand or because a disk is full.
+//! An index is blocked, by an operator or by a full disk.
 //!
-//! Expected: transactions that write end at once, by an error that speaks of the block. Verified
-//! reads and read-only transactions go on, but for documents that an unfinished transaction holds.
-//! Once the block is gone everything goes on, and nothing is lost.
+//! Expected: transactions that write end at once, with an error about the block. Verified reads and
+//! read-only transactions continue, except on documents that an unfinished transaction holds. After
+//! the block is lifted, all transactions continue without a loss.
 
 use serde_json::json;
 use txn_core::{Error, ErrorKind, Options};
@@ -28,14 +28,15 @@ pub(super) async fn run(server: &Server, block: &str) -> Outcome {
             stage.complains().await?;
             let read = Box::pin(reads(stage)).await;
             set(json!(null)).await?;
-            read.map_err(|error| format!("while the block stood: {error}"))
+            read.map_err(|error| format!("during the block: {error}"))
         })
         .await;
     stage.end().await
 }
 
-/// A verified read and a read-only transaction of the accounts that no transaction holds: one that
-/// is committed cannot be applied while the block stands, and its readers wait.
+/// Runs a verified read and a read-only transaction of unlocked accounts.
+///
+/// A committed transaction cannot be applied during the block, and its readers wait.
 async fn reads(stage: &Stage) -> Result<(), Error> {
     let Process { domain, accounts, .. } = stage.load.process(0);
     let mut names: Vec<String> = Vec::new();

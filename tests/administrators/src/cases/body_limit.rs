@@ -1,7 +1,7 @@
-//! A proxy on the way refuses large bodies with 413.
+//! A proxy refuses large bodies with 413.
 //!
-//! Expected: a transaction that needs a larger body is refused by an error that speaks of the size
-//! and does not invite to try again, and leaves nothing; smaller ones go on.
+//! Expected: a transaction with a larger body is refused with an error about the size, which is not
+//! transient. The transaction leaves nothing. Smaller transactions continue.
 
 use txn_core::{Error, ErrorKind, Options};
 use txn_testkit::proxy::{Manners, Proxy};
@@ -10,7 +10,7 @@ use crate::load::{Entry, Process};
 use crate::server::Server;
 use crate::stage::{Outcome, Service, Setup, Stage, config};
 
-/// What the proxy lets through, in bytes.
+/// The proxy's limit, in bytes.
 const LIMIT: usize = 64 * 1024;
 
 pub(super) async fn run(server: &Server) -> Outcome {
@@ -37,7 +37,7 @@ pub(super) async fn run(server: &Server) -> Outcome {
     stage.end().await
 }
 
-/// What is wrong with the answer to a transaction that is too large.
+/// Returns the fault of the answer to a transaction that is too large.
 fn judge(name: &str, told: Result<(), Error>) -> Option<String> {
     match told {
         Err(error)
@@ -55,7 +55,7 @@ fn judge(name: &str, told: Result<(), Error>) -> Option<String> {
 /// Inserts documents that are large together.
 async fn insert(stage: &Stage, name: &str, documents: usize, size: usize) -> Result<(), Error> {
     let Process { domain, entries, .. } = stage.load.process(0);
-    // No number is needed twice: a longer list is a larger document.
+    // The numbers only make the document large: a longer list is a larger document.
     let moves = (0..size / 6).map(|number| (number % 10, 0)).collect();
     let entry = Entry { kind: "large".to_owned(), moves };
     domain

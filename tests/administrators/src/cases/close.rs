@@ -1,7 +1,7 @@
 //! An index is closed, and opened again.
 //!
-//! Expected: meanwhile transactions that need the index end by an error that names it or passes by itself; afterwards they
-//! go on, and none is lost.
+//! Expected: in the meantime transactions on the index end with an error that names it or is
+//! transient. Afterwards transactions continue without a loss.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) async fn run(server: &Server) -> Outcome {
                 send(stage.plain(), "POST", &format!("/{index}/_close"), None).await?;
                 stage.complains().await?;
                 send(stage.plain(), "POST", &format!("/{index}/_open"), None).await?;
-                // The shards come back.
+                // Wait for the shards.
                 tokio::time::sleep(Duration::from_millis(200)).await;
                 stage.load.acknowledges(40).await?;
             }

@@ -1,7 +1,8 @@
-//! Copies of an index that carry its aliases: by a clone, a split, and a restore from a snapshot.
+//! Copies of an index that carry its aliases.
 //!
-//! Expected: the application goes on with the original. A clone and a split need a write block, and while it stands transactions
-//! that write are refused. Nothing is lost, and nothing is reported as damaged.
+//! The copies come from a clone, a split, and a restore. Expected: the application continues with
+//! the original. A clone and a split need a write block, and during the block transactions that
+//! write are refused. Nothing is lost, and no damage is reported.
 
 use serde_json::{Value, json};
 use txn_core::ErrorKind;

@@ -1,8 +1,8 @@
 //! Deletions by query.
 //!
-//! Expected: a deletion of documents that lack a field of the application finds placeholders, of which nothing is known yet, and
-//! no document; so nothing is lost, through the index and through `<index>-committed`. A deletion of old documents deletes these
-//! and no others.
+//! Expected: a deletion of documents without a certain field finds placeholders, which have no
+//! content, and no document. So nothing is lost, through the index and through `<index>-committed`.
+//! A deletion of old documents deletes only these.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ pub(super) async fn without_field(server: &Server, through: Through) -> Outcome 
     stage.end().await
 }
 
-/// Documents that are deleted, and documents of the same age that are kept.
+/// The number of deleted documents, and of kept documents with the same age.
 const OLD: usize = 60;
 
 pub(super) async fn old(server: &Server) -> Outcome {

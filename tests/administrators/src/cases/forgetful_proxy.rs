@@ -1,8 +1,7 @@
-//! A balancer or firewall on the way forgets idle connections: nothing that is sent on them is
-//! answered any more.
+//! A balancer or firewall forgets idle connections, and answers nothing on them.
 //!
-//! Expected: a process that keeps idle connections for a shorter time meets none of them. One that
-//! keeps them longer waits for answers that do not come, and goes on by new connections. Nothing is
+//! Expected: a process that keeps idle connections for a shorter time is not affected. A process
+//! that keeps them longer waits for missing answers, and continues on new connections. Nothing is
 //! lost.
 
 use std::time::Duration;
@@ -13,7 +12,7 @@ use txn_testkit::proxy::{Manners, Proxy};
 use crate::server::Server;
 use crate::stage::{Outcome, Service, Setup, Stage, timeouts};
 
-/// After this time the proxy forgets a connection.
+/// The idle time after which the proxy forgets a connection.
 const FORGETS: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(server: &Server) -> Outcome {
@@ -26,7 +25,7 @@ pub(super) async fn run(server: &Server) -> Outcome {
     }
     for _ in 0..3 {
         stage.during(Service::GoesOn, async |stage| stage.load.acknowledges(40).await).await;
-        // Nothing is sent but by the janitor.
+        // Only the janitor sends requests.
         tokio::time::sleep(2 * FORGETS).await;
     }
     let (met, forgotten) = (careful.counts().forgotten, careless.counts().forgotten);

@@ -1,7 +1,8 @@
-//! Field-level security, or a proxy, hides a field of the documents from reads.
+//! Field-level security, or a proxy, hides a field from reads.
 //!
-//! Expected: a process that would see documents without the field is refused when it opens the collection, by an error that names the cause: a lock
-//! would write the documents back without it. Processes that see all fields go on.
+//! Expected: a process that would see documents without the field is refused at the opening of the
+//! collection. The error names the cause: a lock would write the documents back without the field.
+//! Processes that see all fields continue.
 
 use serde_json::json;
 use txn_core::ErrorKind;

@@ -1,7 +1,8 @@
-//! Nodes that hang: they take connections and requests, and answer nothing. Then they come back.
+//! Nodes that hang and return: they accept requests, and answer nothing.
 //!
-//! Expected: beside a node that answers, transactions go on; few end by an error, as those whose request the node took with it. With no node that answers
-//! they end by an error that passes by itself, and go on once a node is back. Nothing is lost.
+//! Expected: with another live node, transactions continue. A few end with an error, because the
+//! hung node received their request. Without a live node transactions end with a transient error,
+//! and continue after a node returns. Nothing is lost.
 
 use txn_es::EsConfig;
 use txn_testkit::proxy::{Outage, Proxy};
@@ -9,10 +10,10 @@ use txn_testkit::proxy::{Outage, Proxy};
 use crate::server::Server;
 use crate::stage::{Outcome, Service, Setup, Stage, WORKERS, timeouts};
 
-/// Transactions that are acknowledged beside nodes that hang.
+/// The number of acknowledged transactions while nodes hang.
 const BESIDE: u64 = 300;
 
-/// One of three nodes hangs, and two of them.
+/// One of three nodes hangs, and then two of them.
 pub(super) async fn some(server: &Server) -> Outcome {
     let (first, second) = (proxy(server).await, proxy(server).await);
     let addresses = [server.url.clone(), first.url(), second.url()];
@@ -31,7 +32,7 @@ pub(super) async fn some(server: &Server) -> Outcome {
                 result
             })
             .await;
-        let why = format!("{failed} errors beside {BESIDE} acknowledged transactions");
+        let why = format!("{failed} errors among {BESIDE} acknowledged transactions");
         stage.check(failed <= BESIDE / 10, format!("{} of 3 nodes hung: {why}", hangs.len()));
     }
     stage.end().await

@@ -1,4 +1,4 @@
-//! The jobs of administrators, one file each, with what is to be expected of them.
+//! The jobs of administrators, one file each, with the expected results.
 
 mod add_field;
 mod alias_swap;
@@ -31,15 +31,15 @@ type Run = Pin<Box<dyn Future<Output = Outcome>>>;
 /// One job of an administrator.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What the administrator does.
+    /// The administrator's action.
     pub job: &'static str,
     run: fn(Server) -> Run,
 }
 
 impl Case {
-    /// Does the job beside the load, and says what is left.
+    /// Runs the job during the load, and returns the result.
     pub async fn run(&self, server: &Server) -> Outcome {
         (self.run)(server.clone()).await
     }
@@ -47,7 +47,7 @@ impl Case {
 
 macro_rules! cases {
     ($($name:literal: $job:literal => $run:expr;)*) => {
-        /// All of them.
+        /// All cases.
         pub const CASES: &[Case] = &[$(Case {
             name: $name,
             job: $job,
@@ -81,20 +81,22 @@ cases! {
     "hidden-field": "field-level security hides a field" => hidden_field::run;
 }
 
-/// The case with a name.
+/// Returns the case with a name.
 #[must_use]
 pub fn case(name: &str) -> Option<&'static Case> {
     CASES.iter().find(|case| case.name == name)
 }
 
-/// A case that has to fail: a plain client changes and deletes documents when everything is quiet.
+/// A case that has to fail: a plain client damages documents at rest.
+///
+/// The client changes one document and deletes another.
 pub const PLANTED: Case = Case {
     name: "planted",
-    job: "documents are changed behind everybody's back",
+    job: "a plain client changes documents at rest",
     run: |server| Box::pin(async move { planted::run(&server).await }),
 };
 
-/// Repeats a job until it was done `times` and so many transactions are acknowledged beside it.
+/// Repeats a job `times` times, and until enough transactions are acknowledged.
 ///
 /// # Errors
 /// If the job fails, or the transactions do not come in time.
@@ -117,15 +119,15 @@ async fn beside(
         Ok(result) => result,
         Err(_) => {
             let lacking = goal.saturating_sub(stage.load.acknowledged());
-            Err(format!("beside the job {lacking} of {transactions} transactions are missing"))
+            Err(format!("during the job {lacking} of {transactions} transactions are missing"))
         }
     }
 }
 
-/// Sends a request of the administrator's, which has to succeed.
+/// Sends a request of the administrator, which has to succeed.
 ///
 /// # Errors
-/// If it does not: with its answer.
+/// If the request fails, with its answer.
 async fn send(
     plain: &PlainClient,
     method: &str,

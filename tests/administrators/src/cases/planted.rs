@@ -1,5 +1,7 @@
-//! A plain client deletes half of an acknowledged pair and changes a balance, once everything is quiet: what no library can prevent
-//! or notice. The judge has to see both.
+//! At rest, a plain client deletes half of an acknowledged pair.
+//!
+//! The client also changes a balance. No library can prevent or notice this. The judge has to
+//! report both.
 
 use serde_json::json;
 

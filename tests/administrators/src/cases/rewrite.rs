@@ -1,6 +1,7 @@
-//! A plain rewrite of all documents, as after a change of the mapping: it changes no content and moves every version.
+//! A plain rewrite of all documents, as after a mapping change.
 //!
-//! Expected: transactions go on, and nothing is lost, through the index and through `<index>-committed`.
+//! The rewrite changes no content and moves every version. Expected: transactions continue without
+//! a loss, through the index and through `<index>-committed`.
 
 use serde_json::json;
 

@@ -1,7 +1,8 @@
 //! A rollover of an alias with a write index.
 //!
-//! Expected: a collection is not opened by such an alias: the error speaks of the alias. A rollover of an alias beside, whose write index the
-//! application opened by its own name, disturbs nothing.
+//! Expected: a collection cannot be opened by such an alias, and the error names the alias. If the
+//! application opened the write index by its own name, a rollover of an alias of that index
+//! disturbs nothing.
 
 use serde_json::json;
 use txn_core::ErrorKind;

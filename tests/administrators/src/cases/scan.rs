@@ -1,4 +1,6 @@
-//! By-query jobs; and on a server that has none, a plain client that scans and writes on conditions, as such jobs do.
+//! By-query jobs, or a plain client with the same effect.
+//!
+//! On a server without such jobs, a plain client scans and writes with conditions.
 
 use std::fmt::Write as _;
 
@@ -7,7 +9,7 @@ use serde_json::{Value, json};
 use super::send;
 use crate::stage::Stage;
 
-/// By which name the job reaches the documents.
+/// The name by which the job reaches the documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Through {
     Index,
@@ -24,17 +26,19 @@ impl Through {
     }
 }
 
-/// What the job does to each document that its query finds.
+/// The change of each document that the query finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Writes it back as it is.
+    /// Writes the document back unchanged.
     Rewrite,
-    /// Writes it back with a field more.
+    /// Writes the document back with a further field.
     AddField,
     Delete,
 }
 
-/// Does the job once to all documents that a query finds after a refresh. Documents that change meanwhile are left alone.
+/// Runs the job once on all documents that a query finds after a refresh.
+///
+/// Documents that change in the meantime are skipped.
 pub(super) async fn once(
     stage: &Stage,
     name: &str,
@@ -88,7 +92,7 @@ async fn by_client(stage: &Stage, name: &str, query: &Value, change: Change) -> 
     let items = answer["items"].as_array().into_iter().flatten();
     let mut statuses =
         items.filter_map(|item| item.as_object()?.values().next()?["status"].as_u64());
-    // 409: the document was changed meanwhile. 404: it was deleted meanwhile.
+    // In the meantime the document was changed (409) or deleted (404).
     match status {
         200 if statuses.all(|status| matches!(status, 200 | 201 | 404 | 409)) => Ok(()),
         _ => Err(format!("_bulk: {status} {text}")),

@@ -1,6 +1,6 @@
-//! Settings and mappings are changed under way: replicas, refresh, pipelines, new fields, allocation.
+//! Settings and mappings change during the load: replicas, refresh, pipelines, fields, allocation.
 //!
-//! Expected: transactions go on, and none is lost.
+//! Expected: transactions continue without a loss.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,8 @@
 //! Templates that match the indices of the library.
 //!
-//! Expected: running processes go on. A new domain with its collections works, since the library says itself what its indices need; or its
-//! opening is refused by an error that names the template, and leaves no index behind.
+//! Expected: running processes continue. A new domain with its collections works, because the
+//! library sets all required settings explicitly. Otherwise the opening is refused with an error
+//! that names the template, and leaves no index.
 
 use std::sync::Arc;
 
@@ -49,12 +50,12 @@ fn templates() -> Vec<Value> {
     ]
 }
 
-/// All indices of the domain, and of a domain whose name begins with its name.
+/// Returns patterns of all indices of the domain and of prefixed domains.
 fn patterns(domain: &str) -> [String; 3] {
     [format!("{domain}*"), format!("txn-{domain}*"), format!("txn-{}*", domain.replace('-', "."))]
 }
 
-/// A new domain is opened with a collection, and used; or refused.
+/// Opens and uses a new domain, unless the opening is refused.
 async fn newcomer(stage: &Stage, template: &str, number: usize) -> Result<(), String> {
     let name = format!("{}-new{number}", stage.domain_name());
     let (result, left) = (use_domain(stage, &name).await, indices(stage, &name).await?);
@@ -71,7 +72,7 @@ async fn newcomer(stage: &Stage, template: &str, number: usize) -> Result<(), St
 async fn use_domain(stage: &Stage, name: &str) -> Result<(), Error> {
     let store = EsStore::connect(stage::config(&stage.server.url)).await.map_err(Error::from)?;
     let config = Config::default().with_janitor_interval(None);
-    let domain = Domain::create(Arc::new(store), name, config).await?;
+    let domain = Domain::open_or_create(Arc::new(store), name, config).await?;
     let collection = format!("{name}-accounts");
     let accounts: bank::Accounts =
         domain.create_collection(&collection, Some(bank::MAPPINGS)).await?;

@@ -1,9 +1,10 @@
-//! The load: transactions of every kind, and what their callers are told.
+//! The load: transactions of every kind, and the outcomes of their callers.
 //!
-//! - A *transfer* changes accounts and inserts an entry under its idempotency key. A caller that does not know the outcome runs
-//!   it again under the same key, and now and then one runs an acknowledged transfer again.
-//! - A *pair* is two entries that are inserted together, half of them by a transaction that holds its locks for a while, and
-//!   deleted together later on.
+//! - A *transfer* changes accounts and inserts an entry under its idempotency key. A caller with an
+//!   unknown outcome runs the transfer again under the same key. Now and then a caller repeats an
+//!   acknowledged transfer.
+//! - A *pair* is two entries that are inserted together, and deleted together later. Half of the
+//!   insertions hold their locks for some time.
 //! - A *counter* is two documents with the same number.
 //! - A *look* reads all accounts and counters at once.
 
@@ -25,7 +26,7 @@ use txn_fixtures::fixture::PATIENCE;
 use crate::book::{Book, Moves};
 use crate::reports::{Reports, without_names};
 
-/// Accounts and counters of a load: few, so that transactions meet.
+/// The accounts and counters of a load: few, so that transactions conflict.
 pub(crate) const ACCOUNTS: usize = 8;
 pub(crate) const COUNTERS: usize = 4;
 pub(crate) const OPENING: i64 = 1_000;
@@ -34,7 +35,7 @@ pub(crate) const OPENING: i64 = 1_000;
 pub(crate) const ENTRIES: &str =
     r#"{"properties":{"kind":{"type":"keyword"},"moves":{"type":"long"}}}"#;
 
-/// What an entry holds.
+/// The content of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) kind: String,
@@ -44,7 +45,7 @@ pub(crate) struct Entry {
 /// Entries of transfers, and pairs.
 pub(crate) type Entries = Collection<Typed<Entry>>;
 
-/// What a process of the application has opened.
+/// The handles of a process of the application.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
     pub(crate) domain: Domain,
@@ -52,16 +53,16 @@ pub(crate) struct Process {
     pub(crate) entries: Entries,
 }
 
-/// A part of a case.
+/// A phase of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Before,
-    /// The administrator is at work.
+    /// The administrator works.
     During,
     After,
 }
 
-/// Errors of one kind that callers were told in one phase.
+/// Errors of one kind that callers received in one phase.
 #[derive(Clone, Debug)]
 pub(crate) struct Complaint {
     pub(crate) kind: ErrorKind,
@@ -70,10 +71,10 @@ pub(crate) struct Complaint {
     pub(crate) messages: Vec<String>,
 }
 
-/// Different messages that are kept of each kind and phase.
+/// The number of different messages that are kept per kind and phase.
 const MESSAGES: usize = 6;
 
-/// The load. Clones share everything.
+/// The load. Clones share all state.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     inner: Arc<Inner>,
@@ -91,7 +92,7 @@ struct Inner {
 }
 
 impl Load {
-    /// A load on these processes. Accounts and counters are there already.
+    /// Creates a load on these processes, with existing accounts and counters.
     #[must_use]
     pub(crate) fn new(processes: Vec<Process>, reports: Arc<Reports>) -> Self {
         let inner = Inner {
@@ -106,10 +107,12 @@ impl Load {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Runs this many workers on each process until `until` resolves. Returns once each has ended what it was at.
+    /// Runs this many workers on each process until `until` resolves.
+    ///
+    /// Returns after each worker has ended its transaction.
     ///
     /// # Panics
-    /// If a worker does.
+    /// If a worker panics.
     pub(crate) async fn run(&self, workers: usize, until: impl Future<Output = ()>) {
         let run = self.inner.runs.fetch_add(1, Ordering::SeqCst);
         let over = watch::Sender::new(false);
@@ -131,10 +134,10 @@ impl Load {
         }
     }
 
-    /// Returns once so many more transactions are acknowledged.
+    /// Waits until this many further transactions are acknowledged.
     ///
     /// # Errors
-    /// If that does not happen in time. The message says what callers were told instead.
+    /// If that does not happen in time. The message holds the errors of callers.
     pub(crate) async fn acknowledges(&self, more: u64) -> Result<(), String> {
         let goal = self.acknowledged() + more;
         let enough = async {
@@ -151,47 +154,49 @@ impl Load {
         })
     }
 
-    /// Transactions that were acknowledged so far.
+    /// Returns the number of acknowledged transactions.
     #[must_use]
     pub(crate) fn acknowledged(&self) -> u64 {
         self.inner.acknowledged.load(Ordering::SeqCst)
     }
 
-    /// Transactions that begin from now on belong to this phase.
+    /// Sets the phase of transactions that begin from now on.
     pub(crate) fn enter(&self, phase: Phase) {
         *self.inner.phase.lock() = phase;
     }
 
-    /// What callers were told, by phase and kind.
+    /// Returns the errors of callers, by phase and kind.
     #[must_use]
     pub(crate) fn complaints(&self) -> BTreeMap<(Phase, String), Complaint> {
         self.inner.complaints.lock().clone()
     }
 
-    /// What callers were told of their transactions.
+    /// Returns the outcomes of all transactions.
     #[must_use]
     pub(crate) fn book(&self) -> Book {
         self.inner.book.lock().clone()
     }
 
-    /// Changes the book: for documents that the administrator owns.
+    /// Changes the expected state, for documents of the administrator.
     pub(crate) fn enter_into_book(&self, change: impl FnOnce(&mut Book)) {
         change(&mut self.inner.book.lock());
     }
 
-    /// A process as it is now.
+    /// Returns the current handles of a process.
     #[must_use]
     pub(crate) fn process(&self, number: usize) -> Process {
         self.inner.processes[number].lock().clone()
     }
 
-    /// How many processes there are.
+    /// Returns the number of processes.
     #[must_use]
     pub(crate) fn size(&self) -> usize {
         self.inner.processes.len()
     }
 
-    /// The workers of a process go on with other handles: the application has opened something again.
+    /// Gives the workers of a process new handles.
+    ///
+    /// The application has opened the handles again.
     pub(crate) fn replace(&self, number: usize, process: Process) {
         *self.inner.processes[number].lock() = process;
     }
@@ -215,7 +220,7 @@ impl Load {
     }
 }
 
-/// An account or a counter with this number in it.
+/// Returns an account or a counter with this number.
 fn number(balance: i64) -> Account {
     Account { balance }
 }

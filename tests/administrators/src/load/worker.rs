@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tokio::sync::watch;
-use txn_core::{Acknowledge, Error, ErrorKind, Options, Receipt};
+use txn_core::{Error, ErrorKind, Options, Receipt, WaitFor};
 
 use super::{ACCOUNTS, COUNTERS, Entry, Load, Phase, Process, number};
 use crate::book::{self, Moves, Pair, Told, Transfer};
 
-/// How long some transactions hold their locks before they commit.
+/// The time that some transactions hold their locks before they commit.
 const HOLD: Duration = Duration::from_millis(20);
 
-/// The pause after a failure, so that a server that is away is not asked in a loop.
+/// The pause after a failure, to spare an unavailable server.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How often a transfer is tried again whose outcome is unknown.
+/// The number of retries of a transfer with an unknown outcome.
 const TRIES: u32 = 10;
 
-/// Pairs of one worker that stand at the same time; beyond that it deletes some.
+/// The number of pairs of one worker after which it deletes some.
 const STANDING: usize = 4;
 
 pub(super) struct Worker {
@@ -27,7 +27,7 @@ pub(super) struct Worker {
     process: usize,
     name: String,
     random: Rng,
-    /// Numbers keys.
+    /// The number of the last key.
     count: u64,
     pairs: Vec<String>,
     transfers: Vec<String>,
@@ -73,9 +73,9 @@ impl Worker {
 
     fn options(&mut self) -> Options {
         let applied = self.random.u32(..6) == 0;
-        let acknowledge = if applied { Acknowledge::Applied } else { Acknowledge::Committed };
+        let acknowledge = if applied { WaitFor::Apply } else { WaitFor::Commit };
         Options::default()
-            .with_acknowledge(acknowledge)
+            .with_wait_for(acknowledge)
             .with_pessimistic(self.random.u32(..5) == 0)
             .with_lock_reads(self.random.u32(..8) == 0)
     }
@@ -84,7 +84,7 @@ impl Worker {
         *self.load.inner.phase.lock()
     }
 
-    /// What the caller was told. `began`: the phase in which the transaction began.
+    /// Records the outcome. `began`: the phase in which the transaction began.
     fn told(&self, began: Phase, result: &Result<Receipt, Error>) -> Told {
         match result {
             Ok(_) => {
@@ -92,7 +92,7 @@ impl Worker {
                 Told::Acknowledged
             }
             Err(error) => {
-                // One that began before the job and met it belongs to the job.
+                // A transaction that began before the job and met it belongs to the job.
                 let phase = match began {
                     Phase::Before if self.phase() != Phase::Before => Phase::During,
                     began => began,
@@ -106,7 +106,7 @@ impl Worker {
         }
     }
 
-    /// Moves money under a new key. A transfer of unknown outcome is run again under its key.
+    /// Moves money under a new key, and repeats a transfer with an unknown outcome.
     async fn transfer(&mut self) -> bool {
         let mut chosen: Vec<usize> = (0..ACCOUNTS).collect();
         self.random.shuffle(&mut chosen);
@@ -140,7 +140,7 @@ impl Worker {
         told == Told::Acknowledged
     }
 
-    /// Runs a transfer, unless its entry is there: whether it was new.
+    /// Runs a transfer, unless its entry exists; returns whether it was new.
     async fn run_transfer(
         &self,
         key: &str,
@@ -171,7 +171,7 @@ impl Worker {
         }
     }
 
-    /// A client that runs an acknowledged transfer again: nothing must happen.
+    /// Repeats an acknowledged transfer, which must have no effect.
     async fn repeat(&mut self) -> bool {
         let Some(key) = self.random.choice(&self.transfers).cloned() else { return true };
         let moves =
@@ -294,10 +294,10 @@ impl Worker {
             let (sum, total) =
                 (balances.iter().flatten().sum::<i64>(), self.load.inner.book.lock().total());
             if sum != total {
-                self.load.anomaly(format!("a look saw {sum} instead of {total}: {balances:?}"));
+                self.load.anomaly(format!("a read saw {sum} instead of {total}: {balances:?}"));
             }
             if counters.chunks(2).any(|two| two[0] != two[1]) {
-                self.load.anomaly(format!("a look saw counters {counters:?}"));
+                self.load.anomaly(format!("a read saw counters {counters:?}"));
             }
             committed.receipt
         });

@@ -1,10 +1,13 @@
-//! Documents that come and go.
+//! Documents that are inserted and deleted.
 
 use txn_core::{Error, ErrorKind};
 
 use crate::fixture::{Fixture, Item};
 
-/// Of two that insert one id the second is told that it exists, whether it looked before or not.
+/// The second insert of one id fails with `Exists`.
+///
+/// A transaction that read the absence before conflicts instead, because its read is no longer
+/// current.
 pub async fn two_inserts_of_one_id(fixture: &Fixture) {
     let (first, blind, looked) = (fixture.a.begin(), fixture.b.begin(), fixture.b.begin());
     assert_eq!(looked.get("x").await, None);
@@ -16,17 +19,19 @@ pub async fn two_inserts_of_one_id(fixture: &Fixture) {
     looked.insert("z", 3);
     first.commits().await;
     blind.fails(ErrorKind::Exists).await;
-    // What it looked at has changed: it would have to look again.
+    // The read is no longer current, so the closure would have to run again.
     looked.conflicts().await;
     assert_eq!(fixture.state(&["x", "y", "z"]).await, [Some(1), Some(1), None]);
-    // A put does not mind.
+    // A put succeeds whether or not the document exists.
     let put = fixture.b.begin();
     put.put("x", 4);
     put.commits().await;
     assert_eq!(fixture.state(&["x"]).await, [Some(4)]);
 }
 
-/// Many insert one id at once: exactly one does, and the others are told that it exists.
+/// Of several concurrent inserts of one id exactly one succeeds.
+///
+/// All other inserts fail with `Exists`.
 pub async fn two_inserts_of_one_id_at_once(fixture: &Fixture) {
     for id in ["a", "b", "c"] {
         let inserts = (0..6).map(|n| {
@@ -51,7 +56,7 @@ pub async fn two_inserts_of_one_id_at_once(fixture: &Fixture) {
     }
 }
 
-/// A deletion and an update of what both have read: the second is refused.
+/// A deletion and an update after equal reads: the second is refused.
 pub async fn a_deletion_and_an_update(fixture: &Fixture) {
     fixture.put(&[("x", 10), ("y", 20)]).await;
     let (deleting, updating) = (fixture.a.begin(), fixture.b.begin());
@@ -74,7 +79,7 @@ pub async fn a_deletion_and_an_update(fixture: &Fixture) {
     updating.commits().await;
     deleting.conflicts().await;
     assert_eq!(fixture.state(&["x", "y"]).await, [None, Some(22)]);
-    // A deletion that did not look takes whatever is there.
+    // A deletion without a read deletes any content.
     let deleting = fixture.a.begin();
     deleting.delete("y");
     deleting.delete("never");
@@ -83,7 +88,9 @@ pub async fn a_deletion_and_an_update(fixture: &Fixture) {
     assert_eq!(fixture.b.snapshot(&["x", "y"]).await, [None, None]);
 }
 
-/// A document that is deleted and inserted again with the same content is another one to who read it before.
+/// A document that was deleted and inserted again is another document.
+///
+/// The content is equal, but the earlier reader is refused.
 pub async fn a_document_that_is_deleted_and_inserted_again(fixture: &Fixture) {
     fixture.put(&[("x", 10), ("y", 20)]).await;
     let writer = fixture.a.begin();
@@ -106,7 +113,7 @@ pub async fn a_document_that_is_deleted_and_inserted_again(fixture: &Fixture) {
     assert_eq!(fixture.state(&["x", "y"]).await, [Some(10), Some(20)]);
 }
 
-/// Within one transaction a deletion and an insertion are one write.
+/// Within one transaction a deletion and an insert are one write.
 pub async fn deleted_and_inserted_by_one_transaction(fixture: &Fixture) {
     fixture.put(&[("x", 10)]).await;
     let session = fixture.a.begin();

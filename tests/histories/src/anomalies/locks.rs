@@ -1,4 +1,4 @@
-//! Locks in circles, and one document that everybody wants.
+//! Deadlocks, and one hot document.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,9 @@ use txn_core::{Error, Options};
 
 use crate::fixture::{Fixture, Item, Process};
 
-/// A-B and B-A, step by step: the older one takes the younger one's lock, and the younger one is refused.
+/// Two transactions lock A-B and B-A, step by step.
+///
+/// The older transaction takes over the lock of the younger one, and the younger one is refused.
 pub async fn two_that_lock_crosswise_step_by_step(fixture: &Fixture) {
     fixture.put(&[("x", 10), ("y", 20)]).await;
     let older = fixture.a.begin_locking();
@@ -29,18 +31,20 @@ pub async fn two_that_lock_crosswise_step_by_step(fixture: &Fixture) {
     assert_eq!(fixture.state(&["x", "y", "z"]).await, [Some(11), Some(21), None]);
 }
 
-/// A-B and B-A by transactions that are run again: both get through, and somebody was wounded.
+/// Two transactions lock A-B and B-A and are retried: both commit, after a wound.
 pub async fn two_that_lock_crosswise(fixture: &Fixture) {
     circle(fixture, &["x", "y"]).await;
 }
 
-/// Three that each hold what the next one wants: all get through.
+/// Three transactions each lock the document that the next one wants: all commit.
 pub async fn three_that_lock_in_a_circle(fixture: &Fixture) {
     circle(fixture, &["x", "y", "z"]).await;
 }
 
-/// Each adds one to a document of its own and to the next one's, locking one after the other; nobody asks for the
-/// second before all hold their first.
+/// Runs a circle of transactions: each adds one to two documents.
+///
+/// Each locks its own document and then the next one's, and waits between the two until all hold
+/// their first lock.
 async fn circle(fixture: &Fixture, ids: &[&'static str]) {
     let start: Vec<_> = ids.iter().map(|id| (*id, 0)).collect();
     fixture.put(&start).await;
@@ -62,7 +66,8 @@ async fn add_to_both(process: Process, own: &'static str, other: &'static str, a
     let add = process.domain.run::<_, Error, _>(&options, async |tx| {
         let first = tx.get(items, own).await?.unwrap_or_default();
         if attempts.fetch_add(1, Ordering::SeqCst) == 0 {
-            // If somebody has to start before it comes here, the others do not wait for ever.
+            // A transaction may have to start again before this point. The timeout ends the wait of
+            // the other ones.
             let _ = tokio::time::timeout(Duration::from_secs(30), all.wait()).await;
         }
         let second = tx.get(items, other).await?.unwrap_or_default();
@@ -72,8 +77,9 @@ async fn add_to_both(process: Process, own: &'static str, other: &'static str, a
     add.await.expect("gets through");
 }
 
-/// Fifty add one to the same document at once, half of them together with a document of their own: none is lost and none
-/// counts twice.
+/// Fifty transactions add to one document at once.
+///
+/// Half of them also write a document of their own. No addition is lost, and none counts twice.
 pub async fn fifty_that_add_to_one_document(fixture: &Fixture) {
     fixture.put(&[("hot", 0)]).await;
     let tasks = (0..50).map(|number| {

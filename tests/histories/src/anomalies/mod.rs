@@ -1,8 +1,9 @@
-//! The named anomalies, as explicit schedules. Each says what every session sees and what stands there in the end.
+//! The named anomalies, as explicit schedules.
 //!
-//! The names are those of Adya and of Berenson and others; the schedules follow their definitions. Sessions that step
-//! through a schedule are transactions without retries, so a schedule shows which of them is refused. Where the
-//! promise is that everyone gets through, transactions are run by `transact`.
+//! Each schedule asserts the reads of every session and the final state. The names are those of
+//! Adya and of Berenson et al.; the schedules follow their definitions. Sessions that step through
+//! a schedule are transactions without retries, so a schedule shows the transaction that is
+//! refused. If a guarantee says that every transaction commits, the schedule uses `transact`.
 
 pub mod lifetimes;
 pub mod locks;
@@ -45,7 +46,9 @@ macro_rules! schedules {
     };
 }
 
-/// Declares the tests of schedules in a module. The caller's `async fn fixture(Processes) -> Fixture` makes the fixture.
+/// Declares the tests of schedules in a module.
+///
+/// The caller's `async fn fixture(Processes) -> Fixture` makes the fixture.
 #[macro_export]
 macro_rules! in_processes {
     ($module:ident, $processes:ident: $($family:ident::$name:ident;)*) => {
@@ -62,7 +65,9 @@ macro_rules! in_processes {
     };
 }
 
-/// Declares a test of each schedule in one process, and one in two, as [`in_processes`] does.
+/// Declares tests of each schedule, in one process and in two.
+///
+/// The tests are those of [`in_processes`].
 #[macro_export]
 macro_rules! in_one_process_and_in_two {
     ($($schedules:tt)*) => {

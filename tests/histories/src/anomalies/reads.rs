@@ -1,4 +1,4 @@
-//! What reads see, and what they never see.
+//! The visibility of writes to reads.
 
 use std::time::Duration;
 
@@ -7,7 +7,9 @@ use txn_core::{Error, ErrorKind, Options};
 
 use crate::fixture::{Fixture, Item, Process};
 
-/// What one document is to everyone who does not wait: a reader, and a transaction's read.
+/// The content for each read that does not wait.
+///
+/// The reads are one by a reader, and one by a transaction.
 async fn seen_by_all(process: &Process, id: &str) -> [Option<i64>; 2] {
     let session = process.begin_read_only();
     let read = session.get(id).await;
@@ -15,14 +17,14 @@ async fn seen_by_all(process: &Process, id: &str) -> [Option<i64>; 2] {
     [process.look(&[id]).await[0], read]
 }
 
-/// A verified read shows nothing of a document as long as its holder is undecided.
+/// Asserts that a verified read waits while the holder is undecided.
 async fn waits_for_the_holder(process: &Process, id: &str) {
     let reader = process.domain.reader().verified();
     let read = tokio::time::timeout(Duration::from_millis(50), reader.get(&process.items, id));
     assert!(read.await.is_err(), "it did not wait");
 }
 
-/// G1a. Nobody sees what is rolled back: not while its locks stand, and not afterwards.
+/// G1a. No read shows a write that is rolled back, neither during its locks nor afterwards.
 pub async fn g1a_aborted_read(fixture: &Fixture) {
     fixture.put(&[("x", 10)]).await;
     let writer = fixture.a.begin_locking();
@@ -43,7 +45,7 @@ pub async fn g1a_aborted_read(fixture: &Fixture) {
     reader.commits().await;
 }
 
-/// G1b. Nobody sees what a transaction wrote first and overwrote itself.
+/// G1b. No read shows a write that its transaction overwrote itself.
 pub async fn g1b_intermediate_read(fixture: &Fixture) {
     fixture.put(&[("x", 10)]).await;
     let writer = fixture.a.begin_locking();
@@ -62,7 +64,9 @@ pub async fn g1b_intermediate_read(fixture: &Fixture) {
     assert_eq!(fixture.state(&["x"]).await, [Some(11)]);
 }
 
-/// G1c. Two that write one document each and read the other one's: neither sees the other, and one is refused.
+/// G1c. Two transactions write one document each and read the other one.
+///
+/// Neither sees the other's write, and one is refused.
 pub async fn g1c_circular_information_flow(fixture: &Fixture) {
     fixture.put(&[("x", 10), ("y", 20)]).await;
     let (first, second) = (fixture.a.begin(), fixture.b.begin());
@@ -75,8 +79,9 @@ pub async fn g1c_circular_information_flow(fixture: &Fixture) {
     assert_eq!(fixture.state(&["x", "y"]).await, [Some(10), Some(22)]);
 }
 
-/// G-single. Who read one document before a transaction and another one after it is refused, a reader as well as a
-/// writer.
+/// G-single. A transaction reads one document before a commit and another one after it.
+///
+/// The transaction is refused, whether or not it writes.
 pub async fn g_single_read_skew(fixture: &Fixture) {
     fixture.put(&[("x", 10), ("y", 20), ("z", 0)]).await;
     let (reader, writer, locking) =
@@ -90,14 +95,16 @@ pub async fn g_single_read_skew(fixture: &Fixture) {
     reader.conflicts().await;
     writer.put("z", 10 + 18);
     writer.conflicts().await;
-    // One that begins to read now is fine, however early it began.
+    // A transaction that reads only now is fine, however early it began.
     assert_eq!((locking.get("x").await, locking.get("y").await), (Some(12), Some(18)));
     locking.put("z", 30);
     locking.commits().await;
     assert_eq!(fixture.state(&["x", "y", "z"]).await, [Some(12), Some(18), Some(30)]);
 }
 
-/// G-single, by locked reads: the writer waits until the older reader is done, and the reader's reads belong together.
+/// G-single, with locked reads. The writer waits for the older reader.
+///
+/// The reads of the reader belong together.
 pub async fn g_single_read_skew_with_locked_reads(fixture: &Fixture) {
     fixture.put(&[("x", 10), ("y", 20)]).await;
     let options = Options::default().with_pessimistic(true).with_lock_reads(true);
@@ -123,7 +130,9 @@ pub async fn g_single_read_skew_with_locked_reads(fixture: &Fixture) {
     assert_eq!(fixture.state(&["x", "y"]).await, [Some(12), Some(18)]);
 }
 
-/// A transaction reads its own writes, insertions and deletions, and nobody else does before the commit.
+/// A transaction reads its own writes, inserts and deletions.
+///
+/// No other transaction reads them before the commit.
 pub async fn own_writes_are_read(fixture: &Fixture) {
     fixture.put(&[("x", 10), ("y", 20)]).await;
     for session in [fixture.a.begin(), fixture.a.begin_locking()] {
@@ -153,7 +162,9 @@ pub async fn own_writes_are_read(fixture: &Fixture) {
     assert_eq!(fixture.state(&["x", "y", "z"]).await, [Some(11), None, Some(33)]);
 }
 
-/// Between the commit and its apply everyone sees the new content, though the documents still hold the old one.
+/// Between the commit and its apply every reader sees the new content.
+///
+/// The documents still have the old content.
 pub async fn a_commit_that_is_not_applied_is_read(fixture: &Fixture) {
     fixture.put(&[("x", 10), ("y", 20)]).await;
     fixture.gate.close();
@@ -177,7 +188,7 @@ pub async fn a_commit_that_is_not_applied_is_read(fixture: &Fixture) {
             assert_eq!(verified.expect("it is decided").map(|item| item.n), new, "{id}");
         }
     }
-    // A transaction of another process finishes the work, and goes on with it.
+    // A transaction of another process applies the commit, and uses its content.
     assert_eq!(another.snapshot(&["x", "y", "z"]).await, [Some(11), None, Some(33)]);
     another.add("x", 100).await;
     another.add("z", 100).await;

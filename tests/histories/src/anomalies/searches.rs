@@ -1,14 +1,15 @@
-//! What a search can and cannot promise. These run on servers only, beside a plain client.
+//! The guarantees of searches, on servers only, with a plain client.
 //!
-//! The index of these schedules is refreshed only when somebody asks for it, so that what a search sees is certain.
+//! The index of these schedules is refreshed only on request, so that the visible content is
+//! certain.
 
 use serde_json::{Value, json};
-use txn_core::{Acknowledge, Options};
+use txn_core::{Options, WaitFor};
 use txn_fixtures::plain_client::PlainClient;
 
 use crate::fixture::Fixture;
 
-/// A search of a plain client.
+/// Searches of a plain client.
 #[derive(Debug)]
 pub struct Searches<'a> {
     plain: &'a PlainClient,
@@ -35,7 +36,7 @@ impl<'a> Searches<'a> {
         self.plain.ok("POST", &format!("/{}/_refresh", self.index), None).await;
     }
 
-    /// Ids and numbers of the documents that a query finds, in the order of the ids.
+    /// The id and number of each document found, in the order of the ids.
     async fn find(&self, target: &str, query: Value) -> Vec<(String, Option<i64>)> {
         let body = json!({"size": 100, "query": query}).to_string();
         let answer = self.plain.ok("POST", &format!("/{target}/_search"), Some(body)).await;
@@ -55,7 +56,7 @@ impl<'a> Searches<'a> {
         self.find(self.index, json!({"match_all": {}})).await
     }
 
-    /// The documents whose number is at least this.
+    /// The documents with at least this number.
     async fn at_least(&self, n: i64) -> Vec<(String, Option<i64>)> {
         self.find(self.index, json!({"range": {"n": {"gte": n}}})).await
     }
@@ -65,7 +66,7 @@ fn documents(expected: &[(&str, i64)]) -> Vec<(String, Option<i64>)> {
     expected.iter().map(|(id, n)| ((*id).to_owned(), Some(*n))).collect()
 }
 
-/// While a transaction holds documents a search sees their committed content, and after a rollback still.
+/// A search during locks shows committed content, also after a rollback.
 pub async fn a_search_sees_only_what_was_committed(fixture: &Fixture, search: &Searches<'_>) {
     fixture.put(&[("x", 10), ("y", 20)]).await;
     search.refresh().await;
@@ -82,8 +83,9 @@ pub async fn a_search_sees_only_what_was_committed(fixture: &Fixture, search: &S
     assert_eq!(search.all().await, before);
 }
 
-/// A search may miss what was just committed: until it is applied, whatever is refreshed, and then until the next
-/// refresh. `Searchable` waits for both.
+/// A search may miss a commit until its apply and the next refresh.
+///
+/// `WaitFor::Refresh` waits for both.
 pub async fn a_search_may_miss_what_was_just_committed(fixture: &Fixture, search: &Searches<'_>) {
     fixture.put(&[("x", 10), ("y", 20)]).await;
     search.refresh().await;
@@ -97,13 +99,13 @@ pub async fn a_search_may_miss_what_was_just_committed(fixture: &Fixture, search
     assert_eq!(search.all().await, documents(&[("x", 10), ("y", 20)]), "not applied");
     assert_eq!(fixture.b.look(&["x", "y"]).await, [Some(11), Some(21)], "a reader sees it");
     fixture.gate.open();
-    let applied = Options::default().with_acknowledge(Acknowledge::Applied);
+    let applied = Options::default().with_wait_for(WaitFor::Apply);
     let next = fixture.a.begin_with(&applied);
     next.put("x", 12);
     next.put("y", 22);
     next.commits().await;
     assert_eq!(search.all().await, documents(&[("x", 10), ("y", 20)]), "not refreshed");
-    let searchable = Options::default().with_acknowledge(Acknowledge::Searchable);
+    let searchable = Options::default().with_wait_for(WaitFor::Refresh);
     let last = fixture.b.begin_with(&searchable);
     last.put("x", 13);
     last.insert("z", 33);
@@ -111,8 +113,10 @@ pub async fn a_search_may_miss_what_was_just_committed(fixture: &Fixture, search
     assert_eq!(search.all().await, documents(&[("x", 13), ("y", 22), ("z", 33)]));
 }
 
-/// A search within a transaction is not part of it: two that search for the same and each insert what the other one
-/// would have found both commit. With a document that both read and write, one of them is refused.
+/// A search within a transaction is not validated.
+///
+/// Two transactions search for the same content. Each inserts a document that the other would have
+/// found, and both commit. If both read and write a guard document, one of them is refused.
 pub async fn a_phantom_is_possible_and_a_guard_prevents_it(
     fixture: &Fixture,
     search: &Searches<'_>,
@@ -140,8 +144,9 @@ pub async fn a_phantom_is_possible_and_a_guard_prevents_it(
     assert_eq!(fixture.state(&["r", "s", "guard"]).await, [Some(40), None, Some(1)]);
 }
 
-/// A lock on a document that does not exist yet is a document without content. Searches find it, unless they ask
-/// the alias of committed documents or for any field.
+/// Searches find the lock of an absent document, a document without content.
+///
+/// Queries of the alias of committed documents, and of any field, do not find it.
 pub async fn a_placeholder_is_hidden_by_the_alias(fixture: &Fixture, search: &Searches<'_>) {
     fixture.put(&[("x", 10)]).await;
     let writer = fixture.a.begin_locking();

@@ -1,10 +1,12 @@
-//! G2-item: each writes what the other one only read.
+//! G2-item: each transaction writes a document that the other one only read.
 
 use txn_core::{Error, Options};
 
 use crate::fixture::{Fixture, Item, Process, Session};
 
-/// At least one of two doctors stays: both read that both are there, and each goes.
+/// Write skew: at least one of two doctors must stay.
+///
+/// Both read that both are present, and each leaves.
 pub async fn g2_item_write_skew(fixture: &Fixture) {
     fixture.put(&[("x", 1), ("y", 1)]).await;
     let (first, second) = (fixture.a.begin(), fixture.b.begin());
@@ -17,7 +19,7 @@ pub async fn g2_item_write_skew(fixture: &Fixture) {
     first.conflicts().await;
     assert_eq!(fixture.state(&["x", "y"]).await, [Some(1), Some(0)]);
 
-    // At the same time, as often as it takes: the second to get through sees the first.
+    // At the same time, with retries: the second transaction sees the first.
     let leave = |process: Process, own: &'static str, other: &'static str| async move {
         let items = &process.items;
         let left = process.domain.transact::<_, Error, _>(async |tx| {
@@ -46,7 +48,7 @@ pub async fn g2_item_write_skew(fixture: &Fixture) {
     }
 }
 
-/// The same over documents that do not exist: each finds both missing, and inserts one.
+/// Write skew over absent documents: each transaction finds both missing, and inserts one.
 pub async fn g2_item_write_skew_through_absent_documents(fixture: &Fixture) {
     let read_both = async |session: &Session| {
         assert_eq!((session.get("x").await, session.get("y").await), (None, None));
@@ -59,7 +61,8 @@ pub async fn g2_item_write_skew_through_absent_documents(fixture: &Fixture) {
     first.commits().await;
     second.conflicts().await;
     assert_eq!(fixture.state(&["x", "y"]).await, [Some(1), None]);
-    // One that only reads, and finds one of two missing that came together.
+    // A transaction that only reads, and finds one of two documents missing that were inserted
+    // together.
     let (reader, writer) = (fixture.a.begin_read_only(), fixture.b.begin());
     assert_eq!(reader.get("y").await, None);
     writer.insert("y", 2);
@@ -70,7 +73,9 @@ pub async fn g2_item_write_skew_through_absent_documents(fixture: &Fixture) {
     assert_eq!(fixture.state(&["x", "y", "z"]).await, [Some(1), Some(2), Some(2)]);
 }
 
-/// The same with every read locked at once: the older one wounds the younger one at the document that both want.
+/// Write skew with locked reads: the older transaction wounds the younger one.
+///
+/// The conflict is at the document that both want.
 pub async fn g2_item_write_skew_of_locked_reads(fixture: &Fixture) {
     fixture.put(&[("x", 1), ("y", 1)]).await;
     let options = Options::default().with_pessimistic(true).with_lock_reads(true);
@@ -89,8 +94,10 @@ pub async fn g2_item_write_skew_of_locked_reads(fixture: &Fixture) {
     assert_eq!(fixture.state(&["x", "y"]).await, [Some(0), Some(1)]);
 }
 
-/// Fekete's anomaly: two writers alone are serialisable, and a third that only reads shows a state that no order of the
-/// three has. The checking account loses a fee unless the deposit came first; the reader saw the deposit, not the fee.
+/// Fekete's anomaly: a reader sees a state of no serial order.
+///
+/// The two writers alone are serialisable. The checking account loses a fee unless the deposit came
+/// first; the reader saw the deposit, but not the fee.
 pub async fn g2_item_anomaly_of_a_read_only_transaction(fixture: &Fixture) {
     fixture.put(&[("checking", 0), ("savings", 0)]).await;
     let (fee, deposit) = (fixture.a.begin(), fixture.b.begin());

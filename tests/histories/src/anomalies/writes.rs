@@ -1,10 +1,12 @@
-//! Writes of one transaction among those of another.
+//! Concurrent writes of two transactions.
 
 use txn_core::ErrorKind;
 
 use crate::fixture::Fixture;
 
-/// G0. Two transactions write the same two documents in opposite order: both documents are of the same one in the end.
+/// G0. Two transactions write the same two documents in opposite order.
+///
+/// In the end both documents have the content of the same transaction.
 pub async fn g0_dirty_write(fixture: &Fixture) {
     fixture.put(&[("x", 10), ("y", 20)]).await;
     let (first, second) = (fixture.a.begin(), fixture.b.begin());
@@ -28,10 +30,12 @@ pub async fn g0_dirty_write(fixture: &Fixture) {
     }
 }
 
-/// P4. Two read the same, and both write what they make of it: the second is refused, and run again loses nothing.
+/// P4. Two transactions read the same content, and both write a result.
+///
+/// The second is refused, and its retry loses nothing.
 pub async fn p4_lost_update(fixture: &Fixture) {
     fixture.put(&[("x", 100), ("y", 0)]).await;
-    // Of one document, which is written without a record, and of two.
+    // With one document, which is written without a record, and with two.
     for (also, sum) in [(None, 130), (Some("y"), 160)] {
         let (first, second) = (fixture.a.begin(), fixture.b.begin());
         let (one, other) = (first.get("x").await, second.get("x").await);
@@ -52,7 +56,9 @@ pub async fn p4_lost_update(fixture: &Fixture) {
     assert_eq!(fixture.state(&["y"]).await, [Some(2)]);
 }
 
-/// P4, of one that finds the document locked: it waits for the older one and builds on what that wrote.
+/// P4, if the document is locked: the younger transaction waits for the older one.
+///
+/// The younger transaction then builds on the write of the older one.
 pub async fn p4_lost_update_of_one_that_waits(fixture: &Fixture) {
     fixture.put(&[("x", 100)]).await;
     let older = fixture.a.begin_locking();
@@ -68,7 +74,7 @@ pub async fn p4_lost_update_of_one_that_waits(fixture: &Fixture) {
             seen
         }
     });
-    // However far the other one comes meanwhile, it comes no further than the lock.
+    // The younger transaction must not pass the lock.
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     assert!(!waiting.is_finished(), "it passed an older one's lock");
     assert_eq!(fixture.b.look(&["x"]).await, [Some(100)]);
@@ -78,8 +84,9 @@ pub async fn p4_lost_update_of_one_that_waits(fixture: &Fixture) {
     assert_eq!(fixture.state(&["x"]).await, [Some(130)]);
 }
 
-/// OTV. A transaction whose writes were seen does not vanish again: who read one of its documents and then a later
-/// transaction's other one is refused.
+/// OTV. A transaction with visible writes does not vanish again.
+///
+/// A reader of one of its documents and of a later transaction's other document is refused.
 pub async fn otv_observed_transaction_vanishes(fixture: &Fixture) {
     fixture.put(&[("x", 10), ("y", 20)]).await;
     let (first, second) = (fixture.a.begin(), fixture.b.begin());
@@ -94,7 +101,7 @@ pub async fn otv_observed_transaction_vanishes(fixture: &Fixture) {
     second.commits().await;
     assert_eq!(third.get("y").await, Some(18));
     assert_eq!(fourth.get("x").await, Some(12));
-    // Each read is the same each time within one transaction.
+    // A read returns the same content each time within one transaction.
     assert_eq!((third.get("x").await, fourth.get("y").await), (Some(11), Some(19)));
     third.conflicts().await;
     fourth.conflicts().await;

@@ -1,11 +1,11 @@
-//! Whole or nothing, by what every key holds in the end.
+//! Atomicity, by the final content of every key.
 
 use std::collections::BTreeMap;
 
 use super::Finding;
 use crate::history::{Entry, History, Kind, Micro, Model, Outcome};
 
-/// What is known of a transaction's fate.
+/// The known fate of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Committed,
@@ -22,7 +22,7 @@ fn fate(entry: &Entry) -> Option<Fate> {
     }
 }
 
-/// Every transaction against what the keys hold.
+/// Compares every transaction with the content of the keys.
 pub(super) fn whole_or_nothing(
     history: &History,
     finals: &BTreeMap<u64, Vec<u64>>,

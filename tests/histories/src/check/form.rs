@@ -1,13 +1,13 @@
-//! Whether a history is one at all.
+//! The form of a history.
 //!
-//! `adya` calls a history sound that it cannot analyse (values written twice, operations of the other model). So this
-//! is looked at before it is asked.
+//! `adya` calls a history sound that it cannot analyse (values written twice, operations of the
+//! other model). So this check precedes `adya`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::history::{Entry, History, Kind, Micro, Model, Seen};
 
-/// What is wrong with its form.
+/// The error in the form of the history, if there is one.
 pub(super) fn flaw(history: &History) -> Option<String> {
     let mut under_way: BTreeMap<u64, &Entry> = BTreeMap::new();
     let mut retired = BTreeSet::new();
@@ -54,7 +54,7 @@ fn fits(model: Model, micro: &Micro) -> bool {
     }
 }
 
-/// An operation without what was read.
+/// An operation without the result of a read.
 fn asked_for(micro: &Micro) -> (u64, Option<(u64, u64)>) {
     (micro.key(), micro.written())
 }

@@ -1,16 +1,18 @@
-//! Real-time order, a second time and on its own: whoever begins to read after an append was acknowledged sees it.
+//! Real-time order, checked a second time and separately.
 //!
-//! `adya` checks it as part of strict serialisability. It is young, and this is simple.
+//! A read that begins after the acknowledgement of an append must show it. `adya` checks this as a
+//! part of strict serialisability. `adya` is young, and this check is simple.
 
 use std::collections::BTreeMap;
 
 use super::Finding;
 use crate::history::{History, Kind, Micro, Seen};
 
-/// Reads of lists that miss what was acknowledged before they began.
+/// Reads of lists that miss a write that was acknowledged before they began.
 pub(super) fn stale_reads(history: &History) -> Vec<Finding> {
     let mut acknowledged: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-    // For each process that is under way, how much was acknowledged of the keys that it asks for.
+    // For each process with a transaction under way: the acknowledged writes of the keys that it
+    // asks for.
     let mut owed: BTreeMap<u64, BTreeMap<u64, usize>> = BTreeMap::new();
     let mut findings = Vec::new();
     for entry in &history.entries {

@@ -1,21 +1,21 @@
-//! Values out of thin air: a read or a final state that holds what no transaction wrote.
+//! Values in a read or in the final state that no transaction wrote.
 //!
 //! `adya` orders the values of a list by its longest read. A value that only one read shows gives
-//! it no cycle, so an invented value at the end of a list passes.
+//! no cycle, so an invented value at the end of a list passes.
 
 use std::collections::BTreeSet;
 
 use super::Finding;
 use crate::history::{History, Kind, Micro, Seen};
 
-/// Values that were seen before any transaction asked to write them, or without one.
+/// Values that were read before any transaction asked to write them, or without one.
 pub(super) fn invented_values(history: &History) -> Vec<Finding> {
-    // A value that was asked for may show, whatever became of its transaction.
+    // A requested write may show, whether or not its transaction committed.
     let mut asked: BTreeSet<(u64, u64)> = BTreeSet::new();
     let mut findings = Vec::new();
     let mut check = |asked: &BTreeSet<_>, key, values: &[u64], who: &dyn Fn() -> String| {
         for value in values.iter().filter(|value| !asked.contains(&(key, **value))) {
-            let explanation = format!("{}: key {key} holds {value}, which nobody wrote", who());
+            let explanation = format!("{}: key {key} holds {value}, which is not written", who());
             findings.push(Finding { name: "thin-air".to_owned(), explanation });
         }
     };

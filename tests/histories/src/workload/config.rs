@@ -1,4 +1,4 @@
-//! What a workload does, and until when.
+//! Settings and end of a workload.
 
 use std::time::Duration;
 
@@ -7,27 +7,31 @@ use tokio_util::sync::CancellationToken;
 
 use crate::history::Model;
 
-/// Settings of a [`Workload`](crate::Workload). The defaults are those of a small, contended one.
+/// Settings of a [`Workload`](crate::Workload).
+///
+/// The defaults are those of a small workload with many conflicts.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WorkloadConfig {
-    /// What the transactions do.
+    /// The type of the data.
     pub model: Model,
-    /// The collection: made if it is missing. Its documents are named by [`WorkloadConfig::prefix`] and the key.
+    /// The collection, which is made if it is missing.
+    ///
+    /// The id of a document consists of [`WorkloadConfig::prefix`] and the key.
     pub collection: String,
-    /// The beginning of the ids of all documents. Another run in the same collection needs another one.
+    /// The prefix of the ids of all documents. Each run in a collection needs a prefix of its own.
     pub prefix: String,
-    /// Where the dice of the plans begin. What is planned is repeated, how it runs is not.
+    /// The seed of the plans. Equal seeds give equal plans, but not equal schedules.
     pub seed: u64,
-    /// How many transactions are under way at a time, spread evenly over the processes.
+    /// How many transactions run at a time, spread evenly over the processes.
     pub workers: usize,
     /// How many keys are in use at a time.
     pub keys: usize,
-    /// How uneven: key number n is used about n^-skew as often as the first.
+    /// The skew: key number n is used about n^-skew as often as the first.
     pub skew: f64,
-    /// Most operations of one transaction; at least 1.
+    /// The maximum number of operations of one transaction; at least 1.
     pub max_operations: usize,
-    /// After so many planned writes a key is replaced by a new one; keeps lists short.
+    /// The planned writes after which a new key replaces a key. A limit keeps lists short.
     pub max_writes_per_key: u32,
     /// The share of operations that read.
     pub reads: f64,
@@ -35,18 +39,20 @@ pub struct WorkloadConfig {
     pub read_only: f64,
     /// The share of single reads by [`txn_core::Reader::verified`].
     pub verified_reads: f64,
-    /// The share of transactions that lock what they read.
+    /// The share of transactions that lock their reads.
     pub lock_reads: f64,
     /// The share of transactions that lock at each read.
     pub pessimistic: f64,
-    /// The share of transactions that read, write, and end with an error of their own.
+    /// The share of transactions that end with an error of their own.
+    ///
+    /// These transactions read and write before the error.
     pub given_up: f64,
-    /// The share of transactions whose caller goes away while they are under way.
+    /// The share of transactions with a caller that drops the future.
     pub abandoned: f64,
-    /// The longest that a transaction thinks before it commits.
+    /// The longest pause of a transaction before its commit.
     pub max_pause: Duration,
     /// How long one transaction may take, with all its attempts.
-    pub deadline: Duration,
+    pub timeout: Duration,
 }
 
 impl WorkloadConfig {
@@ -75,7 +81,7 @@ impl WorkloadConfig {
             given_up: 0.0,
             abandoned: 0.0,
             max_pause: Duration::from_millis(5),
-            deadline: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
         }
     }
 }
@@ -110,44 +116,46 @@ setters! {
     with_given_up: given_up: f64;
     with_abandoned: abandoned: f64;
     with_max_pause: max_pause: Duration;
-    with_deadline: deadline: Duration;
+    with_timeout: timeout: Duration;
 }
 
-/// When no new transactions begin any more: at the first of these. Those under way are waited for.
+/// The end of a run: no transaction begins after the first of these.
+///
+/// The run waits for transactions under way.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stop {
-    /// After so many transactions were begun.
+    /// The number of transactions that were begun.
     pub transactions: Option<u64>,
-    /// After so much time.
+    /// The duration of the run.
     pub duration: Option<Duration>,
-    /// When somebody says so.
+    /// A token that the caller cancels.
     pub token: Option<CancellationToken>,
 }
 
 impl Stop {
-    /// Also after so many transactions were begun.
+    /// Adds an end after this number of transactions.
     #[must_use]
     pub fn after_transactions(mut self, transactions: u64) -> Self {
         self.transactions = Some(transactions);
         self
     }
 
-    /// Also after so much time.
+    /// Adds an end after this time.
     #[must_use]
     pub fn after(mut self, duration: Duration) -> Self {
         self.duration = Some(duration);
         self
     }
 
-    /// Also when the token is cancelled.
+    /// Adds an end at the cancellation of the token.
     #[must_use]
     pub fn when(mut self, token: CancellationToken) -> Self {
         self.token = Some(token);
         self
     }
 
-    /// Whether it is time, `begun` transactions after it began.
+    /// Whether the end is reached, after `begun` transactions.
     pub(super) fn is_reached(&self, began: Instant, begun: u64) -> bool {
         self.transactions.is_some_and(|most| begun >= most)
             || self.duration.is_some_and(|longest| began.elapsed() >= longest)

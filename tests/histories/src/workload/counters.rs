@@ -1,4 +1,4 @@
-//! How a run is doing, readable while it goes on.
+//! Counters of a run, readable while it runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,14 +19,14 @@ pub struct Counts {
     pub acknowledged: u64,
     /// Transactions that changed nothing and never will.
     pub aborted: u64,
-    /// Transactions of unknown outcome.
+    /// Transactions with an unknown outcome.
     pub unknown: u64,
-    /// Of the unknown ones those that were reported as damaged: a person must look.
+    /// Transactions with an unknown outcome that were reported as damaged: an operator must act.
     pub damaged: u64,
 }
 
 impl Counters {
-    /// What they say now.
+    /// The present counts.
     #[must_use]
     pub fn now(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

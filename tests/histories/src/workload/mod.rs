@@ -1,4 +1,4 @@
-//! Seeded random transactions over any number of processes, and the history of what happened.
+//! Seeded random transactions over any number of processes, and their history.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -10,7 +10,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Error> {
 //! let store = Arc::new(MemoryStore::new());
-//! let domain = Domain::create(store, "demo", Config::default()).await?;
+//! let domain = Domain::open_or_create(store, "demo", Config::default()).await?;
 //! let workload = Workload::new(WorkloadConfig::new(Model::ListAppend));
 //! let until = Stop::default().after_transactions(100);
 //! let mut history = workload.run(&Fleet::new([domain.clone()]), &until).await?;
@@ -21,8 +21,9 @@
 //! # }
 //! ```
 //!
-//! A long run is many short ones: histories are kept in memory, and are judged as a whole. Give each another
-//! [`WorkloadConfig::prefix`], so that it begins with keys that nobody wrote.
+//! A long run consists of many short ones, because histories are kept in memory and checked as a
+//! whole. Give each run a [`WorkloadConfig::prefix`] of its own, so that it begins with unwritten
+//! keys.
 
 mod config;
 mod counters;
@@ -56,38 +57,41 @@ pub struct Values {
 
 type Documents = Collection<Typed<Values>>;
 
-/// The processes of a run: domains of one name over one store. They may be replaced while it goes on, as processes
-/// die and start again.
+/// The processes of a run: domains of one name over one store.
+///
+/// A process may be replaced during the run, as processes die and start again.
 #[derive(Debug)]
 pub struct Fleet {
     domains: Vec<RwLock<Domain>>,
 }
 
 impl Fleet {
-    /// These processes.
+    /// A fleet of these processes.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no process.
     pub fn new(domains: impl IntoIterator<Item = Domain>) -> Arc<Self> {
         let domains: Vec<_> = domains.into_iter().map(RwLock::new).collect();
         assert!(!domains.is_empty(), "a fleet has at least one process");
         Arc::new(Self { domains })
     }
 
-    /// How many there are.
+    /// The number of processes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.domains.len()
     }
 
-    /// One of them; numbers beyond the last begin anew.
+    /// A process of the fleet. Numbers beyond the last begin again with the first.
     #[must_use]
     pub fn domain(&self, number: usize) -> Domain {
         self.domains[number % self.domains.len()].read().clone()
     }
 
-    /// Puts another process in its place ([`Workload::open`] it first), and returns the one that was there. Transactions
-    /// under way stay with that one.
+    /// Replaces a process, and returns the previous one.
+    ///
+    /// Call [`Workload::open`] for the new process first. Transactions under way stay with the
+    /// previous process.
     pub fn replace(&self, number: usize, domain: Domain) -> Domain {
         std::mem::replace(&mut *self.domains[number % self.domains.len()].write(), domain)
     }
@@ -107,25 +111,25 @@ impl Workload {
         Self { config, counters: Arc::default() }
     }
 
-    /// Its settings.
+    /// The settings.
     #[must_use]
     pub fn config(&self) -> &WorkloadConfig {
         &self.config
     }
 
-    /// How it is doing.
+    /// The live counters.
     #[must_use]
     pub fn counters(&self) -> Arc<Counters> {
         self.counters.clone()
     }
 
-    /// Runs transactions until it is time to stop, and those that are under way to their end.
+    /// Runs transactions until the end is reached, and those under way to their end.
     ///
     /// # Errors
     /// The collection cannot be opened.
     ///
     /// # Cancel safety
-    /// Dropped, all transactions are dropped and the history is lost.
+    /// If the future is dropped, all transactions are dropped and the history is lost.
     pub async fn run(&self, fleet: &Arc<Fleet>, until: &Stop) -> Result<History, Error> {
         let documents = self.documents(&fleet.domain(0)).await?;
         for number in 1..fleet.size() {
@@ -155,8 +159,10 @@ impl Workload {
         Ok(History { model: self.config.model, entries, finals: None })
     }
 
-    /// Opens the collection in a process, and makes it if it is missing. [`Workload::run`] does it for the processes that it
-    /// begins with; one that joins the fleet later needs it before it does.
+    /// Opens the collection in a process, and makes it if it is missing.
+    ///
+    /// [`Workload::run`] opens the collection for its first processes. A process that joins the
+    /// fleet later needs this call before.
     ///
     /// # Errors
     /// The collection cannot be opened.

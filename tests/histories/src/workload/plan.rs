@@ -1,4 +1,4 @@
-//! What transactions do, by dice.
+//! Random plans of transactions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,26 +11,32 @@ use txn_core::Options;
 use super::WorkloadConfig;
 use crate::history::{Micro, Model, Seen};
 
-/// The longest that a caller stays who goes away: about two commits of a store that takes its time.
+/// The longest patience of a caller that drops its future.
+///
+/// The time is about two commits of a slow store.
 const ABANDONED: Duration = Duration::from_millis(20);
 
-/// One transaction to be.
+/// A planned transaction.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) micros: Vec<Micro>,
     pub(super) how: How,
-    /// Reads everything that it needs in one round trip first.
+    /// Reads all its keys in one round trip first.
     pub(super) together: bool,
-    /// How long it thinks before it commits.
+    /// The pause before the commit.
     pub(super) pause: Duration,
-    /// It ends with an error of its own, after it read and then wrote.
+    /// Whether the transaction ends with an error after its operations.
+    ///
+    /// The error is the closure's own. The reads precede the writes.
     pub(super) gives_up: bool,
-    /// When its caller goes away, if it does.
+    /// When the caller drops the future, if it does.
     pub(super) abandoned_after: Option<Duration>,
 }
 
 impl Plan {
-    /// What of it is to be seen. Who gives up leaves nothing, but what it read is promised to belong together.
+    /// The visible operations.
+    ///
+    /// A transaction that gives up leaves no write, but its reads must belong together.
     pub(super) fn visible(&self) -> Vec<Micro> {
         let is_visible = |micro: &&Micro| !self.gives_up || matches!(micro, Micro::Read { .. });
         self.micros.iter().filter(is_visible).cloned().collect()
@@ -41,11 +47,11 @@ impl Plan {
 pub(super) enum How {
     /// A transaction.
     Transaction(Box<Options>),
-    /// One read by a reader that asks the primary.
+    /// A read by a reader that asks the primary.
     VerifiedRead,
 }
 
-/// The keys in use and the values that follow; shared by all workers.
+/// The keys in use and the next values; shared by all workers.
 #[derive(Debug)]
 pub(super) struct Supply {
     most_writes: u32,
@@ -55,7 +61,7 @@ pub(super) struct Supply {
 
 #[derive(Debug)]
 struct Keys {
-    /// Each with the writes that were planned for it.
+    /// The keys, each with the number of its planned writes.
     used: Vec<(u64, u32)>,
     next: u64,
 }
@@ -75,7 +81,7 @@ impl Supply {
         self.keys.lock().used[slot].0
     }
 
-    /// A key and a value that nobody else writes.
+    /// A key, and a value that no other transaction writes.
     fn write(&self, slot: usize) -> (u64, u64) {
         let mut keys = self.keys.lock();
         if keys.used[slot].1 >= self.most_writes {
@@ -87,7 +93,7 @@ impl Supply {
     }
 }
 
-/// The dice of one worker.
+/// The random numbers of one worker.
 #[derive(Debug)]
 pub(super) struct Planner {
     config: WorkloadConfig,
@@ -153,7 +159,7 @@ impl Planner {
             .with_read_only(read_only)
             .with_lock_reads(self.chance(self.config.lock_reads))
             .with_pessimistic(self.chance(self.config.pessimistic))
-            .with_deadline(Some(self.config.deadline));
+            .with_timeout(Some(self.config.timeout));
         let how = How::Transaction(Box::new(options));
         let reads = |micro: &Micro| matches!(micro, Micro::Read { .. });
         let gives_up = self.chance(self.config.given_up) && micros.iter().any(reads);
@@ -178,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_plans_the_same_and_another_one_something_else() {
+    fn seed_decides_the_plans() {
         let text = |seed| {
             let config = WorkloadConfig::new(Model::ListAppend).with_seed(seed);
             format!("{:?}", plans(&config, 50))
@@ -188,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_unique_keys_are_replaced_and_the_first_are_used_most() {
+    fn plans_have_unique_values_and_skewed_keys() {
         let config = WorkloadConfig::new(Model::ListAppend).with_max_writes_per_key(10);
         let mut values = std::collections::BTreeSet::new();
         let mut writes: BTreeMap<u64, u32> = BTreeMap::new();

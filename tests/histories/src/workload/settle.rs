@@ -1,4 +1,4 @@
-//! The end of a run: what became of the unknown ones, and what every key holds.
+//! The end of a run: outcomes and final contents.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,15 @@ use super::{Workload, WorkloadConfig};
 use crate::history::{Entry, History, Micro, Outcome, Seen};
 use crate::recorder::Recorder;
 
-/// How many keys one transaction of the end reads.
+/// How many keys one of the final transactions reads.
 const TOGETHER: usize = 20;
 
 impl Workload {
-    /// Asks what became of every transaction of unknown outcome that left a record, and reads all keys, by
-    /// transactions that become part of the history. Call it when the faults are over; `witness` is any process of the
-    /// domain. A history that it returned an error for can be settled again.
+    /// Finds out unknown outcomes, and reads all keys.
+    ///
+    /// Each transaction with an unknown outcome and a record is looked up. The final reads are
+    /// transactions that become a part of the history. Call this function when the faults are over;
+    /// `witness` is any process of the domain. A history can be settled again after an error.
     ///
     /// # Errors
     /// As the store says.
@@ -67,7 +69,7 @@ impl Workload {
 }
 
 impl Entry {
-    /// Whether its outcome is neither known nor found out.
+    /// Whether the outcome is still unknown.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.kind == crate::history::Kind::Info && self.outcome.is_none()

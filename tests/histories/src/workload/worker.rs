@@ -1,4 +1,4 @@
-//! One worker: one transaction after the other.
+//! A worker, which runs one transaction after the other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,9 +24,9 @@ pub(super) struct Worker {
     pub(super) begun: Arc<AtomicU64>,
 }
 
-/// Why a closure ended with an error.
+/// The error at the end of a closure.
 enum Left {
-    /// The plan was to, with what it had read.
+    /// The planned error, with the reads of the closure.
     GivenUp(Vec<Micro>),
     Failed(Error),
 }
@@ -43,7 +43,7 @@ impl Worker {
         while !until.is_reached(self.began, self.begun.fetch_add(1, Ordering::Relaxed)) {
             let plan = self.planner.next(&self.supply);
             if !self.carry_out(process, &plan).await {
-                // What became of it may show at any time: this process is never heard of again.
+                // The writes may show at any time, so this process number is not used again.
                 process += self.config.workers.max(1) as u64;
             }
         }
@@ -105,7 +105,7 @@ impl Worker {
         }
     }
 
-    /// What the closure of a transaction does.
+    /// The closure of a transaction.
     async fn steps(&self, tx: &Transaction, plan: &Plan) -> Result<Vec<Micro>, Left> {
         if plan.together {
             let ids = plan.micros.iter().map(|micro| self.config.id(micro.key()));
@@ -139,7 +139,7 @@ impl Worker {
         Ok(value)
     }
 
-    /// Notes what a read returned.
+    /// Notes the result of a read.
     fn show(&self, micro: &mut Micro, found: &Values) {
         if let Micro::Read { seen, .. } = micro {
             *seen = seen_of(self.config.model, found);

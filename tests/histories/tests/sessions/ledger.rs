@@ -1,19 +1,19 @@
-//! The sequential reference: what is committed, one transaction after the other.
+//! The sequential reference: all commits, one after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a transaction means to do to one document.
+/// The intended change of one document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Intent {
     Put(u64),
     Insert(u64),
     Delete,
-    /// Inserted and deleted again: it must not exist, and nothing is written.
+    /// Inserted and deleted again: the document must not exist, and nothing is written.
     Withdrawn,
 }
 
 impl Intent {
-    /// What the transaction itself reads from now on.
+    /// The content that the transaction itself reads from now on.
     pub(crate) fn content(self) -> Option<u64> {
         match self {
             Self::Put(value) | Self::Insert(value) => Some(value),
@@ -22,15 +22,15 @@ impl Intent {
     }
 }
 
-/// What one transaction read and means to write.
+/// The reads and the intended writes of one transaction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Work {
-    /// What it read first of each document, before it wrote it.
+    /// The first read of each document, before the transaction wrote it.
     pub(crate) reads: BTreeMap<u8, Option<u64>>,
     pub(crate) writes: BTreeMap<u8, Intent>,
 }
 
-/// All documents, and everything that they ever held.
+/// All documents, and every value that they ever had.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     now: BTreeMap<u8, u64>,
@@ -42,12 +42,12 @@ impl Ledger {
         self.now.get(&key).copied()
     }
 
-    /// Whether a document ever was that.
+    /// Whether a document ever had that content.
     pub(crate) fn was(&self, key: u8, content: Option<u64>) -> bool {
         content.is_none_or(|value| self.ever.contains(&(key, value)))
     }
 
-    /// Whether one of the documents that are to be inserted exists.
+    /// Whether one of the documents to be inserted exists.
     pub(crate) fn has_one_to_insert(&self, work: &Work) -> bool {
         let inserts = |(key, intent): (&u8, &Intent)| {
             matches!(intent, Intent::Insert(_) | Intent::Withdrawn) && self.now.contains_key(key)
@@ -55,10 +55,10 @@ impl Ledger {
         work.writes.iter().any(inserts)
     }
 
-    /// A transaction committed, at this place of the sequence.
+    /// Adds the commit of a transaction at this position of the sequence.
     ///
     /// # Panics
-    /// If it could not have, here.
+    /// If the transaction cannot commit at this position.
     pub(crate) fn commit(&mut self, work: &Work, who: &str) {
         for (key, read) in &work.reads {
             assert_eq!(

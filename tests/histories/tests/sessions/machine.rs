@@ -1,4 +1,4 @@
-//! Which steps may follow each other, and how they are carried out.
+//! The possible steps of the state machine, and their execution.
 
 use proptest::prelude::*;
 use proptest::strategy::Union;
@@ -8,12 +8,12 @@ use super::processes::World;
 
 /// How many transactions may be open at a time.
 pub(crate) const SLOTS: usize = 3;
-/// How many documents there are.
+/// The number of documents.
 pub(crate) const KEYS: u8 = 3;
-/// How many processes there are.
+/// The number of processes.
 pub(crate) const PROCESSES: usize = 2;
 
-/// How a transaction is run.
+/// The mode of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     LocksAtTheEnd,
@@ -22,7 +22,7 @@ pub(crate) enum How {
     OnlyReads,
 }
 
-/// What becomes of the last write of a process.
+/// The fate of the last write of a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LastWrite {
     NotSent,
@@ -73,10 +73,10 @@ pub(crate) enum Step {
     },
 }
 
-/// The process of an open transaction, and how it is run.
+/// The process and the mode of an open transaction.
 type Slot = Option<(usize, How)>;
 
-/// What can be known beforehand: which transactions are open.
+/// The part of the state that is known beforehand: the open transactions.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     /// The seed of the store's faults, if it has any.

@@ -1,17 +1,21 @@
 //! Random overlapping transactions, step by step, against a sequential reference.
 //!
-//! A state machine begins transactions in two processes, steps through them in any order, commits them, rolls them
-//! back, lets processes die (also in the middle of a commit) and janitors pass. What a step comes to is not predicted,
-//! for who waits for whom and who is wounded is the engine's business. But every answer is held against a map of what
-//! is committed, in which one commit follows the other:
+//! A state machine begins transactions in two processes, steps through them in any order, commits
+//! them and rolls them back. Processes die, also in the middle of a commit, and janitors pass. The
+//! test does not predict the result of a step, because waits and wounds are decisions of the
+//! engine. Every answer is compared with a map of the committed content, in which one commit
+//! follows the other:
 //!
-//! - what committed had read what the map held at that moment, and its writes go into the map, whole;
-//! - whatever else a commit is told changes nothing, then or later; what is unknown is asked for;
-//! - a transaction that nobody was beside gets through;
-//! - after every step a reader without locks sees the map, and in the end nothing is left over.
+//! - A committed transaction had read the content of the map at that moment. All its writes go into
+//!   the map.
+//! - A commit with any other answer changes nothing, then or later. An unknown outcome is looked
+//!   up.
+//! - A transaction without concurrent transactions commits.
+//! - After every step a reader without locks sees the map, and in the end no work is left.
 //!
-//! It complements `crates/txn-core/tests/serial_equivalence.rs`, where closures run concurrently and are run again:
-//! here the schedule itself is random, with every kind of write, and shrinks to the shortest one that fails.
+//! `crates/txn-core/tests/serial_equivalence.rs` runs closures concurrently, with retries. In this
+//! test the schedule itself is random, has every kind of write, and shrinks to the shortest failing
+//! schedule.
 
 mod ledger;
 mod machine;
@@ -23,7 +27,7 @@ use proptest_state_machine::prop_state_machine;
 
 use machine::Sessions;
 
-/// Failures are kept beside the test, are part of the repository, and are run first.
+/// The file of failures, which is a part of the repository. Its cases run first.
 const REGRESSIONS: &str = "tests/sessions/sessions.proptest-regressions";
 
 fn settings() -> ProptestConfig {

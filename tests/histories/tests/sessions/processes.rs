@@ -1,4 +1,6 @@
-//! What the steps are carried out on: two processes over a store in memory, in virtual time.
+//! Two processes over a store in memory, in virtual time.
+//!
+//! The processes carry out the steps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -25,7 +27,7 @@ struct Item {
 
 type Items = Collection<Typed<Item>>;
 
-/// How all transactions of all cases ended.
+/// The endings of all transactions of all cases.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) committed: u64,
@@ -39,11 +41,11 @@ pub(crate) fn tally() -> Tally {
     *TALLY.lock()
 }
 
-/// The connection of a process to the store: cut when the process dies.
+/// The connection of a process to the store, which ends when the process dies.
 #[derive(Debug, Default)]
 struct Line {
     dead: AtomicBool,
-    /// After how many more writes it dies, if it is to: negative is never.
+    /// The number of writes until the process dies; negative: never.
     writes_left: AtomicI64,
     last: Mutex<Option<Verdict>>,
 }
@@ -89,9 +91,9 @@ struct Session {
     tx: Transaction,
     process: usize,
     work: Work,
-    /// A read failed: it cannot commit any more.
+    /// A read failed, so the transaction cannot commit.
     doomed: bool,
-    /// Nobody else was at work while it was open.
+    /// No other work happened while the transaction was open.
     alone: bool,
 }
 
@@ -116,7 +118,7 @@ async fn process(store: Arc<dyn Store>) -> Process {
     let line = Arc::new(Line::default());
     let tapped = Arc::new(Tapped::new(store, line.clone()));
     let config = Config::default().with_janitor_interval(None);
-    let domain = Domain::create(tapped, "sessions", config).await.expect("opens");
+    let domain = Domain::open_or_create(tapped, "sessions", config).await.expect("opens");
     let items = domain.create_collection("items", None).await.expect("opens");
     Process { domain, items, line }
 }
@@ -294,7 +296,7 @@ impl Inner {
             Some(Intent::Put(_) | Intent::Insert(_)) => {
                 let error = inserted.expect_err("it wrote it itself");
                 assert_eq!(error.kind(), ErrorKind::Exists, "{error}");
-                // What is refused dooms the rest.
+                // A refused insert dooms the transaction.
                 session.doomed = true;
                 return;
             }
@@ -326,17 +328,17 @@ impl Inner {
             ErrorKind::Conflict => {
                 assert!(!(self.sound && alone && !dies), "alone, and refused: {who}: {error}");
             }
-            // Others may have taken until its deadline.
+            // Another transaction may have waited until the deadline.
             ErrorKind::Unavailable => assert!(!(self.sound && alone && !dies), "{who}: {error}"),
             _ => panic!("{who}: {error}"),
         }
         TALLY.lock().refused += 1;
     }
 
-    /// Whether something of unknown outcome committed.
+    /// Finds out whether a transaction with an unknown outcome committed.
     async fn find_out(&mut self, work: &Work, who: &str, error: &Error) {
         TALLY.lock().unknown += 1;
-        // What is late arrives, and then it is certain.
+        // Late writes arrive, and the outcome is then certain.
         self.store.settle().await;
         let committed = if let Some(tid) = error.tid() {
             let outcome = self.witness.domain.outcome(tid).await.expect("known");
@@ -352,7 +354,7 @@ impl Inner {
         }
     }
 
-    /// A process is gone, and another one is there instead.
+    /// Replaces a process that dies.
     async fn crash(&mut self, number: usize) {
         self.disturb();
         self.processes[number].line.die();
@@ -367,7 +369,7 @@ impl Inner {
     }
 
     async fn read(&self, key: u8) -> Option<u64> {
-        // A verified read would wait for whoever holds the document, and the steps would wait with it.
+        // A verified read would wait for the holder of the document, and the steps would wait, too.
         let reader = self.witness.domain.reader();
         let found = reader.get(&self.witness.items, id(key)).await.expect("reads");
         found.map(|item| item.value)
@@ -390,7 +392,7 @@ impl Inner {
             process.domain.shutdown(Duration::from_secs(120)).await;
         }
         self.store.settle().await;
-        // Somebody who knows nothing of all this.
+        // A process without any earlier state.
         let last = process(self.memory.clone()).await;
         let report = last.domain.janitor_pass().await.expect("passes");
         assert!(report.is_clean(), "left over: {report:?}");

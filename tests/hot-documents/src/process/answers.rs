@@ -1,4 +1,4 @@
-//! What a process does with an answer.
+//! The handling of answers in a process.
 
 use txn_protocol::board::{Look, Written};
 
@@ -7,8 +7,9 @@ use crate::network::{Purpose, Request};
 use crate::store::{Answer, Document, Operation, Record};
 
 impl Process {
-    /// Takes in the answers to a request. A request without an answer has [`Answer::None`] for each
-    /// operation.
+    /// Handles the answers to a request.
+    ///
+    /// A request without an answer has [`Answer::None`] for each operation.
     pub fn receive(&mut self, request: &Request, cx: &mut Context<'_>) {
         let pairs = || request.operations.iter().zip(&request.answers);
         if !request.answers.iter().any(|answer| matches!(answer, Answer::None)) {

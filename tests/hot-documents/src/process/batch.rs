@@ -7,7 +7,7 @@ use crate::network::Purpose;
 use crate::store::{Attempt, Micros, Operation, Record, millis};
 use crate::workload::{Kind, Transaction};
 
-/// Where a batch is.
+/// The phase of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Reads documents that the cache does not have.
@@ -33,9 +33,9 @@ pub struct Batch {
     pub documents: BTreeSet<usize>,
     /// The documents that are locked, with version and value.
     pub locks: BTreeMap<usize, (u64, i64)>,
-    /// Where the batch is.
+    /// The phase of the batch.
     pub phase: Phase,
-    /// When a batch that waits reads again.
+    /// The time of the next read, if the batch waits.
     pub poll_at: Micros,
     backoff: Micros,
     values: BTreeMap<usize, i64>,
@@ -84,7 +84,7 @@ impl Batch {
 }
 
 impl Process {
-    /// Requests the locks that the batch does not have, or else what these locks need first.
+    /// Requests the missing locks of the batch, or reads that the locks need first.
     pub(super) fn lock_batch(&mut self, number: u64, cx: &mut Context<'_>) {
         let Some(mut batch) = self.batches.remove(&number) else { return };
         let (mut locks, mut reads, mut wounds) = (Vec::new(), Vec::new(), Vec::new());
@@ -145,7 +145,7 @@ impl Process {
 
     fn may_wound(&self, batch: &Batch, holder: Attempt, cached: Cached, cx: &Context<'_>) -> bool {
         if holder.process == self.index {
-            // A lock of a batch that ended without the answer to this lock.
+            // The lock of a batch that ended before the answer to this lock.
             return !self.is_running(holder);
         }
         let waited = cx.now.saturating_sub(cached.lock_since);
@@ -155,8 +155,7 @@ impl Process {
         is_dead || is_younger && waited >= grace
     }
 
-    /// After the locks: members that have all their documents go on, or else the oldest member
-    /// waits.
+    /// Continues after the locks: complete members continue, or the oldest member waits.
     pub(super) fn sort_out(&mut self, number: u64, cx: &mut Context<'_>) {
         let Some(mut batch) = self.batches.remove(&number) else { return };
         let members = std::mem::take(&mut batch.transactions);
@@ -223,7 +222,7 @@ impl Process {
         self.send(Purpose::Record(number), vec![operation], cx);
     }
 
-    /// The record is written: the documents go to the hand-off table.
+    /// Puts the documents into the hand-off table, because the record is written.
     pub(super) fn commit(&mut self, number: u64, cx: &mut Context<'_>) {
         let Some(batch) = self.batches.remove(&number) else { return };
         for document in &batch.documents {
@@ -238,14 +237,14 @@ impl Process {
         self.wake(cx.now + self.numbers.apply_after);
     }
 
-    /// Another process aborted the batch.
+    /// Ends a batch that another process aborted.
     pub(super) fn abort(&mut self, number: u64, cx: &mut Context<'_>) {
         let Some(batch) = self.batches.remove(&number) else { return };
         self.met_another(cx.now);
         self.dissolve(batch, cx);
     }
 
-    /// The members wait again, and the locks are released.
+    /// Releases the locks, and lets the members wait again.
     pub(super) fn dissolve(&mut self, batch: Batch, cx: &mut Context<'_>) {
         for document in &batch.documents {
             self.is_busy[*document] = false;
@@ -257,7 +256,7 @@ impl Process {
         self.release(&batch.locks, cx);
     }
 
-    /// The answer to a write without a record.
+    /// Handles the answer to a write without a record.
     pub(super) fn single_written(&mut self, number: u64, is_written: bool, cx: &mut Context<'_>) {
         if !is_written {
             self.sort_out(number, cx);
@@ -270,11 +269,11 @@ impl Process {
         self.complete(batch.transactions, cx);
     }
 
-    /// The callers of these transactions receive their answers.
+    /// Sends the answers to the callers of these transactions.
     pub(super) fn complete(&mut self, transactions: Vec<Transaction>, cx: &mut Context<'_>) {
         self.batch_sizes.0 += 1;
         self.batch_sizes.1 += transactions.len() as u64;
-        // A read-only transaction that held no lock says nothing about the turn.
+        // A read-only transaction without a lock says nothing about the turn.
         if transactions.iter().any(|transaction| transaction.kind != Kind::ReadOnly) {
             self.policy.committed(super::duration(cx.now));
         }

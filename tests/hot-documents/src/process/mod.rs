@@ -1,7 +1,7 @@
 //! A process: its transactions, its batches, its cache and its policy.
 //!
-//! The process is the engine in outline. Transactions that wait are merged into batches. A batch
-//! locks its documents, writes one record, and leaves its documents in a hand-off table: the next
+//! The process is the engine in outline. Waiting transactions are merged into batches. A batch
+//! locks its documents, writes one record, and leaves its documents in a hand-off table. The next
 //! batch locks them over the commit, or an apply follows.
 
 mod answers;
@@ -23,14 +23,14 @@ pub use batch::Batch;
 use batch::Phase;
 use readers::Reader;
 
-/// What a process does to the world.
+/// The effects of a process on the simulation.
 #[derive(Debug)]
 pub struct Context<'a> {
     /// The current time.
     pub now: Micros,
-    /// The random numbers of the world.
+    /// The random numbers of the simulation.
     pub random: &'a mut Random,
-    /// Which processes send heartbeats.
+    /// The processes that send heartbeats.
     pub is_alive: &'a [bool],
     /// Requests.
     pub sent: Vec<Sending>,
@@ -45,17 +45,17 @@ pub struct Context<'a> {
 pub struct EngineNumbers {
     /// How long a process collects transactions after a commit.
     pub gather: Micros,
-    /// After which time a commit that no batch took over is applied.
+    /// The time after which a commit without a hand-off is applied.
     pub apply_after: Micros,
-    /// Batches under way at once, without those that wait.
+    /// The maximum number of concurrent batches, without those that wait.
     pub batches: usize,
-    /// Round trips of a process before it wounds a younger holder.
+    /// The number of round trips before a process wounds a younger holder.
     pub grace_round_trips: u32,
-    /// After which time without a heartbeat a holder is dead.
+    /// The time without a heartbeat after which a holder is dead.
     pub lease: Micros,
     /// Bits of a document's hash: fewer than 32 to see collisions.
     pub hash_bits: u32,
-    /// Looks of a read-only transaction before it locks.
+    /// The number of reads of a read-only transaction before it locks.
     pub looks: u32,
 }
 
@@ -73,7 +73,7 @@ impl Default for EngineNumbers {
     }
 }
 
-/// What the process knows about a document.
+/// The knowledge of the process about a document.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cached {
     document: Document,
@@ -96,7 +96,7 @@ struct Handoff {
 pub struct Process {
     /// The position among the processes.
     pub index: usize,
-    /// What the process is like.
+    /// The settings of the process.
     pub spec: ProcessSpec,
     /// The policy.
     pub policy: Policy,
@@ -124,7 +124,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// A process that did nothing yet.
+    /// Creates an idle process.
     #[must_use]
     pub fn new(
         index: usize,
@@ -162,7 +162,7 @@ impl Process {
         }
     }
 
-    /// A client starts a transaction.
+    /// Starts a transaction of a client.
     pub fn start(&mut self, transaction: Transaction, cx: &mut Context<'_>) {
         if transaction.kind == Kind::ReadOnly {
             self.start_reader(transaction, cx);
@@ -177,14 +177,14 @@ impl Process {
         }
     }
 
-    /// Transactions that have no answer.
+    /// Returns the number of transactions without an answer.
     #[must_use]
     pub fn open_transactions(&self) -> usize {
         let running: usize = self.batches.values().map(|batch| batch.transactions.len()).sum();
         self.pending.len() + running + self.readers.len()
     }
 
-    /// Since when the oldest transaction without an answer waits.
+    /// Returns when the oldest transaction without an answer started.
     #[must_use]
     pub fn oldest_start(&self) -> Option<Micros> {
         let running = self.batches.values().flat_map(|batch| &batch.transactions);
@@ -210,7 +210,7 @@ impl Process {
         self.wake_at = self.wake_at.min(at);
     }
 
-    /// A document that can be used without a read.
+    /// Whether a document can be used without a read.
     fn is_known(&self, document: usize) -> bool {
         self.cache[document].is_fresh
             || self.is_busy[document]
@@ -235,8 +235,7 @@ impl Process {
         }
     }
 
-    /// Documents that another process has the turn for change soon: what the cache knows of them is
-    /// stale.
+    /// Drops cached documents of which another process has the turn, because they change soon.
     fn forget_refused(&mut self, now: Micros) {
         if self.policy.is_dormant() {
             return;
@@ -267,7 +266,9 @@ impl Process {
         cx.sent.push(Sending { purpose, operations });
     }
 
-    /// A look rides along with reads and with the apply at the end of a turn.
+    /// Adds a read of the board to other operations.
+    ///
+    /// The operations are reads, or the apply at the end of a turn.
     fn add_look(&self, operations: &mut Vec<Operation>) {
         if !self.policy.is_dormant() {
             operations.push(Operation::Look(self.policy.slots()));
@@ -295,12 +296,12 @@ impl Process {
     }
 }
 
-/// The apply of a commit, or the release of a lock.
+/// Returns the operation of an apply, or of the release of a lock.
 fn unlocked(document: usize, over: u64, value: i64) -> Operation {
     Operation::Write { document, over, lock: None, value }
 }
 
-/// The time of the policy.
+/// Returns a time of the policy.
 #[must_use]
 pub fn duration(micros: Micros) -> Duration {
     Duration::from_micros(micros)

@@ -1,4 +1,4 @@
-//! Read-only transactions: two looks that show the same, or locks.
+//! Read-only transactions: two equal reads, or locks.
 
 use std::collections::BTreeMap;
 
@@ -28,8 +28,9 @@ impl Process {
         self.send(Purpose::Validate(number), reads, cx);
     }
 
-    /// Compares a look with the one before. After too many changes the transaction locks what it
-    /// reads.
+    /// Compares a read with the one before.
+    ///
+    /// After too many changes the transaction locks its documents.
     pub(super) fn validate(&mut self, number: u64, request: &Request, cx: &mut Context<'_>) {
         let Some(mut reader) = self.readers.remove(&number) else { return };
         let mut is_locked = false;

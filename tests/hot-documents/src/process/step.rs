@@ -1,4 +1,4 @@
-//! One step of a process: its policy, its batches that wait, its next batches and its applies.
+//! One step of a process: policy, waiting batches, next batches, applies.
 
 use txn_protocol::board::{DocumentSet, Work};
 
@@ -9,7 +9,7 @@ use crate::store::{Micros, Operation, millis};
 use crate::workload::{Kind, Transaction};
 
 impl Process {
-    /// Does what is due.
+    /// Does all due work.
     pub fn step(&mut self, cx: &mut Context<'_>) {
         if self.paused_until > cx.now {
             return;
@@ -82,7 +82,9 @@ impl Process {
         }
     }
 
-    /// At the head: reads what the cache had before other processes took their turns.
+    /// Reads documents whose cached state is older than other processes' turns.
+    ///
+    /// The process does so at the head of the queue.
     fn read_ahead(&mut self, cx: &mut Context<'_>) {
         let mut reads = Vec::new();
         for document in 0..self.cache.len() {
@@ -97,7 +99,7 @@ impl Process {
         }
     }
 
-    /// Documents of waiting transactions that are another process's turn.
+    /// Returns documents of waiting transactions of which another process has the turn.
     fn refused_documents(&self, now: Micros) -> impl Iterator<Item = usize> {
         let mut documents: Vec<usize> = self
             .pending
@@ -110,7 +112,9 @@ impl Process {
         documents.into_iter()
     }
 
-    /// Batches that wait release their locks if another process has the turn, or else read again.
+    /// Lets waiting batches read again, or release their locks.
+    ///
+    /// A batch releases its locks if another process has the turn.
     fn poll(&mut self, cx: &mut Context<'_>) {
         let waiting: Vec<u64> = self
             .batches
@@ -176,7 +180,7 @@ impl Process {
         if members.is_empty() {
             return;
         }
-        // A single write whose document no record writes anyway goes without a record.
+        // A single write needs no record, unless a record writes its document anyway.
         let written: std::collections::BTreeSet<usize> = members
             .iter()
             .filter(|member| member.kind != Kind::SingleWrite)
@@ -197,8 +201,7 @@ impl Process {
         }
     }
 
-    /// Whether a transaction can join a batch. Documents that the cache does not have are read
-    /// meanwhile.
+    /// Whether a transaction can join a batch. Reads uncached documents in the meantime.
     fn can_start(
         &mut self,
         transaction: &Transaction,
@@ -236,7 +239,7 @@ impl Process {
         self.lock_batch(self.number, cx);
     }
 
-    /// Applies the commits that no batch took over, and all of them at the end of a turn.
+    /// Applies commits without a hand-off, and all commits at the end of a turn.
     fn apply(&mut self, cx: &mut Context<'_>) {
         let is_free = |document: &usize| !self.is_busy[*document];
         let is_refused = |document: &usize| !self.may_lock(*document, cx.now);
@@ -266,8 +269,10 @@ impl Process {
         self.send(Purpose::Apply, operations, cx);
     }
 
-    /// Counts a step in which the process waits for the board while a batch holds a lock that the
-    /// batch does not commit.
+    /// Counts a step in which a waiting batch holds a lock.
+    ///
+    /// The step counts if the batch also waits for a document of which another process has the
+    /// turn.
     pub fn note_waits(&mut self, now: Micros) {
         let waits = self.batches.values().any(|batch| {
             batch.phase == Phase::Waiting

@@ -1,4 +1,6 @@
-//! A coordinator that is a process of its own, to be killed and paused: see `txn_fixtures::coordinator`.
+//! A coordinator in its own process: see `txn_fixtures::coordinator`.
+//!
+//! Tests kill and pause the process.
 
 use txn_fixtures::coordinator::{Job, carry_out};
 

@@ -1,5 +1,6 @@
-//! An index that is deleted and made again while a transaction is at a known step. Its documents get the sequence numbers that
-//! the old ones had.
+//! An index that is deleted and recreated during a transaction.
+//!
+//! The transaction is at a known step. The new documents get the sequence numbers of the old ones.
 
 use serde_json::{Value, json};
 use txn_core::ErrorKind;
@@ -10,7 +11,7 @@ use txn_testkit::proxy::Point;
 
 use super::{Stage, soon, until};
 
-/// Deletes the index, and makes it again with as many writes as the old one had.
+/// Deletes the index, and creates it again with as many writes.
 async fn make_again(fixture: &Fixture, stage: &Stage) {
     let name = stage.accounts.name();
     let about = fixture.plain.ok("GET", &format!("/{name}"), None).await;
@@ -30,7 +31,7 @@ async fn make_again(fixture: &Fixture, stage: &Stage) {
     assert_eq!(version(fixture, name).await, before, "the versions are the same");
 }
 
-/// The sequence number of `a1`.
+/// Returns the sequence number of `a1`.
 async fn version(fixture: &Fixture, name: &str) -> u64 {
     let document = fixture.plain.ok("GET", &format!("/{name}/_doc/a1"), None).await;
     document["_seq_no"].as_u64().expect("a number")
@@ -43,7 +44,9 @@ async fn untouched(fixture: &Fixture, stage: &Stage) {
     }
 }
 
-/// Nothing of the transaction gets into the new index, and it is told that the old one is gone.
+/// No write of the transaction reaches the new index.
+///
+/// The loss of the old index is reported.
 pub(crate) async fn made_again_before_the_locks(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
     let (hold, transfer) = stage.held(wire::locks(), Point::Before).await;
@@ -55,7 +58,8 @@ pub(crate) async fn made_again_before_the_locks(fixture: &Fixture) {
     stage.ends().await;
 }
 
-/// The locks went with the index. It commits, for its record says so, and cannot be applied any more.
+/// The locks are lost with the index. The transaction commits by its record, and can never be
+/// applied.
 pub(crate) async fn made_again_with_the_locks_taken(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
     let (hold, transfer) = stage.held(wire::commits(), Point::Before).await;
@@ -84,7 +88,7 @@ pub(crate) async fn made_again_after_the_commit(fixture: &Fixture) {
     until("the damage", || !stage.log.damages().is_empty()).await;
     assert_eq!(stage.log.damaged(), ["a0", "a1", "a2"], "{:?}", stage.log);
     is_told(fixture, &stage).await;
-    // Claimed anew, it serves transactions.
+    // After a new claim the index serves transactions.
     bank::open(&stage.witness, stage.accounts.name()).await;
     stage.spread().await.expect("goes on");
     let expected = [3, 6, 6].map(Some);
@@ -92,8 +96,9 @@ pub(crate) async fn made_again_after_the_commit(fixture: &Fixture) {
     stage.ends().await;
 }
 
-/// Another transaction writes the documents in the new index before the first transaction is
-/// applied. The apply reports its writes as lost, and leaves the new documents as they are.
+/// Another transaction writes the new documents before the first one is applied.
+///
+/// The apply reports its writes as lost, and leaves the new documents unchanged.
 pub(crate) async fn made_again_and_written_since(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
     let (hold, transfer) = stage.held(wire::applies(), Point::Before).await;

@@ -1,5 +1,7 @@
-//! What others may do to documents, records and indices while a transaction is at a known step: it ends in repair, or
-//! in a typed error and an event that names the document. Nothing is lost in silence.
+//! Damage by other clients to documents, records and indices.
+//!
+//! The transaction is at a known step. Each case ends in repair, or in a typed error and an event
+//! that names the document. No loss stays unreported.
 
 mod indices;
 mod pipelines;
@@ -21,7 +23,7 @@ use txn_testkit::proxy::{Hold, Matching, Point, Proxy};
 const OPENING: i64 = 100;
 const LEASE: Duration = Duration::from_millis(400);
 
-/// Remembers damage and voided locks.
+/// Records damage and voided locks.
 #[derive(Debug, Default)]
 struct Log(Mutex<Vec<Event>>);
 
@@ -34,7 +36,7 @@ impl Observer for Log {
 }
 
 impl Log {
-    /// What was told as damaged: the ids of the documents, and the words.
+    /// Returns the reported damage: ids of documents, and messages.
     fn damages(&self) -> Vec<(String, String)> {
         let damage = |event: &Event| match event {
             Event::Damaged { document, what, .. } => Some((document.id.to_string(), what.clone())),
@@ -43,7 +45,7 @@ impl Log {
         self.0.lock().iter().filter_map(damage).collect()
     }
 
-    /// The transactions that were taken for dead, and aborted.
+    /// Returns the transactions that were taken for dead and aborted.
     fn voided(&self) -> Vec<AttemptId> {
         let voided = |event: &Event| match event {
             Event::AbortedByRecovery { tid, .. } => Some(*tid),
@@ -55,7 +57,7 @@ impl Log {
         tids
     }
 
-    /// The ids of documents that were told as damaged.
+    /// Returns the ids of damaged documents.
     fn damaged(&self) -> Vec<String> {
         let mut ids: Vec<String> = self.damages().into_iter().map(|(id, _)| id).collect();
         ids.sort();
@@ -64,7 +66,7 @@ impl Log {
     }
 }
 
-/// A coordinator behind a proxy, and a witness beside it, over three accounts.
+/// A coordinator behind a proxy, and a witness without a proxy, over three accounts.
 struct Stage {
     proxy: Proxy,
     log: Arc<Log>,
@@ -81,7 +83,7 @@ impl Stage {
         let config = EsConfig::from_url(&proxy.url()).expect("an address");
         let store = Arc::new(EsStore::connect(config).await.expect("answers"));
         let (log, witness_log) = (Arc::new(Log::default()), Arc::new(Log::default()));
-        let config = || Fixture::config().with_lease(LEASE).with_deadline(Duration::from_secs(15));
+        let config = || Fixture::config().with_lease(LEASE).with_timeout(Duration::from_secs(15));
         let told = config().with_observer(Some(log.clone()));
         let domain = fixture.domain_on(store, told).await;
         let told = config().with_observer(Some(witness_log.clone()));
@@ -89,12 +91,12 @@ impl Stage {
         let accounts = bank::open(&domain, &fixture.name("accounts")).await;
         let names = bank::names(3);
         bank::fund(&domain, &accounts, &names, OPENING).await;
-        // The witness knows the collection, too.
+        // The witness opens the collection, too.
         bank::open(&witness, &fixture.name("accounts")).await;
         Self { proxy, log, domain, witness, witness_log, accounts, names }
     }
 
-    /// Starts a transfer of two units from `a0` to the others, and returns when it is held up.
+    /// Starts a transfer from `a0`, and returns when it is held.
     async fn held(&self, at: Matching, point: Point) -> (Hold, JoinHandle<Result<Receipt, Error>>) {
         let hold = self.proxy.hold(at, point);
         let transfer = bank::begin_to_spread(&self.domain, &self.accounts, &self.names);
@@ -102,7 +104,7 @@ impl Stage {
         (hold, transfer)
     }
 
-    /// A transfer by the witness.
+    /// Runs a transfer by the witness.
     async fn spread(&self) -> Result<Receipt, Error> {
         bank::spread(&self.witness, &self.accounts, &self.names, &Options::default()).await
     }
@@ -111,12 +113,12 @@ impl Stage {
         bank::balances(&self.witness, &self.accounts, &self.names).await
     }
 
-    /// The document as a plain client sees it.
+    /// Returns the document as a plain client sees it.
     async fn source(&self, fixture: &Fixture, id: &str) -> Option<String> {
         fixture.plain.source(self.accounts.name(), id).await
     }
 
-    /// A plain client writes the whole document.
+    /// Writes the whole document by a plain client.
     async fn replace(&self, fixture: &Fixture, id: &str, source: &str) {
         fixture.plain.put(self.accounts.name(), id, source).await;
     }
@@ -143,16 +145,16 @@ txn_fixtures::everywhere! {
     indices::made_again_with_the_locks_taken;
     indices::made_again_after_the_commit;
     indices::made_again_and_written_since;
-    pipelines::a_default_pipeline_is_not_asked;
-    pipelines::a_final_pipeline_that_comes_between_commit_and_apply;
-    records::a_record_that_is_removed_while_its_owner_lives;
-    records::a_record_that_is_removed_when_its_owner_is_dead;
-    records::the_record_of_an_abort_that_is_removed_before_the_commit;
-    writers::a_full_replace_before_the_commit;
-    writers::a_full_replace_after_the_commit;
-    writers::a_deletion_after_the_commit;
-    writers::a_lock_that_is_taken_off;
-    writers::a_lock_that_is_taken_off_and_another_transaction;
-    writers::a_forged_lock_of_nobody;
-    writers::a_forged_lock_of_a_finished_transaction;
+    pipelines::default_pipeline_is_skipped;
+    pipelines::final_pipeline_blocks_the_apply_until_removed;
+    records::removed_record_of_a_live_owner_is_restored;
+    records::removed_record_of_a_dead_owner_is_undone;
+    records::commit_after_a_removed_abort_reports_lost_writes;
+    writers::full_replace_before_the_commit;
+    writers::full_replace_after_the_commit;
+    writers::deletion_after_the_commit;
+    writers::removed_lock_keeps_the_content;
+    writers::removed_lock_and_another_transaction;
+    writers::forged_lock_of_an_unknown_transaction;
+    writers::forged_lock_of_a_finished_transaction;
 }

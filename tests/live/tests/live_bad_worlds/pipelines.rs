@@ -11,8 +11,9 @@ use txn_testkit::proxy::Point;
 
 use super::{OPENING, Stage, soon};
 
-/// The name of a pipeline that drops every document. Where there are no processors, one that does not exist, so that
-/// writes through it fail.
+/// Returns a pipeline that drops every document.
+///
+/// On a server without processors, the pipeline does not exist, so writes through it fail.
 async fn dropping(fixture: &Fixture) -> String {
     let name = fixture.name("drops");
     let body = json!({"processors": [{"drop": {}}]}).to_string();
@@ -25,12 +26,12 @@ async fn set(fixture: &Fixture, index: &str, setting: &str, value: serde_json::V
     fixture.plain.ok("PUT", &format!("/{index}/_settings"), Some(body)).await;
 }
 
-pub(crate) async fn a_default_pipeline_is_not_asked(fixture: &Fixture) {
+pub(crate) async fn default_pipeline_is_skipped(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
     let pipeline = dropping(fixture).await;
     let index = stage.accounts.name();
     set(fixture, index, "default_pipeline", json!(pipeline)).await;
-    // A plain client's write does not arrive.
+    // The write of a plain client is dropped.
     let path = format!("/{index}/_doc/plain");
     fixture.plain.text("PUT", &path, Some(r#"{"balance":1}"#.to_owned())).await;
     assert_eq!(stage.source(fixture, "plain").await, None);
@@ -44,9 +45,10 @@ pub(crate) async fn a_default_pipeline_is_not_asked(fixture: &Fixture) {
     stage.ends().await;
 }
 
-/// A final pipeline cannot be refused by a request. What it keeps from being applied stays committed, and is
-/// applied when it is gone.
-pub(crate) async fn a_final_pipeline_that_comes_between_commit_and_apply(fixture: &Fixture) {
+/// A request cannot skip a final pipeline.
+///
+/// A write that the pipeline drops stays committed, and is applied after the pipeline is removed.
+pub(crate) async fn final_pipeline_blocks_the_apply_until_removed(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
     let pipeline = dropping(fixture).await;
     let (hold, transfer) = stage.held(wire::applies(), Point::Before).await;
@@ -54,11 +56,11 @@ pub(crate) async fn a_final_pipeline_that_comes_between_commit_and_apply(fixture
     let index = stage.accounts.name();
     set(fixture, index, "final_pipeline", json!(pipeline)).await;
     hold.release();
-    // It is given up at once or after its time, as the server answers.
+    // The apply ends at once or after its timeout, depending on the server's answer.
     assert!(!stage.domain.shutdown(txn_fixtures::fixture::PATIENCE).await, "it cannot be applied");
     let expected = [OPENING - 2, OPENING + 1, OPENING + 1].map(Some);
     assert_eq!(stage.balances().await, expected, "readers are shown what is committed");
-    let hurry = Options::default().with_deadline(Some(Duration::from_secs(2)));
+    let hurry = Options::default().with_timeout(Some(Duration::from_secs(2)));
     let refused = bank::spread(&stage.witness, &stage.accounts, &stage.names, &hurry).await;
     refused.expect_err("the documents are locked, and cannot be written");
     set(fixture, index, "final_pipeline", json!(null)).await;

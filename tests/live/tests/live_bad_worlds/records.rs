@@ -1,4 +1,4 @@
-//! Records that are removed by hand.
+//! Records that an operator removes.
 
 use txn_core::TransactionOutcome;
 use txn_fixtures::fixture::{Fixture, all_is_applied};
@@ -7,7 +7,7 @@ use txn_testkit::proxy::{FaultKind, Odds, Point, Schedule};
 
 use super::{OPENING, Stage, soon, until};
 
-/// Removes the record of a transaction as a person would.
+/// Removes the record of a transaction as an operator would.
 async fn remove(fixture: &Fixture, stage: &Stage, tid: txn_core::AttemptId) {
     let path = format!(
         "/txn-{}/_doc/{tid}?refresh=true",
@@ -16,8 +16,8 @@ async fn remove(fixture: &Fixture, stage: &Stage, tid: txn_core::AttemptId) {
     fixture.plain.ok("DELETE", &path, None).await;
 }
 
-/// Its owner knows what was committed, writes it and the record, and says that it was gone.
-pub(crate) async fn a_record_that_is_removed_while_its_owner_lives(fixture: &Fixture) {
+/// The owner knows its commit, writes documents and record, and reports the removal.
+pub(crate) async fn removed_record_of_a_live_owner_is_restored(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
     let (hold, transfer) = stage.held(wire::applies(), Point::Before).await;
     let committed = soon(transfer).await.expect("no panic").expect("it is committed");
@@ -39,9 +39,11 @@ pub(crate) async fn a_record_that_is_removed_while_its_owner_lives(fixture: &Fix
     stage.ends().await;
 }
 
-/// Others have aborted it and taken its locks off, and a person removes the record that says so: then nothing
-/// keeps it from committing, and each write that is lost by that is told.
-pub(crate) async fn the_record_of_an_abort_that_is_removed_before_the_commit(fixture: &Fixture) {
+/// An operator removes the record of an abort by another process.
+///
+/// The other process has also released the locks. Nothing then prevents the commit, and each lost
+/// write is reported.
+pub(crate) async fn commit_after_a_removed_abort_reports_lost_writes(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
     let (hold, transfer) = stage.held(wire::commits(), Point::Before).await;
     all_is_applied(&stage.witness).await;
@@ -54,19 +56,20 @@ pub(crate) async fn the_record_of_an_abort_that_is_removed_before_the_commit(fix
     until("the damage", || stage.log.damaged() == stage.names).await;
     assert_eq!(stage.balances().await, [Some(OPENING); 3]);
     let report = stage.witness.janitor_pass().await.expect("passes");
-    // The report names the first of them, for the record.
+    // The report names the first document for the record.
     let named = report.damaged.iter().any(|(key, _)| stage.names.contains(&key.id.to_string()));
     assert!(named, "{report:?}");
     stage.ends().await;
 }
 
-/// With the owner dead by all appearances, nobody knows any more that it was committed: it is undone, whole, and each lock that is
-/// taken off is told.
-pub(crate) async fn a_record_that_is_removed_when_its_owner_is_dead(fixture: &Fixture) {
+/// The owner seems dead, so the commit is unknown: all writes are undone.
+///
+/// Each released lock is reported.
+pub(crate) async fn removed_record_of_a_dead_owner_is_undone(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
     let (hold, transfer) = stage.held(wire::applies(), Point::Before).await;
     let committed = soon(transfer).await.expect("no panic").expect("it is committed");
-    // Nothing leaves the owner any more.
+    // From now on no request of the owner arrives.
     let nothing = Odds::none().with(FaultKind::CutBefore, 1.0);
     stage.proxy.set_schedule(Schedule::new(0, nothing));
     hold.discard();
@@ -83,10 +86,10 @@ pub(crate) async fn a_record_that_is_removed_when_its_owner_is_dead(fixture: &Fi
     let outcome = stage.witness.outcome(committed.tid.expect("a record")).await.expect("known");
     assert_eq!(outcome, TransactionOutcome::Aborted);
     stage.spread().await.expect("goes on");
-    // It was not dead, but cut off: if it still tries, it does no harm.
+    // The owner was cut off, not dead: its further tries are harmless.
     stage.proxy.clear();
     stage.domain.shutdown(txn_fixtures::fixture::PATIENCE).await;
     let expected = [OPENING - 2, OPENING + 1, OPENING + 1].map(Some);
-    assert_eq!(stage.balances().await, expected, "only what others wrote");
+    assert_eq!(stage.balances().await, expected, "only the writes of the witness");
     stage.ends().await;
 }

@@ -8,7 +8,7 @@ use txn_testkit::proxy::Point;
 
 use super::{OPENING, Stage, soon, until};
 
-/// The write of the transaction to one document is lost, and told; its others are written.
+/// The transaction's write to one document is lost and reported; its other writes happen.
 async fn replaced(fixture: &Fixture, at: txn_testkit::proxy::Matching) {
     let stage = Stage::on(fixture).await;
     let (hold, transfer) = stage.held(at, Point::Before).await;
@@ -20,12 +20,12 @@ async fn replaced(fixture: &Fixture, at: txn_testkit::proxy::Matching) {
     assert!(stage.log.damages()[0].1.contains("another client"), "{:?}", stage.log);
     until_unlocked(fixture, &stage, &["a0", "a2"]).await;
     assert_eq!(stage.balances().await, [Some(OPENING - 2), Some(7), Some(OPENING + 1)]);
-    // The janitor names it as well, again and again.
+    // The janitor reports the damage in each pass.
     for _ in 0..2 {
         let report = stage.witness.janitor_pass().await.expect("passes");
         assert!(report.damaged.iter().any(|(key, _)| &*key.id == "a1"), "{report:?}");
     }
-    // A person writes what is right, in a transaction, and the record can be finished.
+    // An operator writes the right content in a transaction, and the record can be finished.
     stage
         .witness
         .transact::<_, txn_core::Error, _>(async |tx| {
@@ -51,16 +51,16 @@ async fn until_unlocked(fixture: &Fixture, stage: &Stage, ids: &[&str]) {
     .await;
 }
 
-pub(crate) async fn a_full_replace_before_the_commit(fixture: &Fixture) {
+pub(crate) async fn full_replace_before_the_commit(fixture: &Fixture) {
     replaced(fixture, wire::commits()).await;
 }
 
-pub(crate) async fn a_full_replace_after_the_commit(fixture: &Fixture) {
+pub(crate) async fn full_replace_after_the_commit(fixture: &Fixture) {
     replaced(fixture, wire::applies()).await;
 }
 
-/// The owner knows that it has not applied its commit yet, and writes the document again.
-pub(crate) async fn a_deletion_after_the_commit(fixture: &Fixture) {
+/// The owner knows that its commit is not applied, and writes the document again.
+pub(crate) async fn deletion_after_the_commit(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
     let (hold, transfer) = stage.held(wire::applies(), Point::Before).await;
     let path = format!("/{}/_doc/a1", stage.accounts.name());
@@ -76,8 +76,8 @@ pub(crate) async fn a_deletion_after_the_commit(fixture: &Fixture) {
     stage.ends().await;
 }
 
-/// Its content stays, and nobody could tell who may write it.
-pub(crate) async fn a_lock_that_is_taken_off(fixture: &Fixture) {
+/// The content stays, and no process can decide about the document.
+pub(crate) async fn removed_lock_keeps_the_content(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
     let (hold, transfer) = stage.held(wire::commits(), Point::Before).await;
     strip(fixture, &stage, "a1").await;
@@ -90,14 +90,15 @@ pub(crate) async fn a_lock_that_is_taken_off(fixture: &Fixture) {
     stage.ends().await;
 }
 
-/// The same, and somebody else's transaction writes the document before the first one is applied: its write is
-/// lost under the other's, and that is told.
-pub(crate) async fn a_lock_that_is_taken_off_and_another_transaction(fixture: &Fixture) {
+/// Another transaction writes the document before the first one is applied.
+///
+/// The first write is lost under the second one, and the loss is reported.
+pub(crate) async fn removed_lock_and_another_transaction(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
     let (hold, transfer) = stage.held(wire::applies(), Point::Before).await;
     let committed = soon(transfer).await.expect("no panic").expect("it is committed");
     strip(fixture, &stage, "a1").await;
-    // Two documents, so that it has a record; `a3` is new.
+    // Two documents, so that the transaction has a record; `a3` is new.
     stage
         .witness
         .transact::<_, txn_core::Error, _>(async |tx| {
@@ -110,12 +111,12 @@ pub(crate) async fn a_lock_that_is_taken_off_and_another_transaction(fixture: &F
     hold.release();
     until_unlocked(fixture, &stage, &["a0", "a2"]).await;
     stage.domain.shutdown(txn_fixtures::fixture::PATIENCE).await;
-    // The transfer's unit is not in `a1`, and somebody says so.
+    // The unit of the transfer is missing in `a1`, and a process reports the loss.
     assert_eq!(stage.balances().await[1], Some(OPENING + 50));
     let report = stage.witness.janitor_pass().await.expect("passes");
     let told = stage.log.damaged() == ["a1"] || stage.witness_log.damaged() == ["a1"];
     let tid = committed.tid.expect("a record");
-    assert!(told, "the write of {tid} to a1 is lost, and nobody was told: {report:?}");
+    assert!(told, "the write of {tid} to a1 is lost, and no report names it: {report:?}");
     stage.ends().await;
 }
 
@@ -134,8 +135,8 @@ async fn forge(fixture: &Fixture, stage: &Stage, id: &str, holder: &str) {
     stage.replace(fixture, id, &document.to_string()).await;
 }
 
-/// A tid of a transaction that never was: its lock is void.
-pub(crate) async fn a_forged_lock_of_nobody(fixture: &Fixture) {
+/// The tid of a transaction that never existed: its lock is void.
+pub(crate) async fn forged_lock_of_an_unknown_transaction(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
     let begun = stage.witness.begin(&Options::default()).expect("begins");
     let nobody = begun.tid();
@@ -150,9 +151,10 @@ pub(crate) async fn a_forged_lock_of_nobody(fixture: &Fixture) {
     stage.ends().await;
 }
 
-/// A plain client brings a lock back that it read with the document: it belongs to a finished transaction that wrote this
-/// document. What others wrote since is not undone.
-pub(crate) async fn a_forged_lock_of_a_finished_transaction(fixture: &Fixture) {
+/// A plain client restores the lock of a finished transaction that wrote this document.
+///
+/// Later writes of other transactions stay.
+pub(crate) async fn forged_lock_of_a_finished_transaction(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
     let first = stage.spread().await.expect("moves");
     settle(&stage).await;
@@ -165,11 +167,11 @@ pub(crate) async fn a_forged_lock_of_a_finished_transaction(fixture: &Fixture) {
     let report = stage.witness.janitor_pass().await.expect("passes");
     let balances = stage.balances().await;
     let told = !stage.witness_log.damages().is_empty() || !report.damaged.is_empty();
-    assert!(balances == expected || told, "{balances:?}, and nobody was told: {report:?}");
+    assert!(balances == expected || told, "{balances:?}, and no report names it: {report:?}");
     stage.ends().await;
 }
 
-/// Everything that was committed is applied.
+/// Waits until every commit is applied.
 async fn settle(stage: &Stage) {
     all_is_applied(&stage.witness).await;
 }

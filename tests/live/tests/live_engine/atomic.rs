@@ -1,8 +1,8 @@
-//! Whole or not at all, one after the other.
+//! Atomic transactions, one after the other.
 
 use std::sync::Arc;
 
-use txn_core::{Acknowledge, Error, ErrorKind, Options, TransactionOutcome};
+use txn_core::{Error, ErrorKind, Options, TransactionOutcome, WaitFor};
 use txn_fixtures::bank::{self, Accounts, account};
 use txn_fixtures::fixture::Fixture;
 
@@ -63,7 +63,7 @@ pub(crate) async fn insert_delete_and_insert_again(fixture: &Fixture) {
     }
 }
 
-pub(crate) async fn a_request_that_is_sent_again_has_one_effect(fixture: &Fixture) {
+pub(crate) async fn repeated_request_has_one_effect(fixture: &Fixture) {
     let domain = fixture.domain().await;
     let accounts = bank::open(&domain, &fixture.name("accounts")).await;
     let names = bank::names(2);
@@ -79,7 +79,7 @@ pub(crate) async fn a_request_that_is_sent_again_has_one_effect(fixture: &Fixtur
             .await
     };
     for request in 0..3 {
-        // Twice at the same time, and once more.
+        // Twice concurrently, and once later.
         let mut results = Vec::from(<[_; 2]>::from(tokio::join!(once(request), once(request))));
         results.push(once(request).await);
         let refused: Vec<_> = results.into_iter().filter_map(Result::err).collect();
@@ -135,7 +135,7 @@ pub(crate) async fn read_only_transactions(fixture: &Fixture) {
     fixture.settle(&domain).await;
 }
 
-pub(crate) async fn a_hot_pair_under_many_writers_loses_nothing(fixture: &Fixture) {
+pub(crate) async fn hot_pair_with_many_writers_loses_nothing(fixture: &Fixture) {
     // Three processes of one domain.
     let mut domains = Vec::new();
     for _ in 0..3 {
@@ -170,14 +170,15 @@ pub(crate) async fn a_hot_pair_under_many_writers_loses_nothing(fixture: &Fixtur
     assert!(report.is_clean() && report.recovered == 0, "{report:?}");
 }
 
-/// Two doctors may not both leave: each looks at both, and writes one.
+/// At most one of two doctors may leave.
+///
+/// Each transaction reads both documents, and writes one.
 pub(crate) async fn locked_reads_prevent_write_skew(fixture: &Fixture) {
     let domain = Arc::new(fixture.domain().await);
     let accounts: Accounts = bank::open(&domain, &fixture.name("accounts")).await;
     let names = bank::names(2);
     for lock_reads in [false, true] {
-        let options =
-            Options::default().with_lock_reads(lock_reads).with_acknowledge(Acknowledge::Applied);
+        let options = Options::default().with_lock_reads(lock_reads).with_wait_for(WaitFor::Apply);
         for _ in 0..10 {
             domain
                 .transact::<_, Error, _>(async |tx| {

@@ -1,23 +1,23 @@
-//! What other clients see of the documents, and what stays of what they wrote.
+//! Documents as other clients see them, and fields that the engine keeps.
 
 use serde_json::json;
-use txn_core::{Acknowledge, DocumentId, Error, ErrorKind, Options, Raw};
+use txn_core::{DocumentId, Error, ErrorKind, Options, Raw, WaitFor};
 use txn_fixtures::bank::{self, Account, Accounts, account};
 use txn_fixtures::fixture::Fixture;
 
 pub(crate) async fn acknowledged_as_applied_or_searchable(fixture: &Fixture) {
     let name = fixture.name("accounts");
-    // Nobody but the engine refreshes it.
+    // Only the engine refreshes the index.
     let settings = json!({"refresh_interval": "-1"});
     let mappings: serde_json::Value = serde_json::from_str(bank::MAPPINGS).expect("JSON");
     fixture.plain.make(&name, &json!({"settings": settings, "mappings": mappings})).await;
     let domain = fixture.domain().await;
     let accounts: Accounts = domain.collection(&name).await.expect("opens");
-    // The first of two documents, and the second alone: with a record, and without.
+    // Two documents commit by a record, and a single one without.
     for (ids, balance) in [(["a", "b"], 1), (["a", "b"], 2), (["a", "a"], 3)] {
-        for acknowledge in [Acknowledge::Applied, Acknowledge::Searchable] {
-            let balance = balance * 10 + i64::from(acknowledge == Acknowledge::Searchable);
-            let options = Options::default().with_acknowledge(acknowledge);
+        for acknowledge in [WaitFor::Apply, WaitFor::Refresh] {
+            let balance = balance * 10 + i64::from(acknowledge == WaitFor::Refresh);
+            let options = Options::default().with_wait_for(acknowledge);
             let committed = domain
                 .run::<_, Error, _>(&options, async |tx| {
                     for id in ids {
@@ -35,13 +35,13 @@ pub(crate) async fn acknowledged_as_applied_or_searchable(fixture: &Fixture) {
                 assert_eq!(source.get("transaction_tid"), None, "{source}");
                 let commit_version =
                     committed.receipt.commit_version.expect("it wrote").to_string();
-                assert_eq!(source["tid"], commit_version.as_str());
+                assert_eq!(source["transaction_version"], commit_version.as_str());
             }
             let query = json!({"term": {"balance": balance}});
             let searched = fixture.plain.count(&name, &query).await;
             let distinct = if ids[0] == ids[1] { 1 } else { 2 };
             match acknowledge {
-                Acknowledge::Searchable => assert_eq!(searched, distinct),
+                WaitFor::Refresh => assert_eq!(searched, distinct),
                 _ => assert_eq!(searched, 0),
             }
         }
@@ -59,7 +59,7 @@ pub(crate) async fn routing_is_kept(fixture: &Fixture) {
     let accounts: Accounts = domain.collection(&name).await.expect("opens");
     let south = |id: &str| DocumentId::routed(id, "south");
     let north = || DocumentId::routed("plain", "north");
-    let applied = Options::default().with_acknowledge(Acknowledge::Applied);
+    let applied = Options::default().with_wait_for(WaitFor::Apply);
     domain
         .run::<_, Error, _>(&applied, async |tx| {
             let found = tx.get(&accounts, north()).await?.expect("exists");
@@ -89,7 +89,7 @@ pub(crate) async fn routing_is_kept(fixture: &Fixture) {
         assert_eq!(found.balance, balance);
     }
     assert_eq!(fixture.plain.source(&name, "doomed?routing=south").await, None);
-    // An id without its routing is no document of this index.
+    // An id without its routing is not a document of this index.
     let lost =
         domain.transact::<_, Error, _>(async |tx| tx.put(&accounts, "new", &account(1))).await;
     let lost = lost.expect_err("a routing is required");
@@ -98,7 +98,7 @@ pub(crate) async fn routing_is_kept(fixture: &Fixture) {
     fixture.settle(&domain).await;
 }
 
-pub(crate) async fn a_collection_opened_by_an_alias(fixture: &Fixture) {
+pub(crate) async fn collection_is_opened_by_an_alias(fixture: &Fixture) {
     let name = fixture.make("accounts", serde_json::from_str(bank::MAPPINGS).expect("JSON")).await;
     let alias = fixture.name("alias");
     let add = json!({"actions": [{"add": {"index": name, "alias": alias}}]});
@@ -109,7 +109,7 @@ pub(crate) async fn a_collection_opened_by_an_alias(fixture: &Fixture) {
     assert_eq!(by_alias.name(), name);
     let names = bank::names(2);
     bank::fund(&domain, &by_alias, &names, 10).await;
-    // The same documents under both names: the second sees what the first one wrote.
+    // The same documents under both names: each name sees the writes of the other.
     domain
         .transact::<_, Error, _>(async |tx| {
             tx.put(&by_alias, "a0", &account(9))?;
@@ -122,7 +122,7 @@ pub(crate) async fn a_collection_opened_by_an_alias(fixture: &Fixture) {
     fixture.settle(&domain).await;
 }
 
-pub(crate) async fn a_strict_mapping(fixture: &Fixture) {
+pub(crate) async fn strict_mapping_is_supported(fixture: &Fixture) {
     let mappings = json!({"dynamic": "strict", "properties": {"balance": {"type": "long"}}});
     let name = fixture.make("accounts", mappings).await;
     fixture.plain.put(&name, "a0", r#"{"balance":10}"#).await;
@@ -149,18 +149,18 @@ pub(crate) async fn a_strict_mapping(fixture: &Fixture) {
     fixture.settle(&domain).await;
 }
 
-pub(crate) async fn documents_without_reserved_fields(fixture: &Fixture) {
+pub(crate) async fn documents_need_no_reserved_fields(fixture: &Fixture) {
     let name = fixture.make("accounts", json!({})).await;
     for id in ["a0", "a1", "a2", "null"] {
         fixture.plain.put(&name, id, r#"{"balance":10}"#).await;
     }
-    // What other tools make of a document that was unlocked.
-    let nulls = r#"{"balance":10,"transaction_tid":null,"tid":null}"#;
+    // Other tools leave such an unlocked document.
+    let nulls = r#"{"balance":10,"transaction_tid":null,"transaction_version":null}"#;
     fixture.plain.put(&name, "null", nulls).await;
     let domain = fixture.domain().await;
     let accounts: Accounts = domain.collection(&name).await.expect("opens");
     assert_eq!(domain.reader().get(&accounts, "a0").await.expect("reads"), Some(account(10)));
-    // One by itself, two together, and one that is deleted.
+    // A single document, two together, and a deleted one.
     let increment = async |ids: &[&str]| {
         domain
             .transact::<_, Error, _>(async |tx| {
@@ -183,7 +183,7 @@ pub(crate) async fn documents_without_reserved_fields(fixture: &Fixture) {
     fixture.settle(&domain).await;
 }
 
-/// Text that anything that reads and writes JSON would change.
+/// Text that a JSON parser and printer would change.
 const ODD: &str = r#""decimal":1.10,"exponent":1e2,"big":123456789012345678901234567890,"tiny":0.1000000000000000055511151231257827,"escaped":"\u00e9\/\u0041\ud83d\ude00 é 😀","k\u0065y":"v","nested":{"b":[1.0,-0,{"z":1,"a":[]}],"a":{}},"line":"\n\r\u2028""#;
 
 pub(crate) async fn values_keep_their_bytes(fixture: &Fixture) {
@@ -202,7 +202,7 @@ pub(crate) async fn values_keep_their_bytes(fixture: &Fixture) {
         assert!(source.contains(&format!(r#""balance":{balance}"#)), "{source}");
         assert_eq!(source.contains(r#""transaction_tid":""#), locked, "{source}");
     };
-    // Locked, and unlocked without a change.
+    // Locked, and released without a change.
     let tx = domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
     let read = tx.get(&things, "plain").await.expect("reads").expect("exists");
     assert_eq!(read.as_str(), first);
@@ -210,7 +210,7 @@ pub(crate) async fn values_keep_their_bytes(fixture: &Fixture) {
     tx.rollback().await;
     holds("plain", 1, false).await;
     // Locked, applied, and written alone.
-    let applied = Options::default().with_acknowledge(Acknowledge::Applied);
+    let applied = Options::default().with_wait_for(WaitFor::Apply);
     for (ids, balance) in [(&["plain", "new"][..], 2), (&["plain", "new"][..], 3), (&["new"], 4)] {
         let text = format!(r#"{{"balance":{balance},{payload}}}"#);
         domain

@@ -1,14 +1,14 @@
-//! What a transaction costs: requests and writes, counted between the engine and the server.
+//! The cost of a transaction: its requests and writes to the server.
 
 use std::sync::Arc;
 
-use txn_core::{Acknowledge, Config, Domain, Error, Options};
+use txn_core::{Config, Domain, Error, Options, WaitFor};
 use txn_fixtures::bank::{self, Accounts, account};
 use txn_fixtures::fixture::Fixture;
 use txn_sim::tapped::{ApplyGate, Tapped};
 use txn_sim::{CountingStore, Counts};
 
-/// A domain whose requests are counted, and whose applies wait while they are not wanted.
+/// A domain with counted requests, whose applies can be held.
 struct Counted {
     store: Arc<CountingStore>,
     gate: Arc<ApplyGate>,
@@ -17,19 +17,19 @@ struct Counted {
 }
 
 impl Counted {
-    /// Nobody remembers anything.
+    /// Opens a domain without groups, and so without cached contents.
     async fn open(fixture: &Fixture) -> Self {
-        Self::open_with(fixture, Fixture::config().with_groups(Some(false))).await
+        Self::open_with(fixture, Fixture::config().with_group_commit(Some(false))).await
     }
 
     async fn open_with(fixture: &Fixture, config: Config) -> Self {
         let store = Arc::new(CountingStore::new(fixture.store()));
         let gate = Arc::new(ApplyGate::default());
         let tapped = Arc::new(Tapped::new(store.clone(), gate.clone()));
-        // Half a lease is the time after which a transaction says that it is alive, by a write of its own.
+        // A heartbeat would write after half a lease.
         let config = config
             .with_lease(txn_fixtures::fixture::PATIENCE)
-            .with_transaction_limit(2 * txn_fixtures::fixture::PATIENCE);
+            .with_attempt_timeout(2 * txn_fixtures::fixture::PATIENCE);
         let domain = fixture.domain_on(tapped, config).await;
         let accounts = bank::open(&domain, &fixture.name("accounts")).await;
         bank::fund(&domain, &accounts, &bank::names(10), 100).await;
@@ -38,7 +38,7 @@ impl Counted {
         counted
     }
 
-    /// Waits until no transaction is being applied any more.
+    /// Waits until every commit is applied.
     async fn quiet(&self) {
         let drained = async {
             while !self.domain.inspect().await.expect("looks").is_clean() {
@@ -48,7 +48,7 @@ impl Counted {
         tokio::time::timeout(txn_fixtures::fixture::PATIENCE, drained).await.expect("drains");
     }
 
-    /// What a transaction asked for until it was acknowledged.
+    /// Returns the requests of a transaction until its acknowledgement.
     async fn until_acknowledged(&self, transaction: impl AsyncFnOnce(&Domain)) -> Counts {
         let before = self.store.counts();
         self.gate.close();
@@ -59,7 +59,7 @@ impl Counted {
         counts
     }
 
-    /// What a transaction asked for in total.
+    /// Returns all requests of a transaction.
     async fn in_total(&self, transaction: impl AsyncFnOnce(&Domain)) -> Counts {
         let before = self.store.counts();
         transaction(&self.domain).await;
@@ -67,13 +67,13 @@ impl Counted {
     }
 }
 
-/// Waits for the apply.
+/// Returns options that wait for the apply.
 fn applied() -> Options {
-    Options::default().with_acknowledge(Acknowledge::Applied)
+    Options::default().with_wait_for(WaitFor::Apply)
 }
 
 fn numbers(counts: Counts) -> [u64; 4] {
-    // Now and then the server is asked for its time.
+    // Requests for the server's time do not count.
     let requests = counts.requests() - counts.admin;
     [requests, counts.documents_written, counts.checks, counts.verifies]
 }
@@ -135,8 +135,9 @@ pub(crate) async fn many_documents_are_three_round_trips(fixture: &Fixture) {
     fixture.settle(&counted.domain).await;
 }
 
-pub(crate) async fn what_is_remembered_costs_a_round_trip_less(fixture: &Fixture) {
-    let counted = Counted::open_with(fixture, Fixture::config().with_groups(Some(true))).await;
+pub(crate) async fn cached_contents_save_a_round_trip(fixture: &Fixture) {
+    let counted =
+        Counted::open_with(fixture, Fixture::config().with_group_commit(Some(true))).await;
     let accounts = &counted.accounts;
     for n in [2_u64, 10] {
         let names = bank::names(usize::try_from(n).expect("a few"));
@@ -181,7 +182,7 @@ pub(crate) async fn inserts(fixture: &Fixture) {
                 insert(domain, "first", &Options::default()).await;
             })
             .await;
-        // Nothing was read, and nobody looks: lock and dry run; commit.
+        // No reads: lock and dry run; commit.
         assert_eq!(numbers(acknowledged), [2, n + 1, n, 0], "{acknowledged}");
         let total =
             counted.in_total(async |domain| insert(domain, "second", &applied()).await).await;
@@ -208,7 +209,7 @@ pub(crate) async fn reads(fixture: &Fixture) {
             .await;
         assert_eq!(numbers(counts), [2, 0, 0, n], "{counts}");
     }
-    // Writes one, and validates the nine others.
+    // Writes one document, and validates nine.
     let mixed = counted
         .until_acknowledged(async |domain| {
             let write = domain.transact::<_, Error, _>(async |tx| {

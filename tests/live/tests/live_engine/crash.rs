@@ -1,4 +1,6 @@
-//! Coordinators that die at each step of a transaction: another process finishes or undoes it.
+//! Coordinators that die at each step of a transaction.
+//!
+//! Another process completes or undoes the transaction.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,12 +15,12 @@ use txn_fixtures::bank::{self, Account, Accounts, account};
 use txn_fixtures::fixture::{self, Fixture, all_is_applied};
 use txn_sim::tapped::{Tap, Tapped, Verdict};
 
-/// Dies at one of its writes: nothing leaves it from then on.
+/// Dies at one of its writes: no later request is sent.
 #[derive(Debug)]
 struct Doom {
-    /// Which request to write is its last.
+    /// The number of the last write request.
     at: usize,
-    /// What becomes of that one.
+    /// The fate of that request.
     last: Verdict,
     armed: std::sync::atomic::AtomicBool,
     writes: AtomicUsize,
@@ -48,8 +50,9 @@ impl Tap for Doom {
     }
 }
 
-/// The clock of a coordinator, by which all its deadlines pass as soon as it is dead: what it still does then is
-/// sent nowhere.
+/// The clock of a dead coordinator, by which all its deadlines have passed.
+///
+/// Its later requests are sent nowhere.
 #[derive(Debug)]
 struct DoomsdayClock {
     clock: SystemClock,
@@ -75,18 +78,19 @@ impl Clock for DoomsdayClock {
 
 const LEASE: Duration = Duration::from_millis(300);
 
-/// What a coordinator does, and what it may leave behind.
+/// The work of a coordinator.
 trait Work {
-    /// A transaction.
+    /// Runs the transaction.
     async fn run(&self, domain: &Domain) -> Result<(), Error>;
-    /// Whether it happened: whole or not at all.
+    /// Whether the transaction happened, as a whole.
     async fn happened(&self, witness: &Domain) -> bool;
-    /// A transaction of somebody else over the same documents, and back to the beginning.
+    /// Runs another transaction over the same documents, and restores the first state.
     async fn reset(&self, witness: &Domain);
 }
 
-/// Lets coordinators die at each of their writes in turn: before it, in the middle of it, and before its
-/// answer arrives.
+/// Kills coordinators at each of their writes in turn.
+///
+/// Before the write, in the middle of it, and before its answer.
 async fn dies_everywhere(fixture: &Fixture, work: &impl Work) {
     let witness = fixture.domain_on(fixture.store(), Fixture::config().with_lease(LEASE)).await;
     let (mut undone, mut finished) = (0, 0);
@@ -129,7 +133,7 @@ async fn dies_everywhere(fixture: &Fixture, work: &impl Work) {
             all_is_applied(&witness).await;
         }
         if survived {
-            // Locks, commit, apply, finished; on a slow machine heartbeats as well.
+            // Locks, commit, apply, finished; on a slow machine also heartbeats.
             assert!(at >= 4, "{at}: as many requests to write as there are steps");
             break;
         }
@@ -178,7 +182,7 @@ impl Work for Transfer {
     }
 }
 
-pub(crate) async fn a_transfer_whose_coordinator_dies(fixture: &Fixture) {
+pub(crate) async fn transfer_survives_a_dead_coordinator(fixture: &Fixture) {
     let domain = fixture.domain().await;
     let accounts = bank::open(&domain, &fixture.name("accounts")).await;
     let names = bank::names(4);
@@ -236,7 +240,7 @@ impl Work for Move {
     }
 }
 
-pub(crate) async fn a_move_with_routing_whose_coordinator_dies(fixture: &Fixture) {
+pub(crate) async fn routed_move_survives_a_dead_coordinator(fixture: &Fixture) {
     let mappings = json!({
         "_routing": {"required": true}, "properties": {"balance": {"type": "long"}},
     });

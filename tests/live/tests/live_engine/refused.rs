@@ -1,4 +1,4 @@
-//! What cannot be done is refused in time, in words, and leaves nothing behind.
+//! Impossible requests are refused in time, with a reason, and leave nothing.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use txn_fixtures::bank::{self, Account, account};
 use txn_fixtures::fixture::Fixture;
 use txn_sim::CountingStore;
 
-pub(crate) async fn collections_that_are_not_there_or_not_ours(fixture: &Fixture) {
+pub(crate) async fn missing_and_foreign_collections_are_refused(fixture: &Fixture) {
     let domain = fixture.domain().await;
     let missing = domain.collection::<txn_core::Typed<Account>>(&fixture.name("missing")).await;
     let missing = missing.expect_err("it does not exist");
@@ -17,7 +17,8 @@ pub(crate) async fn collections_that_are_not_there_or_not_ours(fixture: &Fixture
 
     let accounts = bank::open(&domain, &fixture.name("accounts")).await;
     let other = txn_fixtures::unique("u");
-    let stranger = Domain::create(fixture.store(), &other, Config::default()).await.expect("opens");
+    let stranger =
+        Domain::open_or_create(fixture.store(), &other, Config::default()).await.expect("opens");
     let taken = stranger.collection::<txn_core::Typed<Account>>(accounts.name()).await;
     let taken = taken.expect_err("it belongs to another domain");
     assert_eq!(taken.kind(), ErrorKind::Misconfigured, "{taken}");
@@ -25,7 +26,7 @@ pub(crate) async fn collections_that_are_not_there_or_not_ours(fixture: &Fixture
     assert!(stranger.shutdown(txn_fixtures::fixture::PATIENCE).await, "drained");
     fixture.drop_domain(&other).await;
 
-    // Dropped under a handle that is in use.
+    // Dropped while a handle is in use.
     let gone = bank::open(&domain, &fixture.name("gone")).await;
     fixture.plain.ok("DELETE", &format!("/{}", gone.name()), None).await;
     let refused = domain
@@ -46,7 +47,7 @@ pub(crate) async fn collections_that_are_not_there_or_not_ours(fixture: &Fixture
     assert_eq!(report.damaged.len(), 1, "the claim of what was dropped: {report:?}");
 }
 
-pub(crate) async fn ids_that_cannot_be(fixture: &Fixture) {
+pub(crate) async fn impossible_ids_are_refused(fixture: &Fixture) {
     let store = Arc::new(CountingStore::new(fixture.store()));
     let domain = fixture.domain_on(store.clone(), Fixture::config()).await;
     let accounts = bank::open(&domain, &fixture.name("accounts")).await;
@@ -77,7 +78,7 @@ pub(crate) async fn ids_that_cannot_be(fixture: &Fixture) {
     }
     let counts = store.counts().since(before);
     assert_eq!(counts.requests(), 0, "{counts}");
-    // The longest that there are.
+    // The longest possible id and routing.
     let longest = "é".repeat(256);
     let longest = DocumentId::routed(longest.as_str(), longest.as_str());
     domain
@@ -92,7 +93,7 @@ pub(crate) async fn ids_that_cannot_be(fixture: &Fixture) {
     fixture.settle(&domain).await;
 }
 
-pub(crate) async fn a_document_that_violates_the_mapping(fixture: &Fixture) {
+pub(crate) async fn document_that_violates_the_mapping_is_refused(fixture: &Fixture) {
     let mappings = json!({"properties": {
         "balance": {"type": "long"}, "since": {"type": "date", "format": "strict_date"},
     }});
@@ -111,7 +112,7 @@ pub(crate) async fn a_document_that_violates_the_mapping(fixture: &Fixture) {
             .await
     };
     let look = async |id: &str| fixture.plain.source(&name, id).await;
-    // On documents that are to be inserted, and on documents that exist.
+    // On documents that will be inserted, and on documents that exist.
     for round in 0..2 {
         let before = (look("a").await, look("b").await, look("c").await);
         for pessimistic in [false, true] {
@@ -125,16 +126,16 @@ pub(crate) async fn a_document_that_violates_the_mapping(fixture: &Fixture) {
                 assert!(refused.to_string().contains(field), "{refused}");
                 assert_eq!(refused.document(), Some(&raw.key("b")), "{refused}");
                 let report = domain.inspect().await.expect("looks");
-                assert!(report.is_clean(), "a lock stays behind: {report:?}");
+                assert!(report.is_clean(), "a lock stays: {report:?}");
             }
         }
         assert_eq!((look("a").await, look("b").await, look("c").await), before);
         if round == 0 {
-            let applied = Options::default().with_acknowledge(txn_core::Acknowledge::Applied);
+            let applied = Options::default().with_wait_for(txn_core::WaitFor::Apply);
             write(&applied, fine.as_str()).await.expect("it fits");
         }
     }
-    // Alone, without a dry run before it.
+    // A single document, without a dry run.
     let alone = domain
         .transact::<_, Error, _>(async |tx| tx.put(&raw, "a", &Raw::new(r#"{"balance":"none"}"#)))
         .await
@@ -144,8 +145,8 @@ pub(crate) async fn a_document_that_violates_the_mapping(fixture: &Fixture) {
     fixture.settle(&domain).await;
 }
 
-/// A dry run lets a term of more than 32,766 bytes pass, which the write itself is refused for.
-pub(crate) async fn a_term_that_cannot_be_indexed(fixture: &Fixture) {
+/// A dry run accepts a term that the write refuses: over 32,766 bytes.
+pub(crate) async fn term_that_cannot_be_indexed_is_refused(fixture: &Fixture) {
     let keyword = json!({"type": "keyword"});
     let whole = json!({"type": "text", "analyzer": "keyword"});
     let domain = fixture.domain().await;

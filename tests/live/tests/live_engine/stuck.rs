@@ -1,4 +1,6 @@
-//! A committed transaction that the server refuses to apply: it stays committed, and says so.
+//! A committed transaction that the server refuses to apply.
+//!
+//! The transaction stays committed, and reports the refusal.
 
 use std::sync::Arc;
 
@@ -7,8 +9,8 @@ use txn_core::{Error, ErrorKind, Options, Raw, TransactionOutcome};
 use txn_fixtures::fixture::Fixture;
 use txn_sim::tapped::{ApplyGate, Tapped};
 
-pub(crate) async fn a_mapping_that_changes_between_commit_and_apply(fixture: &Fixture) {
-    // A field that is not mapped takes anything, until it is mapped.
+pub(crate) async fn mapping_changed_before_the_apply_is_reported(fixture: &Fixture) {
+    // An unmapped field accepts any value until it is mapped.
     let mappings = json!({"dynamic": false, "properties": {"balance": {"type": "long"}}});
     let name = fixture.make("things", mappings).await;
     fixture.plain.put(&name, "a", r#"{"balance":1}"#).await;
@@ -36,7 +38,7 @@ pub(crate) async fn a_mapping_that_changes_between_commit_and_apply(fixture: &Fi
         "something is left to a person"
     );
 
-    // Another process, which knows nothing of it.
+    // Another process, without knowledge of the commit.
     let witness = fixture.domain().await;
     let things = witness.raw_collection(&name).await.expect("opens");
     let commit_version = committed.receipt.commit_version.expect("it wrote");
@@ -72,7 +74,7 @@ pub(crate) async fn a_mapping_that_changes_between_commit_and_apply(fixture: &Fi
         assert_eq!(refused.document(), Some(&things.key("b")), "{refused}");
         assert!(refused.to_string().contains("extra"), "{refused}");
     }
-    // Its other document is free.
+    // The other document of the transaction is free.
     witness
         .transact::<_, Error, _>(async |tx| tx.put(&things, "a", &Raw::new(r#"{"balance":4}"#)))
         .await

@@ -1,4 +1,6 @@
-//! Killed at each step. Before the commit arrived: nothing happened. After it: everything did.
+//! Processes that are killed at each step.
+//!
+//! If the commit has not arrived, nothing happened. Otherwise everything did.
 
 use txn_fixtures::coordinator::Task;
 use txn_fixtures::fixture::Fixture;
@@ -7,18 +9,19 @@ use txn_testkit::proxy::{Matching, Point};
 
 use super::{Stage, apply_of, soon};
 
-/// What becomes of the request at which the process was killed.
+/// The fate of the request at which the process was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
-    /// It is lost with its sender.
+    /// The request is lost with its sender.
     Lost,
-    /// It arrives after the death of its sender, before anybody notices.
+    /// The request arrives after the death of its sender, before another process notices.
     Arrives,
-    /// It arrives after others have decided the transaction and written the documents again.
+    /// The request arrives after another process has decided the transaction and written the
+    /// documents.
     ArrivesAfterOthers,
 }
 
-/// Kills a process at a request, and looks whether its transaction happened.
+/// Kills a process at a request, and checks whether its transaction happened.
 async fn killed(
     stage: &mut Stage,
     what: &str,
@@ -50,7 +53,7 @@ async fn killed(
     assert_eq!(stage.is_committed(tid).await, applied, "{context}");
     stage.happened += i64::from(applied);
     stage.audit(&context).await;
-    // Said once, it stays so; and everything goes on.
+    // The outcome never changes, and all later transactions succeed.
     stage.rewrite().await;
     assert_eq!(stage.is_committed(tid).await, applied, "{context}");
     stage.audit(&context).await;
@@ -90,7 +93,7 @@ pub(crate) async fn after_the_commit(fixture: &Fixture) {
     in_the_middle_of_the_apply(fixture, stage).await;
 }
 
-/// One document of three is not applied when the process dies.
+/// The process dies when two of three documents are applied.
 async fn in_the_middle_of_the_apply(fixture: &Fixture, stage: &mut Stage) {
     let hold = stage.proxy.hold(apply_of("a1"), Point::Before);
     let process = stage.start(Task::Transfer, 1);

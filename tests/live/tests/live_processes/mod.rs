@@ -1,4 +1,4 @@
-//! Coordinators as real processes, killed and paused at each step of a transaction.
+//! Coordinators as real processes, killed and paused at each step.
 
 mod killed;
 mod paused;
@@ -13,18 +13,18 @@ use txn_fixtures::coordinator::{ACCOUNTS, Coordinator, Job, Task, transfer};
 use txn_fixtures::fixture::{Fixture, all_is_applied, soon};
 use txn_testkit::proxy::{Matching, Proxy};
 
-/// Short, so that others come soon.
+/// Short, so that other processes recover soon.
 const LEASE: Duration = Duration::from_millis(400);
 
 const OPENING: i64 = 1_000;
 
-/// One domain, with a proxy in front of the processes and a witness beside it.
+/// One domain, with a proxy for the processes and a direct witness.
 struct Stage {
     proxy: Proxy,
     url: String,
     witness: Domain,
     accounts: Accounts,
-    /// Transfers that happened.
+    /// The number of transfers that happened.
     happened: i64,
 }
 
@@ -49,13 +49,13 @@ impl Stage {
         }
     }
 
-    /// Starts a process. Whatever is to be held up has to be armed before.
+    /// Starts a process. Holds have to be armed before.
     fn start(&self, task: Task, bulk_items: usize) -> Coordinator {
         let binary = Path::new(env!("CARGO_BIN_EXE_txn-test-coordinator"));
         Coordinator::start(binary, &self.job(task, bulk_items))
     }
 
-    /// Another process's transfer over the same documents.
+    /// Runs another process's transfer over the same documents.
     async fn rewrite(&mut self) {
         let options = Options::default();
         transfer(&self.witness, &self.accounts, &options).await.expect("gets through");
@@ -70,7 +70,7 @@ impl Stage {
         }
     }
 
-    /// Nothing is left over, and everything is as many transfers made it as happened.
+    /// Checks that nothing is left, and that the balances are those of the transfers.
     async fn audit(&self, context: &str) {
         soon(self.proxy.settle()).await;
         all_is_applied(&self.witness).await;
@@ -90,7 +90,7 @@ impl Stage {
     }
 }
 
-/// The one request of an apply that is about this document, where each document has a request of its own.
+/// The apply request for this document, if each document has its own request.
 fn apply_of(id: &str) -> Matching {
     txn_fixtures::wire::applies().with_body(&format!("\"_id\":\"{id}\""))
 }
@@ -100,7 +100,7 @@ txn_fixtures::on_both_kinds! {
     killed::at_the_commit;
     killed::after_the_commit;
     paused::past_the_lease;
-    recoverers::killed_in_the_middle_of_a_replay;
+    recoverers::killed_during_a_replay;
     recoverers::two_and_the_owner_after_the_commit;
     recoverers::two_and_the_owner_before_the_commit;
 }

@@ -1,5 +1,7 @@
-//! Paused past the lease while others write the documents again, and woken: what was not committed starts over, what
-//! was committed happened once.
+//! Processes that are paused past their lease, and woken.
+//!
+//! In the meantime other processes write the documents again. An uncommitted transaction starts
+//! over, and a committed one happened once.
 
 use txn_fixtures::coordinator::{Task, Word};
 use txn_fixtures::fixture::Fixture;
@@ -14,7 +16,7 @@ async fn paused(stage: &mut Stage, what: &str, at: Matching, point: Point, commi
     let mut process = stage.start(Task::Transfer, 500);
     soon(hold.reached()).await;
     process.pause().await;
-    // Others take it for dead, decide it, and go on.
+    // Another process takes it for dead, decides the transaction, and continues.
     stage.rewrite().await;
     hold.release();
     process.resume();

@@ -1,4 +1,4 @@
-//! Those who recover, killed and at the same time.
+//! Recoverers that are killed, and concurrent recoverers.
 
 use txn_core::AttemptId;
 use txn_fixtures::coordinator::{Coordinator, Task, Word};
@@ -8,7 +8,7 @@ use txn_testkit::proxy::{Hold, Matching, Point, Route};
 
 use super::{Stage, apply_of, soon};
 
-/// A process that was killed with its commit carried out.
+/// Kills a process after its commit was carried out.
 async fn a_dead_one(stage: &Stage) -> AttemptId {
     let hold = stage.proxy.hold(wire::commits(), Point::After);
     let process = stage.start(Task::Transfer, 500);
@@ -18,7 +18,7 @@ async fn a_dead_one(stage: &Stage) -> AttemptId {
     *attempts.last().expect("it has sent its commit")
 }
 
-pub(crate) async fn killed_in_the_middle_of_a_replay(fixture: &Fixture) {
+pub(crate) async fn killed_during_a_replay(fixture: &Fixture) {
     let mut stage = Stage::on(fixture).await;
     for (what, at, point) in [
         ("before it touches the record", wire::commits(), Point::Before),
@@ -42,7 +42,7 @@ pub(crate) async fn killed_in_the_middle_of_a_replay(fixture: &Fixture) {
     stage.ends(fixture).await;
 }
 
-/// Lets two recoverers run into a request, each.
+/// Starts two recoverers, each held at a request.
 async fn two_recoverers(stage: &Stage, at: &Matching) -> [(Hold, Coordinator); 2] {
     let first = stage.proxy.hold(at.clone(), Point::Before);
     let process = stage.start(Task::Recover, 500);
@@ -53,7 +53,7 @@ async fn two_recoverers(stage: &Stage, at: &Matching) -> [(Hold, Coordinator); 2
     [(first, process), (second, another)]
 }
 
-/// Lets them go on, at the same time; each passes without an error.
+/// Releases both at the same time, and checks that each passes without an error.
 async fn they_go_on(recoverers: [(Hold, Coordinator); 2]) {
     let [(first, mut one), (second, mut another)] = recoverers;
     first.release();
@@ -83,7 +83,7 @@ pub(crate) async fn two_and_the_owner_after_the_commit(fixture: &Fixture) {
     stage.ends(fixture).await;
 }
 
-/// The owner's commit and two verdicts that it is dead compete for one record.
+/// The owner's commit and two aborts by recovery compete for one record.
 pub(crate) async fn two_and_the_owner_before_the_commit(fixture: &Fixture) {
     let mut stage = Stage::on(fixture).await;
     let verdict = Matching::route(Route::Bulk).with_body("\"state\":\"aborted\"");

@@ -1,8 +1,8 @@
-//! Each fault at each request of a transaction: it commits all the same, once.
+//! Each fault at each request of a transaction: it commits, once.
 
 use std::time::Duration;
 
-use txn_core::{Acknowledge, Error, Options};
+use txn_core::{Error, Options, WaitFor};
 use txn_fixtures::bank::{self, Account, account};
 use txn_fixtures::fixture::{Fixture, all_is_applied};
 use txn_fixtures::wire;
@@ -12,7 +12,7 @@ use super::{coordinator, proxy, soon};
 
 const OPENING: i64 = 1_000;
 
-/// As long as the patience of a test allows; late enough that later transfers come first.
+/// Late enough that later transfers come first, and soon enough for the test.
 const LATE: Duration = Duration::from_millis(300);
 
 pub(crate) async fn every_fault_at_every_step(fixture: &Fixture) {
@@ -32,7 +32,7 @@ pub(crate) async fn every_fault_at_every_step(fixture: &Fixture) {
         Fault::ServiceUnavailable,
         Fault::CutAnswer,
     ];
-    // Refusals of what was carried out are met by writes only, and have a test of their own.
+    // Refusals of carried-out writes have a test of their own.
     let kinds: Vec<FaultKind> =
         FaultKind::ALL.into_iter().filter(|kind| !kind.is_refusal()).collect();
     assert_eq!(faults.len(), kinds.len());
@@ -44,12 +44,12 @@ pub(crate) async fn every_fault_at_every_step(fixture: &Fixture) {
         ("apply", wire::applies()),
         ("finish", wire::finishes()),
     ];
-    let options = Options::default().with_acknowledge(Acknowledge::Applied);
+    let options = Options::default().with_wait_for(WaitFor::Apply);
     let mut moved = 0;
     for (step, matching) in &steps {
         for fault in faults {
             proxy.inject(matching.clone(), fault);
-            // The third account is only read. The slip comes and goes.
+            // The third account is only read. The slip is inserted and deleted in turn.
             domain
                 .run::<_, Error, _>(&options, async |tx| {
                     let ids = names.iter().map(String::as_str).chain(["slip"]);

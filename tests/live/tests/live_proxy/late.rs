@@ -1,8 +1,8 @@
-//! Requests that arrive once more when everything has moved on.
+//! Requests that arrive again after later transactions.
 
 use std::time::Duration;
 
-use txn_core::{Acknowledge, Error, Options};
+use txn_core::{Error, Options, WaitFor};
 use txn_fixtures::bank::{self, account};
 use txn_fixtures::fixture::{Fixture, all_is_applied};
 use txn_fixtures::wire;
@@ -10,15 +10,17 @@ use txn_testkit::proxy::{Fault, FaultKind};
 
 use super::{coordinator, proxy, soon};
 
-/// Later than everything else of these tests, as a rule. If not, they still have to hold.
+/// Usually later than all other requests of these tests. If not, the tests must pass, too.
 const LATE: Duration = Duration::from_secs(3);
 
 fn applied() -> Options {
-    Options::default().with_acknowledge(Acknowledge::Applied)
+    Options::default().with_wait_for(WaitFor::Apply)
 }
 
-/// A `create` carries no condition: repeated after a deletion it succeeds, and stands for nothing.
-pub(crate) async fn an_insert_that_is_repeated_after_the_document_was_deleted(fixture: &Fixture) {
+/// A `create` has no condition, so a repetition after a deletion succeeds.
+///
+/// The repetition is an orphan lock.
+pub(crate) async fn insert_repeated_after_a_deletion_is_harmless(fixture: &Fixture) {
     let proxy = proxy(fixture).await;
     let domain = coordinator(fixture, &proxy, Fixture::config()).await;
     let accounts = bank::open(&domain, &fixture.name("accounts")).await;
@@ -40,7 +42,7 @@ pub(crate) async fn an_insert_that_is_repeated_after_the_document_was_deleted(fi
     let expected = [None, None, Some(10)];
     let names = bank::names(3);
     assert_eq!(bank::balances(&witness, &accounts, &names).await, expected);
-    // One is met by a transaction, the other is left to the janitor.
+    // A transaction meets one of them, and the janitor the other.
     witness
         .run::<_, Error, _>(&applied(), async |tx| {
             assert_eq!(tx.get(&accounts, "a0").await?, None);
@@ -57,7 +59,7 @@ pub(crate) async fn an_insert_that_is_repeated_after_the_document_was_deleted(fi
     proxy.shutdown().await;
 }
 
-pub(crate) async fn an_apply_that_is_repeated_after_later_transfers(fixture: &Fixture) {
+pub(crate) async fn apply_repeated_after_later_transfers_is_harmless(fixture: &Fixture) {
     let proxy = proxy(fixture).await;
     let domain = coordinator(fixture, &proxy, Fixture::config()).await;
     let accounts = bank::open(&domain, &fixture.name("accounts")).await;

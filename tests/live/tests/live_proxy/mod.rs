@@ -1,4 +1,6 @@
-//! Transactions through a proxy that loses, repeats, delays, refuses and cuts, on real servers.
+//! Transactions through a proxy with faults, on real servers.
+//!
+//! The proxy loses, repeats, delays, refuses and cuts.
 
 mod each_step;
 mod late;
@@ -16,22 +18,22 @@ use txn_es::{EsConfig, EsStore};
 use txn_fixtures::fixture::{Fixture, soon};
 use txn_testkit::proxy::Proxy;
 
-/// How long a request may be under way: less than what some are held up for.
+/// The timeout of a request: shorter than some holds.
 const REQUEST: Duration = Duration::from_secs(3);
 
-/// A proxy in front of the server of a fixture.
+/// Returns a proxy in front of the server of a fixture.
 async fn proxy(fixture: &Fixture) -> Proxy {
     Proxy::start(fixture.plain.url()).await.expect("starts")
 }
 
-/// A store that reaches the server through a proxy.
+/// Returns a store that reaches the server through a proxy.
 async fn through(proxy: &Proxy) -> Arc<dyn Store> {
     let config = EsConfig::from_url(&proxy.url()).expect("an address");
     let config = config.with_request_timeout(REQUEST);
     Arc::new(EsStore::connect(config).await.expect("a server that answers"))
 }
 
-/// The domain of a fixture through a proxy, by a coordinator of its own.
+/// Opens the domain of a fixture through a proxy, as its own coordinator.
 async fn coordinator(fixture: &Fixture, proxy: &Proxy, config: Config) -> Domain {
     fixture.domain_on(through(proxy).await, config).await
 }
@@ -39,11 +41,11 @@ async fn coordinator(fixture: &Fixture, proxy: &Proxy, config: Config) -> Domain
 txn_fixtures::on_both_kinds! {
     rough::transfers_under_rough_faults;
     each_step::every_fault_at_every_step;
-    refused::what_was_carried_out_is_refused_and_nobody_answers;
-    unknown::a_commit_that_was_carried_out_and_never_answered;
-    unknown::a_commit_that_never_arrived;
-    unknown::a_commit_that_arrives_after_its_transaction_was_aborted;
-    late::an_insert_that_is_repeated_after_the_document_was_deleted;
-    late::an_apply_that_is_repeated_after_later_transfers;
+    refused::refused_write_before_an_outage_is_in_doubt;
+    unknown::unanswered_commit_is_committed;
+    unknown::commit_that_never_arrived_is_aborted;
+    unknown::commit_arriving_after_an_abort_is_void;
+    late::insert_repeated_after_a_deletion_is_harmless;
+    late::apply_repeated_after_later_transfers_is_harmless;
     ways::domain_below_a_path_prefix;
 }

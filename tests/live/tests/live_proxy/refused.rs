@@ -1,9 +1,11 @@
-//! What was carried out is answered with a refusal, and then the server is out of reach until the caller has given up: nobody
-//! is told that nothing happened, and no money is made.
+//! A write is carried out and refused, then the server is unreachable.
+//!
+//! The outage lasts until the caller has given up. No caller gets the answer that nothing happened,
+//! and no money is made.
 
 use std::time::Duration;
 
-use txn_core::{Acknowledge, Domain, Error, ErrorKind, Options};
+use txn_core::{Domain, Error, ErrorKind, Options, WaitFor};
 use txn_fixtures::bank::{self, Accounts, account};
 use txn_fixtures::fixture::{Fixture, PATIENCE};
 use txn_fixtures::wire;
@@ -13,17 +15,18 @@ use super::{coordinator, proxy, soon};
 
 const OPENING: i64 = 100;
 
-/// How long the owner tries, and how long it then takes its locks off.
+/// How long the owner tries, and then releases its locks.
 const DEADLINE: Duration = Duration::from_secs(3);
 const LEASE: Duration = Duration::from_secs(1);
 
-/// When the server is back, after the transaction has begun. Whatever a busy machine makes of that, what has to hold is the
-/// same.
+/// When the server is back, counted from the begin of the transaction.
+///
+/// The test must pass even if a busy machine changes the order.
 #[derive(Clone, Copy, Debug)]
 enum Back {
-    /// While the owner is taking its locks off.
+    /// While the owner releases its locks.
     WithinTheRelease,
-    /// When it has given that up, too.
+    /// After the owner has given up the release, too.
     Later,
 }
 
@@ -36,7 +39,7 @@ impl Back {
     }
 }
 
-/// What is done, and which of its requests is struck.
+/// The operation and its faulty request.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Lock,
@@ -53,7 +56,7 @@ impl Step {
         match self {
             Self::Lock => wire::locks(),
             Self::Commit => wire::commits(),
-            // A write of one document is new content without a lock.
+            // A single write is new content without a lock.
             Self::Apply | Self::OneDocument => wire::applies(),
             Self::Finish => wire::finishes(),
         }
@@ -69,7 +72,7 @@ struct Case {
     back: Back,
 }
 
-pub(crate) async fn what_was_carried_out_is_refused_and_nobody_answers(fixture: &Fixture) {
+pub(crate) async fn refused_write_before_an_outage_is_in_doubt(fixture: &Fixture) {
     let mut cases = Vec::new();
     for step in Step::ALL {
         for refusal in Refusal::ALL {
@@ -87,7 +90,7 @@ pub(crate) async fn what_was_carried_out_is_refused_and_nobody_answers(fixture: 
     for case in &cases {
         bank::fund(&founder, &accounts, &names(case), OPENING).await;
     }
-    // Side by side: each has accounts, a proxy and a process of its own.
+    // Concurrently: each stage has its own accounts, proxy and process.
     let mut stages = Vec::new();
     for case in &cases {
         stages.push(Stage::of(fixture, *case).await);
@@ -158,8 +161,7 @@ impl Stage {
             }
             proxy.end_outage();
         };
-        let options =
-            Options::default().with_acknowledge(Acknowledge::Applied).with_deadline(Some(DEADLINE));
+        let options = Options::default().with_wait_for(WaitFor::Apply).with_timeout(Some(DEADLINE));
         let moves = async {
             if let Step::OneDocument = case.step {
                 let write = domain.run::<_, Error, _>(&options, async |tx| {

@@ -1,4 +1,4 @@
-//! A load under faults by chance, with exact books.
+//! A load under random faults, with an exact ledger.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use txn_testkit::proxy::{FaultKind, Odds, Point, Schedule};
 
 use super::{proxy, soon, through};
 
-/// Transfers that have to be acknowledged, and faults of each kind that have to happen.
+/// The required transfers, and the required faults of each kind.
 const TRANSFERS: u64 = 150;
 const FAULTS: u64 = 5;
 
-/// How long a transfer may take. An outage lasts as long.
+/// The timeout of a transfer. An outage lasts as long.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn transfers_under_rough_faults(fixture: &Fixture) {
@@ -23,7 +23,7 @@ pub(crate) async fn transfers_under_rough_faults(fixture: &Fixture) {
     let config = Config::default()
         .with_lease(Duration::from_millis(500))
         .with_janitor_interval(Some(Duration::from_secs(2)))
-        .with_deadline(DEADLINE);
+        .with_timeout(DEADLINE);
     let plan = Plan::new(&fixture.name("rough")).with_accounts(40).with_config(config).with_seed(7);
     let ledger = Ledger::open(plan, coordinators, fixture.store()).await;
 
@@ -36,10 +36,10 @@ pub(crate) async fn transfers_under_rough_faults(fixture: &Fixture) {
         while !every_kind() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        // Everything is cut off behind a commit that was carried out, until its owner has given up.
+        // After a carried-out commit the network is cut until its owner has given up.
         let unknown = ledger.counts().unknown;
         while ledger.counts().unknown == unknown {
-            // A record that is created as committed: no touch by a helper.
+            // Only a record that is created as committed, which no recovery has touched.
             let commit = wire::commits().with_body("{\"create\":");
             let hold = proxy.hold(commit, Point::After);
             hold.reached().await;

@@ -1,4 +1,4 @@
-//! Commits whose answer never comes: `Unknown` is said, and `outcome` says what is true, for good.
+//! Commits without an answer: `Unknown` first, and the truth from `outcome`.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{coordinator, proxy, soon};
 
 const OPENING: i64 = 100;
 
-/// Less than the tests wait for anything, and more than what is not held up takes.
+/// Shorter than the waits of the tests, and longer than requests without a hold.
 const DEADLINE: Duration = Duration::from_secs(12);
 
 struct Stage {
@@ -26,14 +26,14 @@ impl Stage {
     async fn on(fixture: &Fixture) -> Self {
         let proxy = proxy(fixture).await;
         let config = Fixture::config().with_lease(Duration::from_millis(500));
-        let domain = coordinator(fixture, &proxy, config.with_deadline(DEADLINE)).await;
+        let domain = coordinator(fixture, &proxy, config.with_timeout(DEADLINE)).await;
         let accounts = bank::open(&domain, &fixture.name("accounts")).await;
         let names = bank::names(3);
         bank::fund(&domain, &accounts, &names, OPENING).await;
         Self { proxy, domain, accounts, names }
     }
 
-    /// Starts a transfer, and returns when its commit is held up.
+    /// Starts a transfer, and returns when its commit is held.
     async fn to_the_commit(
         &self,
         point: Point,
@@ -44,7 +44,7 @@ impl Stage {
         (hold, transfer)
     }
 
-    /// From now on nothing gets through.
+    /// Cuts all requests from now on.
     fn cut_off(&self) {
         let nothing = Odds::none().with(FaultKind::CutBefore, 1.0);
         self.proxy.set_schedule(Schedule::new(0, nothing));
@@ -58,7 +58,7 @@ impl Stage {
         all_is_applied(&witness).await;
         let expected = if moved { [98, 101, 101] } else { [OPENING; 3] };
         assert_eq!(bank::balances(&witness, &accounts, &names).await, expected.map(Some));
-        // Everything goes on, from here and from there.
+        // Both processes can continue.
         for domain in [&domain, &witness] {
             let options = Options::default();
             bank::spread(domain, &accounts, &names, &options).await.expect("goes on");
@@ -74,18 +74,18 @@ impl Stage {
 }
 
 fn unknown(result: Result<txn_core::Receipt, Error>) -> AttemptId {
-    let error = result.expect_err("nobody knows");
+    let error = result.expect_err("the outcome is unknown");
     assert_eq!(error.kind(), ErrorKind::Unknown, "{error:?}");
     error.tid().expect("it has a record")
 }
 
-/// A witness that takes the holder for dead soon.
+/// Opens a witness that soon takes the holder for dead.
 async fn witness(fixture: &Fixture) -> Domain {
     let config: Config = Fixture::config().with_lease(Duration::from_millis(500));
     fixture.domain_on(fixture.store(), config).await
 }
 
-pub(crate) async fn a_commit_that_was_carried_out_and_never_answered(fixture: &Fixture) {
+pub(crate) async fn unanswered_commit_is_committed(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
     let (hold, transfer) = stage.to_the_commit(Point::After).await;
     stage.cut_off();
@@ -99,7 +99,7 @@ pub(crate) async fn a_commit_that_was_carried_out_and_never_answered(fixture: &F
     stage.ends(fixture, true).await;
 }
 
-pub(crate) async fn a_commit_that_never_arrived(fixture: &Fixture) {
+pub(crate) async fn commit_that_never_arrived_is_aborted(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
     let (hold, transfer) = stage.to_the_commit(Point::Before).await;
     stage.cut_off();
@@ -111,11 +111,11 @@ pub(crate) async fn a_commit_that_never_arrived(fixture: &Fixture) {
     stage.ends(fixture, false).await;
 }
 
-pub(crate) async fn a_commit_that_arrives_after_its_transaction_was_aborted(fixture: &Fixture) {
+pub(crate) async fn commit_arriving_after_an_abort_is_void(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
     let (hold, transfer) = stage.to_the_commit(Point::Before).await;
     stage.cut_off();
-    // The request stays on its way, and its owner gives up.
+    // The request stays under way, and its owner gives up.
     let tid = unknown(transfer.await.expect("no panic"));
     let witness = witness(fixture).await;
     assert_eq!(witness.outcome(tid).await.expect("known"), TransactionOutcome::Aborted);

@@ -1,4 +1,4 @@
-//! Servers that are not at the root of their address.
+//! Servers below a path prefix.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::proxy;
 
 const TRANSFERS: u64 = 50;
 
-/// Every request of a load with its janitors, and those that open and remove the domain.
+/// Every request of a load, its janitors, and a domain's whole life.
 pub(crate) async fn domain_below_a_path_prefix(fixture: &Fixture) {
     let proxy = proxy(fixture).await;
     proxy.set_manners(Manners::default().with_path_prefix("/team/search"));

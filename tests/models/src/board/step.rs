@@ -1,4 +1,4 @@
-//! One step of one process: its looks and writes of the board, then its locks.
+//! A step of a process: board polls and writes, then locks.
 
 use txn_protocol::board::{DocumentSet, Look, Node, Slot, Work, Written};
 use txn_store::Version;
@@ -6,22 +6,22 @@ use txn_store::Version;
 use super::world::{Flight, NOW, Phase, World, documents, hash, number};
 use super::{Contest, LeftOut};
 
-/// Rounds after which the locks of a dead process are free: longer than the patience with its wish.
+/// The lease of a dead process in rounds: longer than the patience.
 pub(super) const LEASE: u8 = 12;
 
-/// What happens to the requests of a step.
+/// The fate of the requests of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Each request is answered.
     Sound,
-    /// The look has no answer. The write arrives and has no answer.
+    /// The poll has no answer. The write arrives and has no answer.
     Lost,
-    /// The look is answered one step later. The write has no answer, and lands at any later time.
+    /// The poll is answered one step later. The write has no answer, and lands at any later time.
     Late,
 }
 
 impl Contest {
-    /// One step of a process.
+    /// Takes one step of a process.
     pub(super) fn act(&self, world: &mut World, p: usize, fate: Fate) {
         self.take_look(world, p, fate);
         self.update(world, p);
@@ -151,7 +151,7 @@ impl Contest {
         process.passed_over_since.get_or_insert(NOW);
     }
 
-    /// Locks the next document, or does something about its holder.
+    /// Locks the next document, or resolves its holder.
     fn lock_next(&self, world: &mut World, p: usize) {
         let open = documents(self.sets[p] & !world.processes[p].held);
         // Odd processes lock in the opposite order.
@@ -183,7 +183,7 @@ impl Contest {
         }
     }
 
-    /// The processes that wait for the documents of `p` count its turn.
+    /// Counts the turn of `p` in the processes that wait for its documents.
     fn count_turn(&self, world: &mut World, p: usize) {
         for (other, process) in world.processes.iter_mut().enumerate() {
             let waits = process.phase == Phase::Wants && process.held != self.sets[other];
@@ -193,7 +193,7 @@ impl Contest {
         }
     }
 
-    /// The next batch locks over the commit, or the commit is applied.
+    /// Locks the next batch over the commit, or applies the commit.
     fn apply_or_go_on(&self, world: &mut World, p: usize) {
         let process = &mut world.processes[p];
         let policy = &mut process.policy;

@@ -1,51 +1,52 @@
-//! The state of the model: the processes, the board and the locks of the documents.
+//! The state of the model: the processes, the board and the locks.
 
 use std::time::Duration;
 
 use txn_protocol::board::{BoardWrite, KeyHash, Part, Policy, Slot, Ticket};
 use txn_store::Version;
 
-/// The documents.
+/// The number of documents.
 pub(super) const DOCS: usize = 2;
 
 /// The present moment in each state. Earlier moments move towards zero when time passes, so all
 /// durations of the policies are shorter than this one.
 pub(super) const NOW: Duration = Duration::from_millis(40);
 
-/// A longer distance between two tickets counts as this one: more than the largest stride.
+/// The maximum distance between two tickets, more than the largest stride. Longer distances count
+/// as this one.
 const FAR: Ticket = 20_000;
 
 /// The time in which each process with short round trips takes one step.
 pub(super) const ROUND: Duration = Duration::from_millis(1);
 
-/// What a process is doing.
+/// The present work of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
-    /// It wishes its documents, and locks them one after the other.
+    /// The process wishes its documents, and locks them one after the other.
     #[default]
     Wants,
-    /// Its commit is acknowledged, and not applied.
+    /// The commit is acknowledged, and not applied.
     Committed,
-    /// It has no work.
+    /// The process has no work.
     Rests,
-    /// It stopped for good.
+    /// The process stopped for good.
     Dead,
 }
 
-/// A look whose answer is under way.
+/// A poll with an answer under way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Flight {
-    /// What the answer shows.
+    /// The slots in the answer.
     pub(super) slots: Vec<(Slot, Option<Version>)>,
     /// When the request was sent.
     pub(super) sent_at: Duration,
 }
 
-/// One process.
+/// A process of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Process {
     pub(super) policy: Policy,
-    /// The number of its node.
+    /// The number of the node.
     pub(super) node: u64,
     pub(super) phase: Phase,
     /// The documents that the process believes to have locked, one bit each.
@@ -69,13 +70,13 @@ impl Process {
         self.phase != Phase::Dead
     }
 
-    /// Whether the process holds a lock of a transaction that can still commit, or has committed.
+    /// Whether the process holds a lock of a transaction that is not aborted.
     pub(super) fn holds(&self, document: usize) -> bool {
         self.is_alive() && !self.is_wounded && self.held & (1 << document) != 0
     }
 }
 
-/// What may still go wrong.
+/// The faults that may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Budget {
     /// Requests to the board without an answer.
@@ -98,7 +99,7 @@ pub struct Budget {
     pub rests: u8,
 }
 
-/// A state.
+/// A state of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     pub(super) processes: Vec<Process>,
@@ -230,7 +231,7 @@ impl World {
     }
 }
 
-/// A process in the lock of a document.
+/// The number of a process in the lock of a document.
 pub(super) fn number(process: usize) -> u8 {
     u8::try_from(process + 1).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! A state: the partitions of the day, the document that rules them, and how far everybody is.
+//! A state: the partitions of the day, the domain document, and all phases.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use txn_protocol::machines::partition::{Dropping, Making};
 use super::{PROCESSES, UNASKED};
 use crate::state::{Mark, Told};
 
-/// One physical partition.
+/// A physical partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Partition {
     pub(super) exists: bool,
@@ -18,48 +18,48 @@ pub(super) struct Partition {
     pub(super) record: Mark,
 }
 
-/// The document that rules the domain, as far as this day goes.
+/// The part of the domain document that concerns this day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Domain {
     pub(super) version: u8,
     pub(super) dropped: bool,
     pub(super) official: u8,
-    /// The partition of the day that is gone, which may still stand.
+    /// The partition of the day that is gone, which may still exist.
     pub(super) dropping: u8,
 }
 
-/// The one document, which the transaction holds at the beginning.
+/// The only document, which the transaction holds at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Held {
     /// Locked.
     #[default]
     Locked,
-    /// The lock was taken off as void.
+    /// The lock was removed as void.
     AbortedByRecovery,
     /// The transaction was applied.
     Applied,
 }
 
-/// How far a process is with making the partition.
+/// The phase of a process that makes the partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Maker {
-    /// It does not, or is through.
+    /// The process makes no partition, or is done.
     #[default]
     No,
-    /// It touches the domain document.
+    /// The process touches the domain document.
     Ask,
-    /// It creates a partition of its own.
+    /// The process creates a partition.
     Create,
-    /// It names that in the domain document.
+    /// The process names its partition in the domain document.
     Name,
-    /// It adds the alias to the official one.
+    /// The process adds the alias to the official partition.
     AddAlias(u8),
-    /// It was told that the day is gone.
+    /// The process knows that the day is gone.
     Gone,
 }
 
 impl Maker {
-    /// The step that the machine asks for.
+    /// The phase for a step of the machine.
     pub(super) fn of(step: &Making) -> Self {
         match step {
             Making::Ask => Self::Ask,
@@ -72,35 +72,38 @@ impl Maker {
     }
 }
 
-/// How far the owner, or who met its lock, is.
+/// The phase of the owner, or of the finder of its lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Doing {
-    /// It writes the record, or reads it.
+    /// The process writes or reads the record.
     #[default]
     Record,
-    /// It applies.
+    /// The process applies.
     Apply,
-    /// It marks the record as finished.
+    /// The process marks the record as finished.
     Finish,
-    /// It takes the lock off.
+    /// The process removes the lock.
     Void,
-    /// It is over.
+    /// The process is done.
     Over,
 }
 
-/// How far a janitor is with dropping the day.
+/// The phase of a janitor that drops the day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Janitor {
-    /// It has not begun.
+    /// The janitor has not begun.
     #[default]
     Idle,
-    /// It is about to take this step, about the partition of that name; up to the watermark it knows at which version it read
-    /// the domain document.
+    /// The next step, about the partition of that name.
+    ///
+    /// Up to the watermark the janitor knows the version of the domain document that it read.
     At(Dropping, Option<u8>, u8),
 }
 
 impl Janitor {
-    /// Before a step. What is over leaves nothing behind, and only what comes before the watermark needs a version.
+    /// The phase before a step.
+    ///
+    /// A complete step leaves nothing behind, and only steps before the watermark need a version.
     pub(super) fn at(next: Dropping, version: Option<u8>, name: u8) -> Self {
         match next {
             Dropping::Dropped | Dropping::Left => Self::Idle,
@@ -119,11 +122,11 @@ impl Janitor {
     }
 }
 
-/// A state.
+/// A state of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Day {
     pub(super) domain: Domain,
-    /// What is left of the domain document when their primary crashes.
+    /// The domain document after a crash of its primary.
     pub(super) durable: Option<Domain>,
     pub(super) partitions: [Partition; 4],
     pub(super) alias: u8,
@@ -145,7 +148,7 @@ pub struct Day {
     pub(super) deaths: u8,
 }
 
-/// What became of a write to the record.
+/// The result of a write to the record.
 pub(super) enum Wrote {
     Yes,
     Conflict,
@@ -153,7 +156,7 @@ pub(super) enum Wrote {
     Missing,
 }
 
-/// The day that the model is about.
+/// The day of the model.
 pub(super) fn today() -> protocol::Day {
     protocol::Day::of_unix_time(Duration::from_secs(1_800_000_000))
 }
@@ -163,7 +166,7 @@ fn number(name: &str) -> u8 {
 }
 
 impl Domain {
-    /// The document that this stands for.
+    /// The domain document of this state.
     pub(super) fn document(&self) -> DomainDocument {
         let named = |name: u8| (name > 0).then(|| (today(), name.to_string()));
         DomainDocument {
@@ -174,7 +177,7 @@ impl Domain {
         }
     }
 
-    /// What is left of a document in the model.
+    /// The state of a domain document.
     pub(super) fn of(document: &DomainDocument, version: u8) -> Self {
         let named = |names: &BTreeMap<protocol::Day, String>| {
             names.get(&today()).map_or(0, |name| number(name))
@@ -194,7 +197,7 @@ impl Day {
         found.exists.then_some(found)
     }
 
-    /// Writes the record through the alias, if it is in one of these states.
+    /// Writes the record through the alias, if its state is one of `from`.
     pub(super) fn write(&mut self, from: &[Mark], to: Mark, requires_alias: bool) -> Wrote {
         if !requires_alias && self.alias == 0 {
             self.alias = UNASKED;
@@ -223,7 +226,7 @@ impl Day {
         document
     }
 
-    /// Versions in order without gaps.
+    /// The same state with versions in order and without gaps.
     pub(super) fn canonical(mut self) -> Self {
         let mut versions = vec![self.domain.version];
         versions.extend(self.durable.map(|rules| rules.version));

@@ -30,7 +30,7 @@ pub(super) fn check(ledger: &Ledger) -> Vec<String> {
                 violations.push(format!("operation {number} ({why}) was seen by {other}"));
             }
         }
-        // What the engine says afterwards, and what the documents say.
+        // The later answer of the engine, compared with the documents.
         let lasting: Vec<&Doc> = operation.writes.keys().filter(|doc| doc.lasts()).collect();
         if let (Some(said), Some(doc)) = (ledger.settled.get(&number), lasting.first()) {
             let stands = ledger.history_of(**doc).contains(&number);

@@ -1,4 +1,4 @@
-//! A transaction writes everything that it writes, or nothing.
+//! A transaction writes all its documents or none.
 
 use crate::history::Doc;
 use crate::ledger::Ledger;

@@ -1,12 +1,18 @@
-//! What is written to clean up is bounded by a constant for each lock, each open record and each day that is dropped.
+//! The number of cleanup writes is bounded.
+//!
+//! The bound is a constant for each lock, each open record and each dropped day.
 
 use crate::ledger::{CleanUp, Ledger};
 
-/// Writes for each lock and each open record: a touch or a void, an apply, a mark, and each of them again.
+/// Writes for each lock and each open record.
+///
+/// A touch or a void, an apply, a mark, and each of these again.
 const EACH: u64 = 8;
-/// Writes of each pass, whatever it finds: the domain's own documents.
+/// Writes of each pass in any case: the domain's own documents.
 const PASS: u64 = 6;
-/// Writes for each day that is dropped: the watermark, the name that is forgotten, and each of them again.
+/// Writes for each dropped day.
+///
+/// The watermark, the removed name, and each of these again.
 const DAY: u64 = 4;
 
 pub(super) fn check(ledger: &Ledger) -> Vec<String> {

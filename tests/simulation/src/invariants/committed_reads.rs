@@ -1,4 +1,4 @@
-//! Whatever anybody reads was committed, and stays.
+//! Each content that an operation reads was committed, and stays.
 
 use crate::ledger::Ledger;
 

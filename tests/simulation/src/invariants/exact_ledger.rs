@@ -1,4 +1,4 @@
-//! Each balance is the sum of what was acknowledged and of what was settled as committed.
+//! Each balance is the sum of the acknowledged and the settled commits.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) fn check(ledger: &Ledger) -> Vec<String> {
         for number in &content.entries {
             match committed.get(number) {
                 Some(operation) => sum += operation.legs.get(&doc).copied().unwrap_or(0),
-                None => violations.push(format!("{doc:?} was written by nobody: {number}")),
+                None => violations.push(format!("{doc:?} has no committed writer: {number}")),
             }
         }
         if sum != content.balance {

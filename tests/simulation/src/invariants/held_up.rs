@@ -1,5 +1,6 @@
-//! Where nothing goes wrong but that one shard is slow, whoever asks for nothing on it waits for no longer than requests
-//! that it shares take.
+//! A slow shard delays a read of another shard only by shared requests.
+//!
+//! The invariant applies to runs without other faults.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::history::{Kind, Operation};
 use crate::ledger::Ledger;
 use crate::scenario::Slow;
 
-/// A look is through by then, also one that finds all slots taken by requests that hang.
+/// The maximum duration of a read, even if requests that hang use all slots.
 const SOON: Duration = Duration::from_millis(300);
 
 pub(super) fn check(ledger: &Ledger) -> Vec<String> {
@@ -28,7 +29,7 @@ pub(super) fn check(ledger: &Ledger) -> Vec<String> {
     violations
 }
 
-/// How long the look may have been in requests with others that are slow.
+/// The time that the read spent in requests with slow documents.
 fn excused(ledger: &Ledger, look: &Operation, key: &Key) -> Duration {
     let Some(ended) = look.ended else { return Duration::ZERO };
     let shared = ledger.held_up.iter().filter(|held_up| held_up.key == *key);

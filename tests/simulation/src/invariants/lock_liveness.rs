@@ -1,5 +1,6 @@
-//! No document stays locked longer than the transaction limit and a lease once everybody who may act has a server to
-//! talk to.
+//! After the faults no document stays locked for too long.
+//!
+//! The limit is the transaction limit, a lease and a few passes of a janitor.
 
 use crate::ledger::Ledger;
 

@@ -1,4 +1,4 @@
-//! Every committed write of a document was made from what the write before it left there.
+//! Every committed write of a document starts from the content of the write before.
 
 use std::collections::BTreeMap;
 

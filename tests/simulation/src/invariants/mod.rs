@@ -1,4 +1,4 @@
-//! What must hold in every world. One invariant a file.
+//! The invariants of every run, one in each file.
 
 mod acknowledged;
 mod all_or_nothing;
@@ -19,7 +19,7 @@ mod version_counts;
 
 use crate::ledger::Ledger;
 
-/// Looks whether one invariant holds; says each violation in words.
+/// Checks one invariant, and returns a message for each violation.
 type Check = fn(&Ledger) -> Vec<String>;
 
 /// Every invariant with its name.

@@ -1,4 +1,4 @@
-//! No money is made or lost, in every consistent read.
+//! The total amount of money is the same in every consistent read.
 
 use crate::history::{Content, Doc, Kind};
 use crate::ledger::Ledger;
@@ -19,6 +19,6 @@ pub(super) fn check(ledger: &Ledger) -> Vec<String> {
         look(format!("audit {}", audit.number), sum);
     }
     let last = ledger.finals.iter().filter(|(doc, _)| is_money(doc));
-    look("the last look".to_owned(), last.map(|(_, content)| content.balance).sum());
+    look("the final read".to_owned(), last.map(|(_, content)| content.balance).sum());
     violations
 }

@@ -1,12 +1,13 @@
-//! The committed transactions are equivalent to some serial order, in which one that was acknowledged
-//! before another began comes first.
+//! The committed transactions have a serial order that respects real time.
+//!
+//! A transaction that was acknowledged before another one began comes first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::history::{Doc, Operation};
 use crate::ledger::Ledger;
 
-/// Who comes before whom, and why.
+/// The transactions that must follow each transaction, with the reasons.
 type Edges = BTreeMap<u64, BTreeMap<u64, String>>;
 
 pub(super) fn check(ledger: &Ledger) -> Vec<String> {
@@ -31,7 +32,7 @@ pub(super) fn check(ledger: &Ledger) -> Vec<String> {
                 edge(*last, number, format!("wrote the {doc:?} read"));
             }
             if doc.lasts() {
-                // The first version that it did not see was written after it.
+                // The first version that the operation did not see was written after it.
                 if let Some(next) = ledger.history_of(*doc).get(entries.len()) {
                     edge(number, *next, format!("read before the write of {doc:?}"));
                 }
@@ -59,10 +60,10 @@ fn deleted(operation: &Operation, doc: Doc, inserted_by: u64) -> bool {
     operation.writes.get(&doc) == Some(&None) && found.is_some_and(|found| found.by == inserted_by)
 }
 
-/// A shortest cycle through the first operation that lies on one, in words.
+/// The shortest of the cycles found from each operation, in words.
 fn cycle(committed: &[&Operation], edges: &Edges) -> Option<Vec<String>> {
     let mut left: BTreeSet<u64> = committed.iter().map(|operation| operation.number).collect();
-    // Whoever has nobody before it, or nobody after it, lies on no cycle.
+    // An operation without a predecessor or a successor is on no cycle.
     loop {
         let after = |n: u64| edges.get(&n).into_iter().flat_map(BTreeMap::keys);
         let reached: BTreeSet<u64> = left.iter().flat_map(|n| after(*n)).copied().collect();
@@ -76,7 +77,7 @@ fn cycle(committed: &[&Operation], edges: &Edges) -> Option<Vec<String>> {
     left.iter().filter_map(|start| walk(*start, &left, edges)).min_by_key(Vec::len)
 }
 
-/// Breadth first from an operation back to itself.
+/// Searches breadth first from an operation back to itself.
 fn walk(start: u64, among: &BTreeSet<u64>, edges: &Edges) -> Option<Vec<String>> {
     let mut came: BTreeMap<u64, (u64, &str)> = BTreeMap::new();
     let mut queue = std::collections::VecDeque::from([start]);

@@ -1,5 +1,7 @@
-//! Write skew: of two people one is on call, of two claims one stands at most, and of the tokens one
-//! exists, in every consistent read.
+//! No write skew in any consistent read.
+//!
+//! At least one of two people is on call, at most one of two claims exists, and exactly one token
+//! exists.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +16,7 @@ pub(super) fn check(ledger: &Ledger) -> Vec<String> {
         let is_on = |n| found(Doc::OnCall(n)).is_some_and(|content| content.on);
         let knows = |doc| seen.contains_key(&doc);
         if knows(Doc::OnCall(0)) && knows(Doc::OnCall(1)) && !is_on(0) && !is_on(1) {
-            violations.push(format!("{who} saw nobody on call"));
+            violations.push(format!("{who} saw no person on call"));
         }
         if found(Doc::Claim(0)).is_some() && found(Doc::Claim(1)).is_some() {
             violations.push(format!("{who} saw both claims"));
@@ -36,6 +38,6 @@ pub(super) fn check(ledger: &Ledger) -> Vec<String> {
     let pairs = (0..2).flat_map(|n| [Doc::OnCall(n), Doc::Claim(n)]);
     let all = pairs.chain((0..TOKENS).map(Doc::Token));
     let finals = all.map(|doc| (doc, ledger.finals.get(&doc).cloned()));
-    look("the last look".to_owned(), &finals.collect());
+    look("the final read".to_owned(), &finals.collect());
     violations
 }

@@ -1,4 +1,4 @@
-//! A moment of the past shows each transaction whole or not at all.
+//! A read of history shows each transaction whole or not at all.
 
 use crate::history::{Content, Doc, Kind, Operation};
 use crate::ledger::Ledger;
@@ -44,7 +44,7 @@ fn violations(ledger: &Ledger, look: &Operation) -> Vec<String> {
         }
         let journal = Doc::Journal(operation.number);
         if found(&journal).is_some() && shown == 0 {
-            violations.push(format!("{number} found {journal:?} and not what belongs to it"));
+            violations.push(format!("{number} found {journal:?} without its transfer"));
         }
     }
     violations

@@ -1,4 +1,4 @@
-//! Nothing comes back to life after its deletion, and nothing disappears without one.
+//! No document returns after its deletion, or disappears without one.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::ledger::Ledger;
 
 pub(super) fn check(ledger: &Ledger) -> Vec<String> {
     let mut violations = Vec::new();
-    // By document and the operation that inserted it: who deleted it.
+    // The deletions of each document, by the operation that inserted the document.
     let mut deletions: BTreeMap<(Doc, u64), Vec<u64>> = BTreeMap::new();
     let mut insertions: Vec<(Doc, u64)> = Vec::new();
     let mut undecided: Vec<Doc> = Vec::new();
@@ -42,16 +42,16 @@ pub(super) fn check(ledger: &Ledger) -> Vec<String> {
                 violations.push(format!("{doc:?} of {by}, deleted by {who:?}, is back"));
             }
             None if !stands && !undecided.contains(doc) => {
-                violations.push(format!("{doc:?} of {by} is gone, and nobody deleted it"));
+                violations.push(format!("{doc:?} of {by} is gone without a deletion"));
             }
             _ => {}
         }
     }
     for (doc, content) in ledger.finals.iter().filter(|(doc, _)| !doc.lasts()) {
-        // Nobody's operation made what was there at the beginning.
+        // No operation wrote the initial content.
         let first = content.by == 0;
         if !first && !insertions.contains(&(*doc, content.by)) && !undecided.contains(doc) {
-            violations.push(format!("{doc:?} was inserted by nobody: {}", content.by));
+            violations.push(format!("{doc:?} has no committed insert: {}", content.by));
         }
     }
     violations

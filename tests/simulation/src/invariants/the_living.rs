@@ -1,5 +1,6 @@
-//! Where nothing goes wrong but that a part is slow, and what owners write of themselves is not in it, nobody who lives is
-//! taken for dead.
+//! In a calm run no process takes a running attempt for dead.
+//!
+//! The slow parts of a calm run exclude the writes of records by their owners.
 
 use crate::ledger::Ledger;
 
@@ -8,5 +9,5 @@ pub(super) fn check(ledger: &Ledger) -> Vec<String> {
         return Vec::new();
     }
     let buried = ledger.buried.iter();
-    buried.map(|(tid, by)| format!("{by} took {tid} for dead, which was at work")).collect()
+    buried.map(|(tid, by)| format!("{by} took the running attempt {tid} for dead")).collect()
 }

@@ -1,4 +1,6 @@
-//! A verified read shows everything that was acknowledged before it began; behind a barrier the documents do so by themselves.
+//! A verified read shows each write that was acknowledged before the read began.
+//!
+//! After a barrier the documents contain these writes without the engine.
 
 use crate::history::Kind;
 use crate::ledger::Ledger;
@@ -8,7 +10,7 @@ pub(super) fn check(ledger: &Ledger) -> Vec<String> {
     let looks = ledger.operations.iter().filter(|operation| {
         let proves = match operation.kind {
             Kind::VerifiedLook => !ledger.may_have_seen_a_mirage(operation),
-            // A scan finds what is to be applied, unless it hides it.
+            // A scan may hide a document that has to be applied.
             Kind::Barrier => ledger.scenario.manners.scan_hides <= 0.0,
             _ => false,
         };

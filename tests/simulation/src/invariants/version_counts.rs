@@ -1,4 +1,4 @@
-//! A document was written as often as it says, and by nobody twice.
+//! A document counts each of its writes once.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ pub(super) fn check(ledger: &Ledger) -> Vec<String> {
             violations.push(format!("{doc:?} counts {} writes: {content:?}", content.writes));
         }
         if count > 0 && content.entries.last() != Some(&content.by) {
-            violations.push(format!("{doc:?} is not of its last entry: {content:?}"));
+            violations.push(format!("{doc:?} differs from its last entry: {content:?}"));
         }
     }
     violations

@@ -1,4 +1,4 @@
-//! Days of the transaction table that are dropped while somebody is still at them.
+//! Days of the transaction table that are dropped while other processes use them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,22 +13,24 @@ use super::left_behind::{ground, number, thing, told};
 use super::{coordinator, coordinator_on};
 use crate::virtual_time::in_virtual_time;
 
-/// How far the clock of a janitor is ahead that drops the day of all others.
+/// How far the clock of a janitor is ahead that drops the present day.
 const DAYS: i64 = 4 * 24 * 3_600 * 1_000;
 
-/// Who else is at the day that a janitor drops.
+/// The other process at the day that a janitor drops.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Other {
-    /// Nobody.
+    /// No other process.
     Nobody,
-    /// A second janitor lifts the block, for it meets a lock that cannot be decided under it.
+    /// A second janitor lifts the block, because it prevents the decision of a lock.
     Lifts,
-    /// It did so before, and died: its request arrives now.
+    /// A second janitor did that before and died. Its request arrives now.
     LiftsLate,
 }
 
-/// A janitor whose clock is days ahead drops a day, and stands still at each of its steps in turn. There an owner of
-/// that day commits, and dies before its apply is acknowledged.
+/// An owner commits at each step of a janitor that drops its day.
+///
+/// The janitor's clock is days ahead, and the janitor pauses at each step in turn. The owner dies
+/// before the acknowledgement of its apply.
 #[must_use]
 pub(super) fn a_commit_while_its_day_is_dropped(rules: &Rules) -> Vec<String> {
     let mut violations = commits_while_dropped(rules, Other::Nobody, 0.0);
@@ -36,13 +38,15 @@ pub(super) fn a_commit_while_its_day_is_dropped(rules: &Rules) -> Vec<String> {
     violations
 }
 
-/// The same, and before the owner commits a second janitor lifts the block of the first.
+/// The same, but a second janitor lifts the block first.
+///
+/// The lift precedes the commit of the owner.
 #[must_use]
 pub(super) fn a_commit_behind_a_lifted_block(rules: &Rules) -> Vec<String> {
     commits_while_dropped(rules, Other::Lifts, 1.0)
 }
 
-/// The same, and what lifts the block is late, and of a janitor that died before.
+/// The same, but the lift is late, from a janitor that died before.
 #[must_use]
 pub(super) fn a_commit_behind_a_late_lift(rules: &Rules) -> Vec<String> {
     commits_while_dropped(rules, Other::LiftsLate, 1.0)
@@ -63,7 +67,7 @@ fn commits_while_dropped(rules: &Rules, other: Other, scan_hides: f64) -> Vec<St
             Err(error) => violations.push(format!("step {step}: {error}")),
         }
     }
-    // Who knows of a late lift drops nothing yet.
+    // A janitor that knows of a late lift drops nothing yet.
     if committed == 0 || dropped == 0 && other != Other::LiftsLate {
         violations
             .push(format!("{committed} commits, {dropped} drops: the schedule shows nothing"));
@@ -71,7 +75,7 @@ fn commits_while_dropped(rules: &Rules, other: Other, scan_hides: f64) -> Vec<St
     violations
 }
 
-/// What became of a commit and of its day.
+/// The fate of a commit and of its day.
 struct Drop {
     acknowledged: bool,
     stands: bool,
@@ -110,7 +114,7 @@ async fn commit_while_dropped(
         }
         Other::LiftsLate => {
             if let Some(partition) = partition(&server) {
-                // Not there any more where the day is dropped already.
+                // If the day is dropped already, the partition is gone.
                 let _ = server.block_writes(&partition, false).await;
             }
         }
@@ -138,42 +142,44 @@ async fn commit_while_dropped(
     Ok(Drop { acknowledged, stands, drops })
 }
 
-/// The oldest partition: that of the day on which all but the late janitor are.
+/// The oldest partition, of the present day of all processes but the late janitor.
 fn partition(server: &Server) -> Option<Arc<str>> {
     server.documents().into_keys().find(|name| name.starts_with("txn-shop-"))
 }
 
-/// Somebody locks `b`, and dies before anything is written of it.
+/// A process locks `b`, and dies before its first record.
 async fn dies_holding_b(rules: &Rules, server: &Arc<Server>) -> Result<(), Error> {
     let (process, domain) = coordinator(rules, server, "dead", 0).await?;
     let things = domain.raw_collection("things").await?;
     let tx = domain.begin(&Options::default().with_pessimistic(true))?;
     tx.get(&things, "b").await?;
     process.kill_after(1);
-    // Its heart is about to beat.
+    // The next heartbeat is due.
     tokio::time::sleep(Duration::from_millis(600)).await;
     Ok(())
 }
 
-/// A janitor lifts the block that another one left, and dies before its request is carried out.
+/// A janitor lifts a foreign block, and dies before the request is carried out.
 async fn dies_lifting(rules: &Rules, server: &Arc<Server>) -> Result<(), Error> {
     if let Some(partition) = partition(server) {
-        // What a janitor left that died behind its block.
+        // A janitor left this block when it died.
         let _ = server.block_writes(&partition, true).await;
     }
     let way = Directed::new(server.clone());
     way.keep_lifts();
     let (process, domain) = coordinator_on(rules, way.clone(), "lifting janitor", 0).await?;
     let pass = tokio::spawn(async move { domain.janitor_pass().await });
-    // If it comes to that.
+    // If the janitor gets that far.
     let _ = tokio::time::timeout(Duration::from_secs(20), way.reached()).await;
     process.kill_after(1);
     pass.abort();
     Ok(())
 }
 
-/// A janitor drops a day and dies, and the watermark vanishes with its primary. Who saw it meanwhile takes the lock of a
-/// transaction of that day for void; then that one commits.
+/// A janitor drops a day and dies, and the watermark vanishes with its primary.
+///
+/// A process that saw the watermark takes the lock of a transaction of that day for void. Then that
+/// transaction commits.
 #[must_use]
 pub(super) fn a_watermark_that_vanishes(rules: &Rules) -> Vec<String> {
     told(async {
@@ -183,7 +189,7 @@ pub(super) fn a_watermark_that_vanishes(rules: &Rules) -> Vec<String> {
         let (late_process, late) = coordinator_on(rules, way.clone(), "late janitor", DAYS).await?;
         let (_, finder) = coordinator(rules, &server, "finder", DAYS).await?;
         let of_finder = finder.raw_collection("things").await?;
-        // Its own day is made.
+        // The partition of its own day exists.
         add(&finder, "b", 1).await?;
         let (_, second) = coordinator(rules, &server, "second janitor", 0).await?;
         let Some(partition) = partition(&server) else {
@@ -195,7 +201,7 @@ pub(super) fn a_watermark_that_vanishes(rules: &Rules) -> Vec<String> {
         let things = owner.raw_collection("things").await?;
         let read = number(owning.get(&things, "a").await?);
         owning.put(&things, "a", &thing(read + 1))?;
-        // Its heart does not beat meanwhile.
+        // No heartbeat is sent meanwhile.
         process.pause_after(1, Duration::from_secs(60));
         let quiet = Manners { scan_hides: 1.0, scan_hides_all: true, ..Manners::default() };
         server.set_manners(quiet);
@@ -232,7 +238,7 @@ pub(super) fn a_watermark_that_vanishes(rules: &Rules) -> Vec<String> {
     })
 }
 
-/// Adds to a document, and waits until that is done.
+/// Adds to a document, and waits for the commit.
 async fn add(domain: &Domain, id: &str, more: u64) -> Result<(), Error> {
     let things = domain.raw_collection("things").await?;
     let options = Options::default().with_metadata(Some("\"with a record\"".to_owned()));

@@ -1,4 +1,6 @@
-//! The way of one process to the server, on which a schedule says what becomes of single writes.
+//! The access of one process to the server, with directed writes.
+//!
+//! A schedule chooses the fate of single writes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,31 +12,32 @@ use tokio::sync::Notify;
 use txn_core::store::{Layer, Outcome, Store, StoreError, Write};
 use txn_sim::server::Server;
 
-/// What becomes of a request.
+/// The fate of a request.
 pub(super) enum Fate {
-    /// It is carried out, and nobody waits for its answer.
+    /// The request is carried out, and has no answer.
     Unanswered,
-    /// It is kept on the way, and not answered: [`Directed::deliver`] sends it.
+    /// The request is kept on its way, without an answer. [`Directed::deliver`] sends it.
     Kept,
-    /// It is carried out; then its answer waits until it is [released](Directed::release).
+    /// The request is carried out. Its answer waits until it is [released](Directed::release).
     Held,
-    /// The same, and the answer is lost.
+    /// As `Held`, but the answer is lost.
     HeldAndLost,
-    /// It waits until it is released, before it is carried out.
+    /// The request waits until it is released, before it is carried out.
     HeldBefore,
-    /// Its first item is carried out; the others wait until it is released. No bulk is carried out at once.
+    /// The first item is carried out; the other items wait until they are released. No bulk is
+    /// carried out at once.
     HeldBetween,
 }
 
 type Picks = Box<dyn Fn(&Write) -> bool + Send + Sync>;
 
-/// The way to the server.
+/// The access to the server.
 pub(super) struct Directed {
     server: Arc<Server>,
-    /// The next request with such a write has this fate.
+    /// The fate of the next request with such a write.
     cue: Mutex<Option<(Picks, Fate)>>,
     kept: Mutex<Vec<Write>>,
-    /// Whether blocks stay, whoever lifts them.
+    /// Whether blocks stay, although a process lifts them.
     keeps_lifts: AtomicBool,
     reached: Notify,
     released: Notify,
@@ -58,7 +61,7 @@ impl Directed {
         })
     }
 
-    /// The next request with such a write has this fate, those behind it have none.
+    /// Gives the next request with such a write this fate. Later requests have none.
     pub(super) fn cue(&self, fate: Fate, picks: impl Fn(&Write) -> bool + Send + Sync + 'static) {
         *self.cue.lock() = Some((Box::new(picks), fate));
     }
@@ -68,17 +71,17 @@ impl Directed {
         self.reached.notified().await;
     }
 
-    /// What was held goes on.
+    /// Releases the request that was held.
     pub(super) fn release(&self) {
         self.released.notify_one();
     }
 
-    /// From now on nothing that lifts a block arrives, or is answered.
+    /// From now on no lift of a block arrives, or has an answer.
     pub(super) fn keep_lifts(&self) {
         self.keeps_lifts.store(true, Ordering::Relaxed);
     }
 
-    /// What was kept arrives.
+    /// Sends the writes that were kept.
     pub(super) async fn deliver(&self) {
         let kept = std::mem::take(&mut *self.kept.lock());
         self.server.write_many(&kept).await;
@@ -115,7 +118,7 @@ impl Layer for Directed {
             Some(Fate::Unanswered) => {
                 let (server, sent) = (self.server.clone(), writes.to_vec());
                 tokio::spawn(async move { server.write_many(&sent).await });
-                // It arrives before anybody looks.
+                // The request arrives before the next read.
                 tokio::task::yield_now().await;
                 self.reached.notify_one();
                 unanswered(writes)

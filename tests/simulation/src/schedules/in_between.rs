@@ -1,4 +1,6 @@
-//! What was only seen, and is no more a moment later: commits in a document's own list, and absences.
+//! Commits and absences that are gone a moment after a read.
+//!
+//! The commits are in a document's own list.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +9,7 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinHandle};
 use txn_core::store::{Key, Read, Store, Write, WriteOp};
 use txn_core::{
-    Acknowledge, Collection, CompareAndSet, Domain, Error, ErrorKind, Options, Raw, Snapshot,
+    Collection, CompareAndSet, Domain, Error, ErrorKind, Options, Raw, Versioned, WaitFor,
 };
 use txn_protocol::rule::Rules;
 use txn_sim::server::{Manners, Server};
@@ -16,10 +18,10 @@ use super::directed::{Directed, Fate};
 use super::left_behind::{ground, number, thing, told};
 use super::{coordinator, coordinator_on, hangs};
 
-/// Long enough for whatever does not wait for a replica that hangs.
+/// Long enough for all work that does not wait for a hung replica.
 const WHILE: Duration = Duration::from_secs(1);
 
-/// Whoever writes `a`, by a way that is directed.
+/// A process that writes `a`, with directed requests.
 struct Writer {
     server: Arc<Server>,
     way: Arc<Directed>,
@@ -36,19 +38,19 @@ impl Writer {
         Ok(Self { server, way, domain, things })
     }
 
-    async fn read(&self) -> Result<Snapshot<Raw>, Error> {
+    async fn read(&self) -> Result<Versioned<Raw>, Error> {
         self.domain.reader().read(&self.things, "a").await
     }
 
-    /// Writes a 2 over what was read, and the write meets this fate.
-    fn write(&self, read: Snapshot<Raw>, fate: Fate) -> JoinHandle<Result<CompareAndSet, Error>> {
+    /// Writes a 2 over the content that was read. The write has this fate.
+    fn write(&self, read: Versioned<Raw>, fate: Fate) -> JoinHandle<Result<CompareAndSet, Error>> {
         self.way.cue(fate, |write| &*write.key.collection == "things");
         let (domain, things) = (self.domain.clone(), self.things.clone());
         tokio::spawn(async move { domain.compare_and_set(&things, &read, &thing(2)).await })
     }
 }
 
-/// Waits until the primary shows this number, or long enough to know that it never will.
+/// Waits until the primary shows this number. Returns `false` after a long wait.
 async fn until_seen(server: &Server, n: u64) -> bool {
     let key = [Key::new("things", "a")];
     for _ in 0..1_000 {
@@ -61,7 +63,7 @@ async fn until_seen(server: &Server, n: u64) -> bool {
     false
 }
 
-/// What is wrong with what the writer of a 2 was told, if something is.
+/// The error in the answer to the writer of a 2, if any.
 async fn untrue(
     told: &Result<Result<CompareAndSet, Error>, JoinError>,
     writer: &Writer,
@@ -77,7 +79,7 @@ async fn untrue(
     Ok((!is_true).then(|| format!("it was told {told:?}, and {stands} stands there")))
 }
 
-/// A write without a record is not answered. The document shows it, until its primary crashes.
+/// A write without a record has no answer. The document shows the write, until its primary crashes.
 #[must_use]
 pub(super) fn an_own_commit_that_vanishes(rules: &Rules) -> Vec<String> {
     told(async {
@@ -99,8 +101,9 @@ pub(super) fn an_own_commit_that_vanishes(rules: &Rules) -> Vec<String> {
     })
 }
 
-/// A write without a record is late. The document shows a later commit instead, until its primary crashes; then the write
-/// lands.
+/// A write without a record is late, and overtaken by a commit that vanishes.
+///
+/// The document shows the later commit, until its primary crashes. Then the write lands.
 #[must_use]
 pub(super) fn a_later_commit_that_vanishes(rules: &Rules) -> Vec<String> {
     told(async {
@@ -116,7 +119,7 @@ pub(super) fn a_later_commit_that_vanishes(rules: &Rules) -> Vec<String> {
         });
         let mut wrong = Vec::new();
         if !until_seen(server, 11).await {
-            wrong.push("nobody overtakes it: the schedule shows nothing".to_owned());
+            wrong.push("no write overtakes it: the schedule shows nothing".to_owned());
         }
         let writing = writer.write(read, Fate::Kept);
         way.reached().await;
@@ -132,8 +135,10 @@ pub(super) fn a_later_commit_that_vanishes(rules: &Rules) -> Vec<String> {
     })
 }
 
-/// A write without a record is carried out, and its answer lost. Before its writer looks, the same process writes the document
-/// again and again: what the first of these replaces is what is in doubt, and each shortens the list.
+/// A write without a record is carried out, and its answer is lost.
+///
+/// Before its writer reads the document, the same process writes the document twice. The first of
+/// these writes replaces the content in doubt, and each write shortens the list.
 #[must_use]
 pub(super) fn an_own_commit_that_is_written_over(rules: &Rules) -> Vec<String> {
     told(async {
@@ -158,10 +163,10 @@ pub(super) fn an_own_commit_that_is_written_over(rules: &Rules) -> Vec<String> {
     })
 }
 
-/// Writes `a` and inserts or deletes `x`, and waits until that is applied.
+/// Writes `a` and inserts or deletes `x`, and waits for the apply.
 async fn turn(domain: &Domain, a: u64, x: bool) -> Result<(), Error> {
     let things = domain.raw_collection("things").await?;
-    let options = Options::default().with_acknowledge(Acknowledge::Applied);
+    let options = Options::default().with_wait_for(WaitFor::Apply);
     let turn = domain.run::<_, Error, _>(&options, async |tx| {
         tx.put(&things, "a", &thing(a))?;
         match x {
@@ -172,7 +177,9 @@ async fn turn(domain: &Domain, a: u64, x: bool) -> Result<(), Error> {
     turn.await.map(drop)
 }
 
-/// An absence ends after it was read, and begins again while the other read is verified.
+/// An absence ends after it was read, and begins again.
+///
+/// Meanwhile the transaction verifies its other read.
 #[must_use]
 pub(super) fn an_absence_that_ends_and_begins(rules: &Rules) -> Vec<String> {
     told(async {
@@ -191,7 +198,7 @@ pub(super) fn an_absence_that_ends_and_begins(rules: &Rules) -> Vec<String> {
                     let x = tx.get(&things, "x").await?.is_some();
                     if is_first.swap(false, Ordering::Relaxed) {
                         let other = inserting.clone();
-                        // Of somebody else, not of this closure.
+                        // A separate transaction, not a part of this closure.
                         let inserted = tokio::spawn(async move { turn(&other, 2, true).await });
                         assert!(matches!(inserted.await, Ok(Ok(()))), "it is inserted");
                     }
@@ -212,10 +219,10 @@ pub(super) fn an_absence_that_ends_and_begins(rules: &Rules) -> Vec<String> {
     })
 }
 
-/// Deletes the one and inserts the other: there is always one of them.
+/// Deletes one document and inserts the other, so that exactly one exists.
 async fn change_places(domain: &Domain, from: &str, to: &str) -> Result<(), Error> {
     let things = domain.raw_collection("things").await?;
-    let options = Options::default().with_acknowledge(Acknowledge::Applied);
+    let options = Options::default().with_wait_for(WaitFor::Apply);
     let changed = domain.run::<_, Error, _>(&options, async |tx| {
         tx.delete(&things, from)?;
         tx.insert(&things, to, &thing(1))
@@ -223,7 +230,9 @@ async fn change_places(domain: &Domain, from: &str, to: &str) -> Result<(), Erro
     changed.await.map(drop)
 }
 
-/// There is always one of `x` and `y`. Each is absent when it is read, and when it is verified.
+/// Exactly one of `x` and `y` exists at any time.
+///
+/// Each is absent when it is read and when it is verified.
 #[must_use]
 pub(super) fn absences_that_change_places(rules: &Rules) -> Vec<String> {
     told(async {
@@ -242,7 +251,7 @@ pub(super) fn absences_that_change_places(rules: &Rules) -> Vec<String> {
                     let is_first = is_first.swap(false, Ordering::Relaxed);
                     let change = async |from, to| {
                         let other = changing.clone();
-                        // Of somebody else, not of this closure.
+                        // A separate transaction, not a part of this closure.
                         let changed =
                             tokio::spawn(async move { change_places(&other, from, to).await });
                         assert!(matches!(changed.await, Ok(Ok(()))), "they change places");

@@ -1,4 +1,6 @@
-//! What dead, hung and panicking owners leave behind, and applications that copy it: everybody else goes on.
+//! Remains of dead, hung and panicking owners, and copies by applications.
+//!
+//! All other processes must continue.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,13 +19,13 @@ use crate::process::{Process, panic_as_planned};
 use crate::virtual_time::in_virtual_time;
 use txn_sim::server::{Manners, REPLICATION, Server};
 
-/// Documents of a large transaction.
+/// The number of documents of a large transaction.
 const MANY: usize = 60;
-/// Writes of a recovery for each document, and for everything else.
+/// The bounds of a recovery's writes: for each document, and for all other work.
 const EACH: u64 = 4;
 const REST: u64 = 16;
 
-/// Runs a schedule that says what is wrong; that it does not run is wrong, too.
+/// Runs a schedule that returns violations. An error of the schedule is a violation, too.
 pub(super) fn told(schedule: impl Future<Output = Result<Vec<String>, Error>>) -> Vec<String> {
     in_virtual_time(async {
         schedule.await.unwrap_or_else(|error| vec![format!("the schedule does not run: {error}")])
@@ -34,7 +36,7 @@ pub(super) fn thing(n: u64) -> Raw {
     Raw::new(format!("{{\"n\":{n}}}"))
 }
 
-/// A server with `things` and `annex`, a document of each id in both, and a process.
+/// A server with `things` and `annex`, and a document of each id in both.
 pub(super) async fn ground(rules: &Rules, ids: &[String]) -> Result<Arc<Server>, Error> {
     let server = Server::new(1, Manners::default());
     let (_, founder) = coordinator(rules, &server, "founder", 0).await?;
@@ -85,7 +87,7 @@ pub(super) async fn dies_committed(
     while !is_committed() && !task.is_finished() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // What it had sent is not carried out: its primaries crash.
+    // Requests that it had sent are not carried out, because their primaries crash.
     owner.kill_after(1);
     for _ in 0..4 {
         server.crash();
@@ -124,7 +126,7 @@ pub(super) fn a_large_recovery(rules: &Rules) -> Vec<String> {
     })
 }
 
-/// Passes of a janitor, as many as it takes to be taken for dead.
+/// Runs janitor passes until the owner counts as dead.
 pub(super) async fn passes(domain: &Domain) -> Result<(), Error> {
     for _ in 0..3 {
         if domain.janitor_pass().await?.is_clean() {
@@ -135,8 +137,10 @@ pub(super) async fn passes(domain: &Domain) -> Result<(), Error> {
     Ok(())
 }
 
-/// Somebody aborts a younger transaction and dies, and the abort vanishes with its primary. Who saw it meanwhile takes over the
-/// lock; then the younger one commits.
+/// A process aborts a younger transaction and dies, and the abort vanishes.
+///
+/// Its primary crashes. A process that saw the abort takes the lock over. Then the younger
+/// transaction commits.
 #[must_use]
 pub(super) fn an_abort_that_vanishes(rules: &Rules) -> Vec<String> {
     told(async {
@@ -149,7 +153,7 @@ pub(super) fn an_abort_that_vanishes(rules: &Rules) -> Vec<String> {
         let things = owner.raw_collection("things").await?;
         let of_taker = taker.raw_collection("things").await?;
         let of_older = older.raw_collection("things").await?;
-        // It knows the partition, so that its next write of a record is the abort.
+        // This process knows the partition, so that its next write of a record is the abort.
         let of_annex = older.raw_collection("annex").await?;
         let with_record = Options::default().with_metadata(Some("\"with a record\"".to_owned()));
         let put =
@@ -198,7 +202,7 @@ pub(super) fn an_abort_that_vanishes(rules: &Rules) -> Vec<String> {
         older_process.kill_after(1);
         server.set_manners(Manners::default());
         if !is_aborted().await {
-            wrong.push("nobody was aborted: the schedule shows nothing".to_owned());
+            wrong.push("no attempt was aborted: the schedule shows nothing".to_owned());
         }
         let read = number(taking.get(&of_taker, "a").await?);
         taking.put(&of_taker, "a", &thing(read + 10))?;
@@ -219,13 +223,13 @@ pub(super) fn an_abort_that_vanishes(rules: &Rules) -> Vec<String> {
     })
 }
 
-/// Who holds a document.
+/// The holder of a document.
 fn lock_of(source: &str) -> Option<String> {
     let (_, rest) = source.split_once(&format!("\"{}\":\"", fields::TRANSACTION_TID))?;
     rest.split_once('"').map(|(tid, _)| tid.to_owned())
 }
 
-/// The number of a thing.
+/// The number in a thing.
 pub(super) fn number(thing: Option<Raw>) -> u64 {
     let digits = |thing: Raw| {
         thing.as_str().chars().filter(char::is_ascii_digit).collect::<String>().parse().ok()
@@ -233,7 +237,7 @@ pub(super) fn number(thing: Option<Raw>) -> u64 {
     thing.and_then(digits).unwrap_or_default()
 }
 
-/// Waits until something is so, or long enough to know that it will not be.
+/// Waits until the condition holds, or for a long time.
 async fn until(reached: impl Fn() -> bool) {
     for _ in 0..5_000 {
         if reached() {
@@ -243,7 +247,7 @@ async fn until(reached: impl Fn() -> bool) {
     }
 }
 
-/// A reader, who writes nothing, sees what a dead owner committed before anybody applied it.
+/// A reader sees the commit of a dead owner before it is applied.
 #[must_use]
 pub(super) fn what_a_dead_owner_committed(rules: &Rules) -> Vec<String> {
     told(async {
@@ -266,7 +270,9 @@ pub(super) fn what_a_dead_owner_committed(rules: &Rules) -> Vec<String> {
     })
 }
 
-/// One participant of a dead owner's transaction is lost with its index: the other is applied, and can be written.
+/// A participant of a dead owner's transaction is lost with its index.
+///
+/// The other participant is applied, and can be written.
 #[must_use]
 pub(super) fn an_index_that_is_lost(rules: &Rules) -> Vec<String> {
     told(async {
@@ -277,7 +283,7 @@ pub(super) fn an_index_that_is_lost(rules: &Rules) -> Vec<String> {
         if locked(&server).len() < 2 {
             wrong.push("nothing is left locked: the schedule shows nothing".to_owned());
         }
-        // The simulated server drops what it is told to.
+        // The simulated server drops each collection on request.
         let _ = server.drop_collection("annex").await;
         let (_, witness) = coordinator(rules, &server, "witness", 0).await?;
         if let Err(error) = passes(&witness).await {
@@ -318,7 +324,7 @@ pub(super) fn a_lock_that_was_copied(rules: &Rules) -> Vec<String> {
             let create = WriteOp::Create(source.clone());
             server.write_many(&[Write::new(Key::new("things", *id), create)]).await;
         }
-        // One is met by a transaction, the other is left to the janitor.
+        // A transaction finds one copy, and the janitor finds the other.
         let things = witness.raw_collection("things").await?;
         let write = witness.transact::<_, Error, _>(async |tx| {
             tx.get(&things, "a").await?;
@@ -364,7 +370,7 @@ pub(super) fn an_owner_that_hangs(rules: &Rules) -> Vec<String> {
         });
         let mut wrong = Vec::new();
         if let Err(error) = write.await {
-            wrong.push(format!("nobody else gets the document: {error}"));
+            wrong.push(format!("no other process gets the document: {error}"));
         }
         if tx.commit().await.is_ok() {
             wrong.push("it commits in the end".to_owned());
@@ -373,7 +379,7 @@ pub(super) fn an_owner_that_hangs(rules: &Rules) -> Vec<String> {
     })
 }
 
-/// Panics when something is committed.
+/// An observer that panics at each commit.
 struct Rash;
 
 impl fmt::Debug for Rash {
@@ -390,7 +396,7 @@ impl Observer for Rash {
     }
 }
 
-/// An observer panics at each commit, and the process goes on.
+/// An observer panics at each commit, and the process continues.
 #[must_use]
 pub(super) fn an_observer_that_panics(rules: &Rules) -> Vec<String> {
     told(async {
@@ -398,7 +404,7 @@ pub(super) fn an_observer_that_panics(rules: &Rules) -> Vec<String> {
         let (process, config): (Arc<Process>, Config) = settings(rules, server.clone(), "rash", 0);
         let config = config.with_observer(Some(Arc::new(Rash)));
         let store = Arc::new(crate::process::StoreOf(process));
-        let domain = Domain::create(store, "shop", config).await?;
+        let domain = Domain::open_or_create(store, "shop", config).await?;
         let things = domain.raw_collection("things").await?;
         let mut wrong = Vec::new();
         for round in 2..5 {

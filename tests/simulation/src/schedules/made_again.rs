@@ -1,4 +1,4 @@
-//! An index that an administrator drops and makes again while a commit is not applied to it.
+//! An index that an administrator makes again before a commit is applied to it.
 
 use txn_core::store::{Key, Read, Store};
 use txn_core::{Error, Raw};
@@ -7,15 +7,17 @@ use txn_protocol::rule::Rules;
 use super::coordinator;
 use super::left_behind::{dies_committed, ground, passes, thing, told};
 
-/// A dead owner's commit is reported as lost, although another transaction wrote the document in
-/// the new index. The write of the other transaction stays.
+/// A dead owner's commit is reported as lost, even with a new document.
+///
+/// Another transaction wrote the document in the new index. The write of the other transaction
+/// stays.
 #[must_use]
 pub(super) fn an_index_that_is_made_again(rules: &Rules) -> Vec<String> {
     told(async {
         let server = ground(rules, &["a".to_owned()]).await?;
         dies_committed(rules, &server, vec![("things", "a".to_owned()), ("annex", "a".to_owned())])
             .await?;
-        // The simulated server drops what it is told to.
+        // The simulated server drops each collection on request.
         let _ = server.drop_collection("annex").await;
         let (_, other) = coordinator(rules, &server, "another", 0).await?;
         let annex = other.create_collection::<Raw>("annex", None).await?;
@@ -30,11 +32,11 @@ pub(super) fn an_index_that_is_made_again(rules: &Rules) -> Vec<String> {
         let lost = Key::new("annex", "a");
         let mut wrong = Vec::new();
         if !report.damaged.iter().any(|(key, _)| *key == lost) {
-            wrong.push("an acknowledged write is lost in silence".to_owned());
+            wrong.push("an acknowledged write is lost without a report".to_owned());
         }
         match &server.read_primary(&[lost]).await[..] {
             [Read::Found { source, .. }] if source.contains("\"n\":5") => {}
-            other => wrong.push(format!("what was written since is gone: {other:?}")),
+            other => wrong.push(format!("the later write is gone: {other:?}")),
         }
         let things = witness.raw_collection("things").await?;
         let shown = witness.reader().get(&things, "a").await?;

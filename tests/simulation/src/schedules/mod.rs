@@ -1,4 +1,6 @@
-//! Worlds that chance makes too rarely: one schedule each, step by step. Each returns what did not hold.
+//! Fixed schedules for courses that random seeds rarely produce.
+//!
+//! Each schedule returns its violations.
 
 mod days;
 mod directed;
@@ -20,10 +22,10 @@ use crate::process::{ClockOf, EntropyOf, Log, Process, StoreOf};
 use crate::virtual_time::in_virtual_time;
 use txn_sim::server::{HUNG, Manners, REPLICATION, Server};
 
-/// A schedule with its name: it is given the rules by which its processes work.
+/// A schedule with its name. Its processes work under the given rules.
 pub type Schedule = (&'static str, fn(&Rules) -> Vec<String>);
 
-/// Those that rules of the protocol need to be missed.
+/// Schedules that detect the omission of a rule.
 pub const OF_RULES: [Schedule; 18] = [
     ("a deletion that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Deletion))),
     ("a write that vanishes", |rules| in_virtual_time(vanishes(rules, Change::Write))),
@@ -48,7 +50,7 @@ pub const OF_RULES: [Schedule; 18] = [
     ("an index that is made again", made_again::an_index_that_is_made_again),
 ];
 
-/// Those about refusals, and about what owners, applications and operators leave behind.
+/// Schedules about refusals, and about remains of owners, applications and operators.
 pub const OF_BAD_WORLDS: [Schedule; 6] = [
     ("a refusal of what was applied", refused::a_refusal_of_what_was_applied),
     ("a large recovery", left_behind::a_large_recovery),
@@ -58,15 +60,17 @@ pub const OF_BAD_WORLDS: [Schedule; 6] = [
     ("an observer that panics", left_behind::an_observer_that_panics),
 ];
 
-/// What a transaction does to its document.
+/// The change of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Change {
     Deletion,
     Write,
 }
 
-/// An owner applies its participant and dies; a recoverer sees it applied and finishes the record; then the primary crashes,
-/// for the apply was never acknowledged; then the day of the record is dropped.
+/// An owner applies its participant and dies, and the apply vanishes.
+///
+/// Another process sees the apply and finishes the record. Then the primary crashes, because the
+/// apply was never acknowledged. Then the day of the record is dropped.
 async fn vanishes(rules: &Rules, change: Change) -> Vec<String> {
     let mut violations = Vec::new();
     if let Err(error) = run_vanishing(rules, change, &mut violations).await {
@@ -87,7 +91,7 @@ async fn run_vanishing(
     let (before, after) = (Raw::new("{\"n\":1}"), Raw::new("{\"n\":2}"));
     founder.transact::<_, Error, _>(async |tx| tx.insert(&things, "a", &before)).await?;
     founder.shutdown(Duration::from_secs(10)).await;
-    // An owner that dies with its change committed, seen, and not acknowledged.
+    // An owner dies with its change committed, seen, and not acknowledged.
     let is_locked = || {
         let documents = server.documents();
         let thing = documents.get("things").and_then(|things| things.get("a"));
@@ -114,7 +118,7 @@ async fn run_vanishing(
         });
         changed.await.map(drop)
     });
-    // Its commit is on the way to the replicas once its lock is on them. What follows it hangs there.
+    // Once the lock is on the replicas, the commit is on its way to them. Later writes hang there.
     let until = async |reached: &dyn Fn() -> bool| {
         for _ in 0..5_000 {
             if reached() {
@@ -132,7 +136,7 @@ async fn run_vanishing(
     if !is_locked() || !is_seen().await {
         violations.push("no change is under way: the schedule shows nothing".to_owned());
     }
-    // A recoverer, for which all is done.
+    // A process that recovers, and finds all work done.
     let (_, recoverer) = coordinator(rules, &server, "recoverer", 0).await?;
     recoverer.janitor_pass().await?;
     server.crash();
@@ -167,7 +171,7 @@ async fn coordinator(
     coordinator_on(rules, server.clone(), name, off).await
 }
 
-/// The same, by another way to the server.
+/// The same, with another access to the server.
 async fn coordinator_on(
     rules: &Rules,
     store: Arc<dyn Store>,
@@ -175,7 +179,7 @@ async fn coordinator_on(
     off: i64,
 ) -> Result<(Arc<Process>, Domain), Error> {
     let (process, config) = settings(rules, store, name, off);
-    let domain = Domain::create(Arc::new(StoreOf(process.clone())), "shop", config).await?;
+    let domain = Domain::open_or_create(Arc::new(StoreOf(process.clone())), "shop", config).await?;
     Ok((process, domain))
 }
 
@@ -187,7 +191,7 @@ fn settings(rules: &Rules, store: Arc<dyn Store>, name: &str, off: i64) -> (Arc<
     let config = Config::default()
         .with_clock(Arc::new(ClockOf(process.clone())))
         .with_entropy(Arc::new(EntropyOf(process.clone())))
-        .with_coordinator(name.to_owned())
+        .with_process_name(name.to_owned())
         .with_retention_days(1)
         .with_janitor_interval(None)
         .with_rules(rules.clone());
@@ -200,7 +204,7 @@ fn is_committed(write: &Write) -> bool {
     matches!(&write.op, WriteOp::Create(source) | WriteOp::Replace(source, _) if committed(source))
 }
 
-/// Writes stand on their primary alone.
+/// Writes exist on their primary alone.
 fn hangs() -> Manners {
     Manners { slow_replication: 1.0, hung_replication: true, ..Manners::default() }
 }

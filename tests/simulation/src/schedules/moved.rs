@@ -1,4 +1,4 @@
-//! Placeholders of committed inserts that are moved or gone before their owner applies them.
+//! Placeholders of committed inserts that are moved or removed before the apply.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use super::left_behind::{ground, thing, told};
 use super::{coordinator, coordinator_on};
 use crate::process::Process;
 
-/// Longer than whatever an owner or a recoverer waits for.
+/// Longer than any wait of an owner or a recovering process.
 const LONG: Duration = Duration::from_secs(40);
 
-/// An owner whose insert of `new` is committed, and whose apply of it is on the way.
+/// An owner with a committed insert of `new`, and its apply under way.
 struct Inserting {
     server: Arc<Server>,
     way: Arc<Directed>,
@@ -40,7 +40,7 @@ impl Inserting {
                 tx.insert(&things, "new", &thing(2))
             });
             let _ = inserted.await;
-            // Whatever it does behind its commit it does in this time.
+            // The owner does all later work in this time.
             tokio::time::sleep(3 * LONG).await;
             drop(domain);
         });
@@ -59,8 +59,9 @@ fn new() -> Key {
     Key::new("things", "new")
 }
 
-/// A plain client writes the placeholder again as it is, and the owner dies. Nobody can tell
-/// whether the insert was applied.
+/// A plain client rewrites the placeholder unchanged, and the owner dies.
+///
+/// No process can tell whether the insert was applied.
 #[must_use]
 pub(super) fn a_placeholder_that_is_rewritten(rules: &Rules) -> Vec<String> {
     told(async {
@@ -93,8 +94,9 @@ pub(super) fn a_placeholder_that_is_rewritten(rules: &Rules) -> Vec<String> {
     })
 }
 
-/// Another process applies the insert and deletes the document, and then the owner finds neither
-/// its lock nor its content.
+/// Another process applies the insert and deletes the document.
+///
+/// The owner then finds neither its lock nor its content.
 #[must_use]
 pub(super) fn an_insert_that_is_deleted_behind_its_owner(rules: &Rules) -> Vec<String> {
     told(async {

@@ -1,5 +1,6 @@
-//! Every write of a piece of work in turn is applied and answered with a refusal. Then nothing is within reach: until it
-//! is still in time, until the owner is taking its locks off, or until long after.
+//! Each write of some work is applied and refused, before an outage.
+//!
+//! The outage ends in time, while the owner removes its locks, or much later.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,44 +17,46 @@ use super::{coordinator, coordinator_on};
 use crate::virtual_time::in_virtual_time;
 use txn_sim::server::{Manners, Server};
 
-/// How long the owner tries.
+/// The deadline of the owner.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// When the outage ends, after the work has begun: in time, in the lease after the deadline, and long after.
+/// The ends of the outage, from the start of the work.
+///
+/// The outage ends in time, in the lease after the deadline, or much later.
 const ENDS: [Duration; 3] =
     [Duration::from_secs(2), Duration::from_millis(5_400), Duration::from_secs(60)];
-/// No work here writes more documents.
+/// The maximum number of documents that any work writes.
 const MOST_WRITES: u64 = 40;
 
-/// What is struck.
+/// The work that is disturbed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Work {
     /// Locks, a commit, an apply, a finish.
     Transfer,
-    /// Heartbeats, too.
+    /// A transfer with heartbeats.
     SlowTransfer,
-    /// One document, without a record.
+    /// A write of one document, without a record.
     OneDocument,
-    /// Locks that are taken off, and an aborted record.
+    /// Locks that are released, and an aborted record.
     GivesUp,
-    /// The recovery of one that died.
+    /// The recovery of a dead owner's transaction.
     Recovery,
     /// The domain's own documents and a claim.
     Opening,
 }
 
-/// What the write is answered that was applied.
+/// The answer to the applied write.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     Overloaded,
     Missing,
 }
 
-/// Strikes one write, and begins an outage behind it.
+/// Refuses one applied write, and begins an outage after it.
 #[derive(Debug)]
 struct Striking {
     faults: FaultStore,
     answer: Answer,
-    /// Writes until it strikes, once it is armed, and when the outage ends.
+    /// Once armed: the writes before the refusal, and the outage's end.
     armed: Mutex<Option<(u64, Instant)>>,
 }
 
@@ -66,7 +69,7 @@ impl Striking {
         self.faults.injected().outage > 0
     }
 
-    /// When the outage ends, if this write is struck.
+    /// The end of the outage, if this write is refused.
     fn strikes(&self, write: &Write) -> Option<Instant> {
         let mut armed = self.armed.lock();
         let (left, ends) = armed.as_mut().filter(|_| write.op.changes())?;
@@ -98,7 +101,7 @@ impl Layer for Striking {
     }
 }
 
-/// The schedule.
+/// Refuses each write of each kind of work in turn.
 #[must_use]
 pub(super) fn a_refusal_of_what_was_applied(rules: &Rules) -> Vec<String> {
     let mut violations = Vec::new();
@@ -135,9 +138,9 @@ pub(super) fn a_refusal_of_what_was_applied(rules: &Rules) -> Vec<String> {
 }
 
 enum Struck {
-    /// The work is done with fewer writes.
+    /// The work needs fewer writes.
     NotReached,
-    /// What did not hold.
+    /// The violations.
     At(Vec<String>),
 }
 
@@ -175,7 +178,7 @@ async fn strike(
             leave_behind(rules, &server).await?;
             tokio::time::sleep(Duration::from_secs(3)).await;
             store.arm(at, ends);
-            // What it found is tried again by the next pass.
+            // The next pass tries the remaining work again.
             let passed = domain.janitor_pass().await.map(drop);
             domain.shutdown(Duration::from_secs(20)).await;
             passed
@@ -201,7 +204,7 @@ async fn opens(rules: &Rules, store: &Arc<Striking>) -> Result<(), Error> {
     domain.create_collection::<Raw>("more", None).await.map(drop)
 }
 
-/// A transfer whose owner dies with its locks taken.
+/// A transfer with an owner that dies while it holds its locks.
 async fn leave_behind(rules: &Rules, server: &Arc<Server>) -> Result<(), Error> {
     let (process, domain) = coordinator(rules, server, "mortal", 0).await?;
     let things = domain.raw_collection("things").await?;
@@ -216,7 +219,7 @@ async fn leave_behind(rules: &Rules, server: &Arc<Server>) -> Result<(), Error> 
 async fn moves(work: Work, domain: &Domain, things: &Collection<Raw>) -> Result<(), Error> {
     let slow = work == Work::SlowTransfer;
     let pessimistic = slow || work == Work::GivesUp;
-    let options = Options::default().with_deadline(Some(DEADLINE)).with_pessimistic(pessimistic);
+    let options = Options::default().with_timeout(Some(DEADLINE)).with_pessimistic(pessimistic);
     let run = domain.run::<_, Error, _>(&options, async |tx| {
         tx.get(things, "a").await?;
         if work == Work::OneDocument {
@@ -237,7 +240,7 @@ async fn moves(work: Work, domain: &Domain, things: &Collection<Raw>) -> Result<
     run.await.map(drop)
 }
 
-/// Somebody who knows nothing cleans up and looks.
+/// Cleans up and reads with a new process.
 async fn look(
     rules: &Rules,
     server: &Arc<Server>,
@@ -258,7 +261,7 @@ async fn look(
         wrong.push(format!("left over: {report:?}"));
     }
     if work == Work::Opening {
-        // Whatever the newcomer was told, the next one finds a domain that works.
+        // The newcomer may have any answer. The next process must find a domain that works.
         let more = witness.create_collection::<Raw>("more", None).await?;
         let insert = witness.transact::<_, Error, _>(async |tx| tx.insert(&more, "x", &amount(1)));
         insert.await?;
@@ -287,7 +290,7 @@ async fn look(
         Err(error) if error.kind() != ErrorKind::Unknown && found != before => {
             wrong.push(format!("told as not done ({:?}: {error}), and done", error.kind()));
         }
-        _ if !may_have && found != before => wrong.push("done by nobody".to_owned()),
+        _ if !may_have && found != before => wrong.push("changed without a writer".to_owned()),
         _ => {}
     }
     Ok(wrong)

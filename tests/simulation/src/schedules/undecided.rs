@@ -1,10 +1,12 @@
-//! Holders whose commit is under way: a reader beside one, and a helper that sees a commit before
-//! it is acknowledged.
+//! Holders with a commit under way.
+//!
+//! A reader reads during such a commit, and another process sees a commit before its
+//! acknowledgement.
 
 use std::time::Duration;
 
 use txn_core::store::{Write, WriteOp};
-use txn_core::{Acknowledge, Error, Options};
+use txn_core::{Error, Options, WaitFor};
 use txn_protocol::rule::Rules;
 use txn_sim::server::{HUNG, Manners};
 
@@ -21,8 +23,10 @@ fn is_apply(write: &Write) -> bool {
     matches!(&write.op, WriteOp::Replace(source, _) if applies(source))
 }
 
-/// A commit stands on its primary alone, and its owner dies. A helper sees it, applies one of two
-/// participants and dies, too. Then the primary crashes.
+/// A commit exists on its primary alone, and its owner dies.
+///
+/// Another process sees the commit, applies one of two participants and dies, too. Then the primary
+/// crashes.
 #[must_use]
 pub(super) fn a_commit_that_vanishes(rules: &Rules) -> Vec<String> {
     told(async {
@@ -52,7 +56,7 @@ pub(super) fn a_commit_that_vanishes(rules: &Rules) -> Vec<String> {
         way.cue(Fate::HeldBetween, is_apply);
         let recovering = tokio::spawn(async move { passes(&helping).await });
         if tokio::time::timeout(Duration::from_secs(60), way.reached()).await.is_err() {
-            wrong.push("nobody applies the commit: the schedule shows nothing".to_owned());
+            wrong.push("no process applies the commit: the schedule shows nothing".to_owned());
         }
         helper.kill_after(1);
         server.crash();
@@ -73,8 +77,9 @@ pub(super) fn a_commit_that_vanishes(rules: &Rules) -> Vec<String> {
     })
 }
 
-/// The first transaction reads `b` and writes `a`, and its commit is late. Another one writes `b`,
-/// and a third one reads both.
+/// The first transaction reads `b` and writes `a`, and its commit is late.
+///
+/// A second transaction writes `b`, and a third one reads both.
 #[must_use]
 pub(super) fn a_reader_beside_a_late_commit(rules: &Rules) -> Vec<String> {
     told(async {
@@ -97,7 +102,7 @@ pub(super) fn a_reader_beside_a_late_commit(rules: &Rules) -> Vec<String> {
         });
         way.reached().await;
         let of_other = other.raw_collection("things").await?;
-        let applied = Options::default().with_acknowledge(Acknowledge::Applied);
+        let applied = Options::default().with_wait_for(WaitFor::Apply);
         let overtaking =
             other.run::<_, Error, _>(&applied, async |tx| tx.put(&of_other, "b", &thing(2)));
         overtaking.await?;
@@ -115,10 +120,10 @@ pub(super) fn a_reader_beside_a_late_commit(rules: &Rules) -> Vec<String> {
             Err(_) => reading.await,
         };
         let (Ok(Ok(read)), Ok(owned)) = (read, owned) else {
-            return Ok(vec!["nobody reads: the schedule shows nothing".to_owned()]);
+            return Ok(vec!["no read succeeds: the schedule shows nothing".to_owned()]);
         };
         let read: Vec<u64> = read.into_iter().map(number).collect();
-        // The owner is before the other one, whose write it has not read.
+        // The owner precedes the other one, because it did not read that write.
         Ok(match owned {
             Ok(1) if read == [1, 2] => vec![format!("{read:?} was read, which never was")],
             Ok(1) => Vec::new(),

@@ -14,16 +14,18 @@ use txn_testkit::servers::Process;
 
 use super::{Job, Plan};
 
-/// How long a worker is left alone, in milliseconds: mostly longer than it takes to find out who is dead, and to take over.
+/// The life of a worker, in milliseconds.
+///
+/// Mostly longer than other workers need to notice a death and to take over.
 const LIFE: std::ops::Range<u64> = 2_000..14_000;
 
-/// What was done to the workers, and what they said.
+/// The kills and pauses, and the output of the workers.
 #[derive(Debug, Default)]
 pub(crate) struct Course {
     kills: AtomicU64,
     pauses: AtomicU64,
     said: Mutex<Vec<String>>,
-    /// What must not be.
+    /// Violations.
     odd: Mutex<Vec<String>>,
 }
 
@@ -36,18 +38,18 @@ impl Course {
         ]
     }
 
-    /// The lines that workers wrote.
+    /// Returns the lines of the workers.
     pub(crate) fn said(&self) -> Vec<String> {
         self.said.lock().clone()
     }
 
-    /// Workers that ended by themselves.
+    /// Returns the violations: workers that ended on their own.
     pub(crate) fn violations(&self) -> Vec<String> {
         self.odd.lock().clone()
     }
 }
 
-/// Workers, until they are told to end.
+/// Workers that run until the end of the soak.
 #[derive(Debug)]
 pub(crate) struct Crew {
     pub(crate) course: Arc<Course>,
@@ -56,7 +58,9 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    /// Starts the workers of a plan on a domain, and whoever kills and pauses each.
+    /// Starts the workers of a plan on a domain.
+    ///
+    /// A task per worker kills and pauses it.
     pub(crate) fn start(plan: &Plan, domain: &str) -> Self {
         let lease_ms = u64::try_from(plan.lease.as_millis()).unwrap_or(u64::MAX);
         let job =
@@ -71,10 +75,10 @@ impl Crew {
         Self { course, stop, members }
     }
 
-    /// Kills all, and waits for the last word of each.
+    /// Kills all workers, and reads their remaining output.
     ///
     /// # Errors
-    /// If one could not be started, killed or paused.
+    /// If a worker could not be started, killed or paused.
     pub(crate) async fn end(mut self) -> Result<Arc<Course>, String> {
         self.stop.cancel();
         while let Some(ended) = self.members.join_next().await {
@@ -84,7 +88,7 @@ impl Crew {
     }
 }
 
-/// One worker after the other, in one place of the crew.
+/// Runs one worker after the other.
 async fn member(
     plan: &Plan,
     job: &Job,
@@ -105,7 +109,7 @@ async fn member(
                 break;
             }
             if worker.pause().await? {
-                // Beyond its lease, and beyond what others need to notice.
+                // Longer than its lease, and than other workers need to notice.
                 wait(plan.lease.mul_f64(1.2 + fastrand::f64()), stop).await;
                 worker.process.resume().map_err(|error| error.to_string())?;
                 course.pauses.fetch_add(1, Ordering::Relaxed);
@@ -144,7 +148,7 @@ impl Worker {
         let course = course.clone();
         let said = tokio::spawn(async move {
             let Some(mut lines) = lines else { return };
-            // A line that was cut off by a kill is none.
+            // A line that a kill cut off does not count.
             while let Ok(Some(line)) = lines.next_line().await {
                 course.said.lock().push(line);
             }
@@ -156,7 +160,7 @@ impl Worker {
         self.child.kill().await.map_err(|error| error.to_string())
     }
 
-    /// Returns whether it was there to be paused.
+    /// Pauses the worker; `false` if it was gone.
     async fn pause(&self) -> Result<bool, String> {
         let process = self.process.clone();
         let paused = tokio::task::spawn_blocking(move || process.pause()).await;

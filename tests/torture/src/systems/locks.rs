@@ -1,4 +1,6 @@
-//! Locks whose holders are killed and paused: tokens never go back, and effects of two holders never interleave.
+//! Locks with killed and paused holders.
+//!
+//! Tokens never go back, and effects of two holders never interleave.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,19 +18,19 @@ use crate::report::Report;
 
 const LOCKS: [&str; 3] = ["a", "b", "c"];
 
-/// Callers of each worker.
+/// The number of callers of each worker.
 const CALLERS: usize = 4;
 
-/// What a worker says.
+/// The output of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Word {
     /// A lock was granted, with this token.
     Granted(String, u64),
-    /// An effect under a lock was refused, for it was lost.
+    /// An effect under a lost lock was refused.
     Refused,
     /// A lock was not granted in time.
     Timeout,
-    /// The engine could not do something.
+    /// An operation of the engine failed.
     Failed,
 }
 
@@ -41,18 +43,18 @@ pub struct Effect {
     pub is_last: bool,
 }
 
-/// What became of one lock.
+/// The history of one lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// The tokens that were granted, as the holders said, in no order.
+    /// The granted tokens, as the holders reported, in any order.
     pub granted: Vec<u64>,
-    /// The effects in their order; `None` where one is missing.
+    /// The effects in their order; `None` for a missing one.
     pub effects: Vec<Option<Effect>>,
-    /// How many grants came to their last effect, as the effects themselves counted.
+    /// The number of grants with a last effect, as the effects counted.
     pub counted: i64,
 }
 
-/// What does not hold of a lock.
+/// Returns the violations of a lock.
 #[must_use]
 pub fn check(lock: &str, history: &History) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -70,7 +72,9 @@ pub fn check(lock: &str, history: &History) -> Vec<String> {
         let before = last.replace(effect);
         ended += i64::from(*is_last);
         if !granted.contains(token) {
-            wrong.push(format!("{lock}: an effect under the token {token}, which nobody got"));
+            wrong.push(format!(
+                "{lock}: an effect under the token {token}, which was never granted"
+            ));
         }
         match before {
             Some(before) if before.token > *token => wrong.push(format!(
@@ -105,7 +109,8 @@ pub(crate) async fn run(plan: &Plan) -> Result<Report, String> {
     let words: Vec<Word> =
         course.said().iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let mut violations = course.violations();
-    // Whoever was killed last left locks: they are taken over, and come with larger tokens.
+    // The workers that were killed last left locks. The check takes the locks over, with larger
+    // tokens.
     let service = open(&world, plan.lease).await?;
     let mut granted: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for word in &words {
@@ -172,7 +177,7 @@ impl Logs {
     }
 }
 
-/// Takes locks, and has effects under them, until it is killed.
+/// Takes locks, and has effects under them, until the process is killed.
 pub(crate) async fn work(world: &World, lease: Duration) -> Result<(), String> {
     let service = open(world, lease).await?;
     let logs = Logs::open(world).await?;
@@ -237,7 +242,7 @@ mod tests {
 
     #[test]
     fn sound_histories_pass() {
-        // One was killed between its effects, one before the first.
+        // One holder was killed between its effects, one before the first.
         let effects = [(1, false), (1, true), (2, false), (4, false), (4, true)];
         assert_eq!(check("a", &history(&[4, 1, 3, 2], &effects, 2)), [""; 0]);
         assert_eq!(check("a", &History::default()), [""; 0]);
@@ -250,7 +255,7 @@ mod tests {
             assert!(wrong.iter().any(|line| line.contains(what)), "{what}: {wrong:?}");
         };
         found(&history(&[1, 1], &[], 0), "granted twice");
-        found(&history(&[], &[(1, false)], 0), "which nobody got");
+        found(&history(&[], &[(1, false)], 0), "which was never granted");
         let back = [(2, false), (1, true)];
         found(&history(&[1, 2], &back, 1), "after one under 2");
         let between = [(1, false), (2, false), (2, true), (1, true)];

@@ -1,7 +1,8 @@
-//! Kill soaks of what stands on the engine: requests, locks, the outbox.
+//! Kill soaks of the systems on the engine: requests, locks, the outbox.
 //!
-//! Workers are processes of their own, which are killed (SIGKILL) and paused beyond their lease (SIGSTOP, SIGCONT) at random.
-//! What they do is written by transactions, so that it can be checked in the end, whoever did it.
+//! Workers are processes, which are killed (SIGKILL) and paused beyond their lease (SIGSTOP,
+//! SIGCONT) at random. Workers write their results in transactions, so that a final check covers
+//! all of them.
 
 mod crew;
 pub mod locks;
@@ -17,10 +18,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::Report;
 
-/// How often a worker tries again to open the domain.
+/// How often a worker tries to open the domain.
 const TRIES: usize = 10;
 
-/// A system on top of the engine.
+/// A system on the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum System {
     /// Requests: processors are killed, clients submit.
@@ -34,32 +35,32 @@ pub enum System {
 /// A soak of one system on one server.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What.
+    /// The system.
     pub system: System,
     /// The address of the server.
     pub url: String,
-    /// How long workers are killed and paused.
+    /// The time in which workers are killed and paused.
     pub span: Duration,
-    /// How many workers there are at once.
+    /// The number of concurrent workers.
     pub workers: usize,
-    /// How long a worker may show no sign of life.
+    /// The time without a sign of life until a worker counts as dead.
     pub lease: Duration,
-    /// What a worker is started as: this package's binary.
+    /// The program of a worker: this package's binary.
     pub binary: PathBuf,
 }
 
 impl Plan {
-    /// A soak with three workers and a lease of two seconds.
+    /// Creates a soak with three workers and a lease of two seconds.
     #[must_use]
     pub fn new(system: System, url: &str, span: Duration, binary: PathBuf) -> Self {
         let (url, lease) = (url.to_owned(), Duration::from_secs(2));
         Self { system, url, span, workers: 3, lease, binary }
     }
 
-    /// Runs it, and compares.
+    /// Runs the soak, and checks its results.
     ///
     /// # Errors
-    /// If it cannot be run.
+    /// If the soak cannot run.
     pub async fn run(&self) -> Result<Report, String> {
         match self.system {
             System::Requests => requests::run(self).await,
@@ -69,7 +70,7 @@ impl Plan {
     }
 }
 
-/// What a worker is to do.
+/// The job of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
     pub(crate) system: System,
@@ -79,17 +80,17 @@ pub struct Job {
     pub(crate) lease_ms: u64,
 }
 
-/// What a process does that is a worker: until it is killed.
+/// Runs a worker until it is killed.
 ///
 /// # Errors
-/// If it cannot begin.
+/// If the worker cannot start.
 pub async fn work(job: &str) -> Result<(), String> {
     let job: Job = serde_json::from_str(job).map_err(|error| error.to_string())?;
     let mut tries = 0;
     let world = loop {
         match world::World::open(&job.url, &job.domain, job.lease()).await {
             Ok(world) => break world,
-            // A busy server is no fault of a worker.
+            // A busy server is not a fault of the worker.
             Err(why) if tries >= TRIES => return Err(why),
             Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
         }

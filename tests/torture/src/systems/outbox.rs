@@ -1,5 +1,7 @@
-//! The outbox, whose processors are killed and paused: each event of a committed transaction is handled once, in the order of its
-//! key, and none of an aborted one.
+//! The outbox, with killed and paused processors.
+//!
+//! Each event of a committed transaction is handled once, in the order of its key, and no event of
+//! an aborted one is.
 
 use std::time::{Duration, Instant};
 
@@ -17,41 +19,41 @@ use super::crew::Crew;
 use super::world::{Documents, PATIENCE, World, append, number, rate, said, spread};
 use crate::report::Report;
 
-/// Keys of events.
+/// The number of keys.
 const KEYS: usize = 24;
 
-/// Who emits at once.
+/// The number of concurrent emitters.
 const CLIENTS: usize = 6;
 
-/// What was handled.
+/// A handled event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handled {
     /// The id of the event.
     pub event: String,
-    /// Its number, as its transaction counted.
+    /// The number of the event, as its transaction counted.
     pub number: i64,
     /// Whether its transaction was to commit.
     pub commits: bool,
-    /// How long after it was emitted it was handled, in milliseconds.
+    /// The time from the emission to the handling, in milliseconds.
     pub lag_ms: u64,
 }
 
-/// What became of one key.
+/// The history of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// How many transactions of it committed, as they counted themselves.
+    /// The number of committed transactions, as they counted themselves.
     pub committed: i64,
-    /// How many of them were acknowledged.
+    /// The number of acknowledged transactions.
     pub acknowledged: i64,
-    /// Of how many it is not known.
+    /// The number of transactions with an unknown outcome.
     pub unknown: i64,
-    /// What was handled, in its order; `None` where one is missing.
+    /// The handled events, in order; `None` for a missing one.
     pub handled: Vec<Option<Handled>>,
-    /// The sum of all numbers, as handling them added them up.
+    /// The sum of all numbers, as the handlers added them up.
     pub sum: i64,
 }
 
-/// What does not hold of a key.
+/// Returns the violations of a key.
 #[must_use]
 pub fn check(key: &str, history: &History) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -114,13 +116,13 @@ pub(crate) async fn run(plan: &Plan) -> Result<Report, String> {
     let emitting = began.elapsed();
     let course = crew.end().await?;
     violations.extend(course.violations());
-    // What is left is handled here, where nobody is killed.
+    // The check handles the remaining events, without kills.
     let processor = desk.start(plan.lease).await?;
     let source = desk.outbox.source();
     let until = Instant::now() + PATIENCE;
     while source.backlog().await.map_err(said)?.events > 0 {
         if Instant::now() > until {
-            violations.push("events wait that nobody handles".to_owned());
+            violations.push("events wait without a handler".to_owned());
             break;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -161,7 +163,7 @@ pub(crate) async fn run(plan: &Plan) -> Result<Report, String> {
     Ok(Report::of(lines, violations, fixture).await)
 }
 
-/// Handles events until it is killed.
+/// Handles events until the process is killed.
 pub(crate) async fn work(world: &World, lease: Duration) -> Result<(), String> {
     let desk = Desk::open(world).await?;
     let _processor = desk.start(lease).await?;
@@ -196,14 +198,14 @@ impl Desk {
     async fn start(&self, lease: Duration) -> Result<Processor, String> {
         let config =
             ProcessorConfig::default().with_lease(lease).with_delay(Duration::from_millis(250));
-        // No event is to blame, however many processes are killed over it.
+        // No event is to blame for killed processes.
         let config = config.with_max_unfinished(u32::MAX);
         let topics = Topics::new().with("torture", self.clone());
         let source = self.outbox.source();
         Processor::start(&self.world.domain, source, config, topics).await.map_err(said)
     }
 
-    /// Emits until then. For each key how many transactions were acknowledged, and of how many nothing is known.
+    /// Emits events, and returns the acknowledged and unknown transactions of each key.
     async fn emit_until(&self, until: Instant) -> Result<Vec<(i64, i64)>, String> {
         let mut told = vec![(0, 0); KEYS];
         while Instant::now() < until {

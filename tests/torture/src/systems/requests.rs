@@ -1,4 +1,6 @@
-//! Requests, whose processors are killed and paused: each accepted submission comes to one final state, with one effect or none.
+//! Requests, with killed and paused processors.
+//!
+//! Each accepted submission reaches one final state, with one effect or none.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,46 +21,46 @@ use crate::report::Report;
 
 const ACCOUNTS: usize = 12;
 
-/// What each account holds in the beginning.
+/// The opening balance of each account.
 const OPENING: i64 = 1_000_000;
 
-/// Who submits at once.
+/// The number of concurrent clients.
 const CLIENTS: usize = 6;
 
-/// How many requests a client submits before it waits for them.
+/// The number of requests that a client submits before it waits.
 const BURST: usize = 4;
 
-/// What is to become of a request.
+/// The expected fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is sound, and nobody cancels it.
+    /// The request is valid, and no client cancels it.
     Commits,
-    /// One of its operations is refused.
+    /// An operation of the request is refused.
     IsRefused,
-    /// It is sound, and somebody cancels it: whoever comes first.
+    /// The request is valid, and a client cancels it: either may come first.
     Either,
 }
 
-/// A request that was accepted, and what became of it.
+/// An accepted request, and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submission {
-    /// Its id.
+    /// The id of the request.
     pub id: String,
-    /// What is to become of it.
+    /// The expected fate.
     pub fate: Fate,
-    /// The accounts from which and to which it moves its amount.
+    /// The source and the target of the amount.
     pub accounts: (usize, usize),
-    /// What it moves.
+    /// The amount.
     pub amount: i64,
-    /// The final state that its client was told, if it was.
+    /// The final state that its client saw, if any.
     pub told: Option<State>,
-    /// The state in which it stands in the end; `None` if it is not there.
+    /// The stored state at the end; `None` if the request is missing.
     pub stands: Option<State>,
-    /// How often its effect happened, as a document of its own counts.
+    /// The number of effects, as a document counts them.
     pub effects: i64,
 }
 
-/// What does not hold of accepted requests, and of the accounts.
+/// Returns the violations of accepted requests and of the accounts.
 #[must_use]
 pub fn check(submissions: &[Submission], balances: &BTreeMap<usize, i64>) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -71,18 +73,18 @@ pub fn check(submissions: &[Submission], balances: &BTreeMap<usize, i64>) -> Vec
         };
         let committed = stands.is_committed();
         if !committed && *stands != State::RolledBack {
-            wrong.push(format!("{id}: it stands at {stands}"));
+            wrong.push(format!("{id}: its state is {stands}"));
         }
         if told.is_some_and(|told| told.is_committed() != committed) {
-            wrong.push(format!("{id}: its client was told {told:?}, and it stands at {stands}"));
+            wrong.push(format!("{id}: its client was told {told:?}, and its state is {stands}"));
         }
         match (fate, committed) {
-            (Fate::Commits, false) => wrong.push(format!("{id}: it is sound, and {stands}")),
+            (Fate::Commits, false) => wrong.push(format!("{id}: it is valid, and {stands}")),
             (Fate::IsRefused, true) => wrong.push(format!("{id}: it had to be refused")),
             _ => {}
         }
         if *effects != i64::from(committed) {
-            wrong.push(format!("{id}: it stands at {stands}, with {effects} effects"));
+            wrong.push(format!("{id}: its state is {stands}, with {effects} effects"));
         }
         if committed {
             *wanted.entry(*from).or_default() -= amount;
@@ -117,7 +119,7 @@ pub(crate) async fn run(plan: &Plan) -> Result<Report, String> {
     let submitting = began.elapsed();
     let course = crew.end().await?;
     let mut violations = course.violations();
-    // What is left is processed here, where nobody is killed.
+    // The check processes the remaining requests, without kills.
     let processor = desk.requests.start(None);
     let mut spans = Vec::new();
     let until = Instant::now() + PATIENCE;
@@ -139,7 +141,7 @@ pub(crate) async fn run(plan: &Plan) -> Result<Report, String> {
         }
     }
     if submissions.iter().any(|one| one.stands == Some(State::Committed)) {
-        violations.push("a request is committed and nobody marks it as finished".to_owned());
+        violations.push("a committed request is never marked as finished".to_owned());
     }
     let ids: Vec<String> = submissions.iter().map(|one| one.id.clone()).collect();
     for (one, mark) in submissions.iter_mut().zip(world.read(&desk.marks, &ids).await?) {
@@ -169,7 +171,7 @@ pub(crate) async fn run(plan: &Plan) -> Result<Report, String> {
     Ok(Report::of(lines, violations, fixture).await)
 }
 
-/// Processes requests until it is killed.
+/// Processes requests until the process is killed.
 pub(crate) async fn work(world: &World, lease: Duration) -> Result<(), String> {
     let requests = open(world, lease).await?;
     let _processor = requests.start(None);
@@ -182,7 +184,7 @@ async fn open(world: &World, lease: Duration) -> Result<Requests, String> {
         .with_poll(Duration::from_millis(250))
         .with_recover_every(Duration::from_secs(2))
         .with_recover_after(lease)
-        // Whoever is killed over a request again and again says nothing of the request here.
+        // A request is not to blame for killed processors.
         .with_max_failures(10_000)
         .with_max_deaths(10_000);
     Requests::open(&world.domain, config).await.map_err(said)
@@ -245,7 +247,7 @@ impl Desk {
                 let wait = until.saturating_duration_since(Instant::now()) + Duration::from_secs(5);
                 match self.requests.wait(&one.id, wait).await {
                     Ok(status) => one.told = Some(status.state),
-                    Err(error) if passes(&error) => {}
+                    Err(error) if is_transient(&error) => {}
                     Err(error) => return Err(error.to_string()),
                 }
             }
@@ -254,7 +256,7 @@ impl Desk {
         Ok(all)
     }
 
-    /// Submits a request, some of them twice, as after an answer that was lost. Returns whether it was accepted.
+    /// Submits a request, sometimes twice, as after a lost answer; returns whether it was accepted.
     async fn submit(&self, one: &Submission) -> Result<bool, String> {
         let (request, twice) = (self.request(one), fastrand::u8(..5) == 0);
         let mut accepted = false;
@@ -262,11 +264,11 @@ impl Desk {
             match self.requests.submit(&request, &one.id).await {
                 Ok(_) => accepted = true,
                 Err(RequestError::Engine(error)) if error.kind() == ErrorKind::Unknown => {
-                    // The second submission finds out.
+                    // The second submission settles the first one.
                     self.requests.submit(&request, &one.id).await.map_err(said)?;
                     accepted = true;
                 }
-                Err(error) if passes(&error) => {}
+                Err(error) if is_transient(&error) => {}
                 Err(error) => return Err(error.to_string()),
             }
         }
@@ -275,7 +277,7 @@ impl Desk {
             tokio::time::sleep(Duration::from_millis(fastrand::u64(..300))).await;
             match self.requests.cancel(&one.id, "on purpose").await {
                 Ok(_) | Err(RequestError::WrongState { .. }) => {}
-                Err(error) if passes(&error) => {}
+                Err(error) if is_transient(&error) => {}
                 Err(error) => return Err(error.to_string()),
             }
         }
@@ -298,7 +300,7 @@ impl Desk {
     }
 }
 
-fn passes(error: &RequestError) -> bool {
+fn is_transient(error: &RequestError) -> bool {
     use ErrorKind::{Conflict, Unavailable, Unknown};
     match error {
         RequestError::Busy { .. } | RequestError::Timeout { .. } | RequestError::Store(_) => true,
@@ -359,11 +361,11 @@ mod tests {
         found(
             &Submission { stands: Some(State::Pending), ..sound.clone() },
             0,
-            "stands at pending",
+            "its state is pending",
         );
-        found(&one(Fate::Commits, State::Quarantined, 0), 0, "stands at quarantined");
+        found(&one(Fate::Commits, State::Quarantined, 0), 0, "its state is quarantined");
         found(&Submission { told: Some(State::RolledBack), ..sound.clone() }, 5, "was told");
-        found(&one(Fate::Commits, State::RolledBack, 0), 0, "it is sound");
+        found(&one(Fate::Commits, State::RolledBack, 0), 0, "it is valid");
         found(&one(Fate::IsRefused, State::Finished, 1), 5, "had to be refused");
         found(&one(Fate::Commits, State::Finished, 2), 5, "with 2 effects");
         found(&one(Fate::Commits, State::Finished, 0), 5, "with 0 effects");

@@ -1,4 +1,4 @@
-//! A domain on a server with documents of JSON, and figures of durations.
+//! A domain on a server with JSON documents, and statistics of durations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use serde_json::Value;
 use txn_core::{Collection, Config, Domain, Error, Transaction, Typed};
 use txn_es::{EsConfig, EsStore};
 
-/// How long anything may take in the end, when nobody is killed any more.
+/// The maximum duration of final operations, after the last kill.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Documents that are read at once.
+/// The number of documents of one read.
 const PAGE: usize = 500;
 
-/// Documents of JSON.
+/// A collection of JSON documents.
 pub(crate) type Documents = Collection<Typed<Value>>;
 
 /// A domain, as one process opened it.
@@ -29,23 +29,23 @@ impl World {
         let config = Config::default()
             .with_lease(lease)
             .with_janitor_interval(Some(Duration::from_secs(5)))
-            .with_deadline(Duration::from_secs(30));
-        let domain = Domain::create(Arc::new(store), domain, config).await.map_err(said)?;
+            .with_timeout(Duration::from_secs(30));
+        let domain = Domain::open_or_create(Arc::new(store), domain, config).await.map_err(said)?;
         Ok(Self { domain })
     }
 
-    /// A collection of this domain.
+    /// Opens a collection of this domain.
     pub(crate) async fn documents(&self, what: &str) -> Result<Documents, String> {
         let name = self.collection(what);
         self.domain.create_collection(&name, Some(r#"{"dynamic":false}"#)).await.map_err(said)
     }
 
-    /// The name of a collection of this domain.
+    /// Returns the name of a collection of this domain.
     pub(crate) fn collection(&self, what: &str) -> String {
         format!("{}-{what}", self.domain.name())
     }
 
-    /// The documents of these ids, as the primaries have them.
+    /// Reads documents from the primaries.
     pub(crate) async fn read(
         &self,
         of: &Documents,
@@ -59,7 +59,7 @@ impl World {
         Ok(found)
     }
 
-    /// The numbered documents of a log, from 1 to its head.
+    /// Returns the numbered documents of a log, from 1 to its head.
     pub(crate) async fn log(
         &self,
         heads: &Documents,
@@ -73,7 +73,9 @@ impl World {
     }
 }
 
-/// Adds an entry to a log in a transaction, and an amount to its sum. So the order of the entries is that of the transactions.
+/// Adds an entry to a log in a transaction.
+///
+/// Also adds an amount to the log's sum. So the entries are in the order of the transactions.
 pub(crate) async fn append(
     tx: &Transaction,
     (heads, entries): (&Documents, &Documents),
@@ -87,7 +89,7 @@ pub(crate) async fn append(
     tx.insert(entries, format!("{of}-{n}"), entry)
 }
 
-/// A whole number of a document; 0 if it has none.
+/// Returns a whole number of a document; 0 if it has none.
 pub(crate) fn number(document: Option<&Value>, field: &str) -> i64 {
     document.and_then(|document| document[field].as_i64()).unwrap_or(0)
 }
@@ -96,7 +98,7 @@ pub(crate) fn said(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// What durations in milliseconds come to: the middle, the 99th of a hundred, the longest.
+/// Returns the median, the 99th percentile and the maximum of durations in milliseconds.
 pub(crate) fn spread(what: &str, mut of: Vec<u64>) -> Vec<(String, u64)> {
     of.sort_unstable();
     let at = |percent: usize| of.get((of.len() * percent / 100).min(of.len().saturating_sub(1)));
@@ -104,7 +106,7 @@ pub(crate) fn spread(what: &str, mut of: Vec<u64>) -> Vec<(String, u64)> {
     vec![figure("median ms", at(50)), figure("p99 ms", at(99)), figure("max ms", of.last())]
 }
 
-/// So many in so long, per second.
+/// Returns a rate per second.
 pub(crate) fn rate(what: &str, count: usize, span: Duration) -> (String, u64) {
     let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(1);
     (what.to_owned(), (count as u64).saturating_mul(1_000) / millis)
@@ -115,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_what_they_say() {
+    fn statistics_have_their_stated_values() {
         let figures = spread("lag", (1..=200).rev().collect());
         let values: Vec<u64> = figures.into_iter().map(|(_, value)| value).collect();
         assert_eq!(values, [101, 199, 200]);

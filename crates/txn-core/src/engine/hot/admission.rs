@@ -1,5 +1,7 @@
-//! How many transactions run at once. Whoever offers more than can be carried is told so early: what waits costs the store nothing,
-//! and what runs gets through.
+//! The bound on transactions that run at once in a process.
+//!
+//! The engine refuses excess transactions early. A waiting transaction costs the store nothing, and
+//! the running transactions finish.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,10 +11,10 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 
-/// For each transaction that may run so many may wait.
+/// The number of waiting transactions per running one.
 const WAITING_FOR_EACH: usize = 16;
 
-/// The places of running transactions.
+/// The permits of running transactions.
 #[derive(Debug)]
 pub(crate) struct Admission {
     places: Semaphore,
@@ -20,7 +22,7 @@ pub(crate) struct Admission {
     waiting: AtomicUsize,
 }
 
-/// A transaction that waits.
+/// Counts a waiting transaction.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Drop for Waiting<'_> {
@@ -35,8 +37,10 @@ impl Admission {
         Self { places: Semaphore::new(most), most, waiting: AtomicUsize::new(0) }
     }
 
-    /// Takes a place, in the order of arrival, and gives it back when it is dropped. Waits for a quarter of the transaction's
-    /// time at most, so that whoever gets a place has time to use it.
+    /// Takes a permit, in the order of arrival. Dropping the permit releases it.
+    ///
+    /// Waits for at most a quarter of the transaction's time, so that the transaction has time left
+    /// to run.
     pub(crate) async fn enter(
         &self,
         clock: &dyn Clock,
@@ -67,7 +71,7 @@ impl Admission {
     fn overloaded(&self) -> Error {
         let message = format!(
             "{} transactions of this process run already, and more wait than can be carried: nothing was sent; offer fewer, or try \
-             again later (max_running)",
+             again later (max_concurrent_transactions)",
             self.most
         );
         Error::new(ErrorKind::Overloaded, message)

@@ -1,8 +1,7 @@
-//! Turns between processes at hot documents: what this process wants, and the decisions of the
-//! [policy](txn_protocol::board).
+//! The board of this process: its wanted documents, and policy decisions.
 //!
-//! The policy of a process that met no other process is dormant: it decides nothing, and looks at
-//! the board only while the process hands documents over.
+//! The decisions come from the [policy](txn_protocol::board). The policy is dormant while no
+//! other process competes. Then this process polls the board only during hand-offs.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
@@ -20,21 +19,24 @@ use txn_protocol::board::{
 };
 use txn_protocol::ids::Age;
 
-/// The first guess of a round trip.
+/// The initial estimate of a round trip.
 const ROUND_TRIP: Duration = Duration::from_millis(2);
 
-/// A request that takes longer counts as one of this time.
+/// The longest sample of a round trip. Slower requests count as this time.
 const LONGEST_SAMPLE: Duration = Duration::from_secs(1);
 
-/// Locks wait for the refresh at the begin of a turn for at most so many round trips. The refresh
-/// of a few documents takes two, and that of 500 documents on a loaded server takes eight.
+/// How many round trips locks wait for the refresh of a turn.
+///
+/// The refresh of a few documents takes two round trips, and that of 500 documents on a loaded
+/// server takes eight.
 const REFRESH: u32 = 12;
 
-/// A transaction that waited for its turn wants its documents for so many round trips more: it runs
-/// its closure again.
+/// How many round trips a restarted transaction still wants its documents.
+///
+/// A transaction that waited for its turn runs its closure again first.
 const KEPT: u32 = 8;
 
-/// The task that looks at the board looks at the clock at least this often.
+/// The board task checks the clock at least this often.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// See the [module](self).
@@ -42,11 +44,11 @@ pub(crate) struct Board {
     /// Whether processes take turns at all.
     is_enabled: bool,
     state: Mutex<State>,
-    /// The process met another one lately.
+    /// Whether this process conflicted with another process lately.
     is_engaged: AtomicBool,
-    /// Something happened that the policy has to see.
+    /// Wakes the driver for a change that the policy must see.
     stirred: Notify,
-    /// A decision may be another one now.
+    /// Wakes waiters after each decision.
     changed: Notify,
 }
 
@@ -54,27 +56,28 @@ struct State {
     policy: Policy,
     /// Documents that transactions want.
     wanted: Counts,
-    /// Documents of transactions that start again, and until when they count as wanted.
+    /// Documents of transactions that start again, and until when these documents count.
     kept: Vec<(Vec<KeyHash>, Duration)>,
     /// Transactions that wait or run.
     clients: u32,
-    /// The transactions that run. The time: since when a transaction waits that lost a document to
-    /// another process.
+    /// The running transactions, and since when each waits for a lost document.
+    ///
+    /// Another process got the lost document first.
     passed_over: BTreeMap<Age, Option<Duration>>,
-    /// Documents of attempts without a record that hold a lock or have requested one.
+    /// Documents that attempts without a record have locked, or are locking.
     locking: Counts,
     /// Documents of attempts under way, until their commits or releases are applied.
     under_way: Counts,
-    /// A request was measured.
+    /// Whether a request was measured.
     is_measured: bool,
-    /// The task that looks at the board, and when it decided last.
+    /// The number of the driver, and the time of its last decision.
     driver: Option<(u64, Duration)>,
     next_driver: u64,
     /// Documents that other processes wanted since this process had its turn.
     others_wanted: DocumentSet,
-    /// A turn has begun, which the driver has not seen.
+    /// Whether a turn has begun that the driver has not seen.
     has_arrived: bool,
-    /// A turn has begun, and its documents are being read: which time, and until when locks wait.
+    /// The running refresh: its number, and until when locks wait.
     refresh: Option<(u64, Duration)>,
     refreshes: u64,
 }
@@ -99,7 +102,9 @@ impl Counts {
         }
     }
 
-    /// Whether a document of the wish is used, or any document if there is no wish.
+    /// Whether a document of the wish is in use.
+    ///
+    /// Without a wish, any document counts.
     fn is_any_of(&self, policy: &Policy) -> bool {
         match policy.has_wish() {
             true => self.0.keys().any(|document| policy.is_wished(*document)),
@@ -110,10 +115,10 @@ impl Counts {
 
 /// The next requests of the driver.
 pub(crate) struct Step {
-    /// How many slots it reads.
+    /// The number of slots to read.
     pub(crate) look: Option<usize>,
     pub(crate) write: Option<BoardWrite>,
-    /// A turn begins: the number of its refresh.
+    /// The number of the refresh, if a turn begins.
     pub(crate) refresh: Option<u64>,
     /// When the policy decides again, on the monotonic clock.
     pub(crate) until: Option<Duration>,
@@ -158,7 +163,7 @@ impl Board {
         self.is_enabled
     }
 
-    /// A transaction wants documents, until the result is dropped.
+    /// Registers documents that a transaction wants, until the result is dropped.
     pub(crate) fn want<'k>(self: &Arc<Self>, keys: impl IntoIterator<Item = &'k Key>) -> Wanted {
         let hashes = self.hashes(keys);
         let mut state = self.state.lock();
@@ -169,7 +174,9 @@ impl Board {
         Wanted { board: self.clone(), hashes }
     }
 
-    /// A transaction that waited for its turn at documents starts again, and wants them soon.
+    /// Keeps the documents of a transaction that starts again.
+    ///
+    /// The transaction waited for its turn, and wants the documents soon.
     pub(crate) fn keep<'k>(&self, keys: impl IntoIterator<Item = &'k Key>, now: Duration) {
         if self.is_engaged.load(Ordering::Acquire) {
             let hashes = self.hashes(keys);
@@ -179,7 +186,7 @@ impl Board {
         }
     }
 
-    /// An attempt is about to lock documents.
+    /// Registers an attempt that is about to lock documents.
     pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
         UnderWay { board: self.clone(), hashes: Vec::new(), is_locking: true }
     }
@@ -191,13 +198,15 @@ impl Board {
         }
     }
 
-    /// A transaction runs. Its lost documents count until the result is dropped.
+    /// Registers a running transaction until the result is dropped.
+    ///
+    /// Meanwhile the documents that the transaction loses to other processes count.
     pub(crate) fn contend(self: &Arc<Self>, age: Age) -> Contender {
         self.state.lock().passed_over.insert(age, None);
         Contender { board: self.clone(), age }
     }
 
-    /// A transaction lost a document to another process.
+    /// Notes that a transaction lost a document to another process.
     pub(crate) fn lost(&self, age: Age, now: Duration) {
         if !self.is_enabled {
             return;
@@ -209,24 +218,24 @@ impl Board {
                 *since = Some(now);
                 state.policy.met_another(now);
             }
-            // Its caller is gone.
+            // The caller of the transaction is gone.
             None => state.policy.met_another(now),
         }
         self.is_engaged.store(true, Ordering::Release);
         self.stir();
     }
 
-    /// A transaction has what it lost before.
+    /// Notes that a transaction got the document that it had lost.
     pub(crate) fn won(&self, age: Age) {
         if let Some(since) = self.state.lock().passed_over.get_mut(&age) {
             *since = None;
         }
     }
 
-    /// A request was answered.
+    /// Notes the time of an answered request.
     pub(crate) fn measure(&self, round_trip: Duration) {
         let state = &mut *self.state.lock();
-        // One slow answer says little about the next.
+        // A single slow answer says little about the next.
         let most = match std::mem::replace(&mut state.is_measured, true) {
             true => state.policy.round_trip() * 4 + Duration::from_millis(1),
             false => LONGEST_SAMPLE,
@@ -239,19 +248,19 @@ impl Board {
         self.state.lock().policy.round_trip()
     }
 
-    /// Locks on documents were acknowledged.
+    /// Notes acknowledged locks on documents.
     pub(crate) fn locked(&self, keys: impl IntoIterator<Item: Borrow<Key>>, now: Duration) {
         self.use_turn(keys, |policy| policy.locked(now));
     }
 
-    /// Locks overwrote commits of this process.
+    /// Notes locks by hand-off, over commits of this process.
     pub(crate) fn handed_off(&self, now: Duration) {
         if self.is_enabled {
             self.state.lock().policy.handed_over(now);
         }
     }
 
-    /// An attempt that used documents committed.
+    /// Notes the commit of an attempt that used these documents.
     pub(crate) fn committed(&self, keys: impl IntoIterator<Item: Borrow<Key>>, now: Duration) {
         self.use_turn(keys, |policy| policy.committed(now));
     }
@@ -270,8 +279,10 @@ impl Board {
         }
     }
 
-    /// Whether it is not the turn of another process at one of the documents, and their refresh
-    /// has ended.
+    /// Whether this process may lock the documents now.
+    ///
+    /// Another process's turn at one of the documents forbids the lock, and so does a running
+    /// refresh.
     pub(crate) fn may_lock<'k>(
         &self,
         keys: impl IntoIterator<Item = &'k Key>,
@@ -285,8 +296,9 @@ impl Board {
         })
     }
 
-    /// Whether it is the turn of another process at one of the documents, or this process ends its
-    /// own turn.
+    /// Whether another process has its turn at one of the documents.
+    ///
+    /// Also true while this process ends its own turn.
     pub(crate) fn is_turn_of_another<'k>(
         &self,
         keys: impl IntoIterator<Item = &'k Key>,
@@ -307,7 +319,7 @@ impl Board {
         keys.into_iter().all(|key| holds(state, hash(key)))
     }
 
-    /// The documents of this number were read, or could not be.
+    /// Notes that a refresh has ended, with or without success.
     pub(crate) fn refreshed(&self, number: u64) {
         let mut state = self.state.lock();
         state.refresh = state.refresh.filter(|(current, _)| *current != number);
@@ -315,14 +327,16 @@ impl Board {
         self.stir();
     }
 
-    /// The process ends. Returns the write that takes its wish off the board.
+    /// Drops the wish of a process that ends. Returns the write for the board.
     pub(crate) fn leave(&self, now: Duration) -> Option<BoardWrite> {
         let mut state = self.state.lock();
         state.policy.drop_wish();
         state.policy.take_write(now)
     }
 
-    /// The documents that other processes may have written since this process had its turn.
+    /// Takes the documents that other processes wanted since the last turn.
+    ///
+    /// Other processes may have written these documents.
     pub(crate) fn take_others_wanted(&self) -> DocumentSet {
         let state = &mut *self.state.lock();
         let mut current = DocumentSet::default();
@@ -330,18 +344,19 @@ impl Board {
         std::mem::replace(&mut state.others_wanted, current)
     }
 
-    /// Ends once a decision may be another one than at this call. Cancel safe.
+    /// Waits for the next decision after this call. Cancel safe.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
 
-    /// Returns once something happened that the policy has to see. Cancel safe.
+    /// Waits for a change that the policy must see. Cancel safe.
     pub(crate) async fn stirred(&self) {
         self.stirred.notified().await;
     }
 
-    /// A task that looks at the board, if one has to and none does. One that rests with the runtime
-    /// of its caller does not.
+    /// Returns a new driver, if the board needs one.
+    ///
+    /// A driver that rests with the runtime of its caller is replaced.
     pub(crate) fn new_driver(self: &Arc<Self>, now: Duration) -> Option<Driving> {
         let mut state = self.state.lock();
         let needs = !state.policy.is_dormant() || state.policy.next_look(now).is_some();
@@ -358,7 +373,7 @@ impl Board {
         Some(Driving { board: self.clone(), number })
     }
 
-    /// The next requests of the driver, or none if it ends.
+    /// The next requests of the driver. `None` if the driver ends.
     pub(crate) fn step(&self, driver: &Driving, now: Duration) -> Option<Step> {
         let step = {
             let state = &mut *self.state.lock();
@@ -384,7 +399,7 @@ impl Board {
         step
     }
 
-    /// A look of a driver was answered, or not.
+    /// Passes the result of a poll to the policy. `None` means a failure.
     pub(crate) fn observe(&self, driver: u64, look: Option<Look>, now: Duration) {
         let state = &mut *self.state.lock();
         if !state.is_driven_by(driver) {
@@ -401,7 +416,7 @@ impl Board {
         }
     }
 
-    /// A write of a driver was answered.
+    /// Passes the answer to a board write to the policy.
     pub(crate) fn written(&self, driver: u64, answer: Written, now: Duration) {
         let state = &mut *self.state.lock();
         if state.is_driven_by(driver) {
@@ -421,8 +436,9 @@ impl State {
         self.driver.is_some_and(|(number, _)| number == driver)
     }
 
-    /// Has the policy decide. Locks on documents of the wish wait between the begin of a turn and
-    /// its refresh.
+    /// Lets the policy decide.
+    ///
+    /// From the start of a turn to its refresh, locks on documents of the wish wait.
     fn decide(&mut self, now: Duration) {
         let work = self.work(now);
         self.policy.update(work, now);
@@ -453,7 +469,7 @@ pub(crate) fn hash(key: &Key) -> KeyHash {
     KeyHash::of(&key.collection, &key.id)
 }
 
-/// The task that looks at the board runs.
+/// Marks the task that polls the board as running.
 #[derive(Debug)]
 pub(crate) struct Driving {
     board: Arc<Board>,
@@ -488,7 +504,9 @@ impl Drop for Wanted {
     }
 }
 
-/// An attempt that locks, commits or releases. Dropped, its commit or its release is applied.
+/// An attempt that locks, commits or releases.
+///
+/// Drop this value after the commit or the release is applied.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     board: Arc<Board>,
@@ -497,7 +515,7 @@ pub(crate) struct UnderWay {
 }
 
 impl UnderWay {
-    /// It is about to lock these.
+    /// Registers documents that the attempt is about to lock.
     pub(crate) fn add<'k>(&mut self, keys: impl IntoIterator<Item = &'k Key>) {
         let hashes = self.board.hashes(keys);
         let mut state = self.board.state.lock();
@@ -509,7 +527,7 @@ impl UnderWay {
         self.hashes.extend(hashes);
     }
 
-    /// Its record is acknowledged.
+    /// Notes that the record of the attempt is acknowledged.
     pub(crate) fn recorded(&mut self) {
         if std::mem::take(&mut self.is_locking) {
             self.board.state.lock().locking.remove(&self.hashes);

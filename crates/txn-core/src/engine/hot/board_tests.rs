@@ -1,4 +1,4 @@
-//! Tests of what the board of a process counts.
+//! Tests of the counts in the board of a process.
 
 use super::*;
 use txn_protocol::board::{Entry, Slot};
@@ -21,7 +21,7 @@ fn empty(now: Duration) -> Option<Look> {
     Some(Look { slots: Vec::new(), sent_at: now })
 }
 
-/// A process that lost document `hot`, and has sent a look.
+/// A process that lost document `hot`, and has polled the board.
 fn looking() -> (Arc<Board>, Driving, Wanted, Contender) {
     let board = Arc::new(Board::new(7, true));
     let contender = board.contend(age());
@@ -42,7 +42,7 @@ fn with_turn() -> (Arc<Board>, Driving, Wanted, Contender) {
 }
 
 #[test]
-fn next_driver_looks_though_a_look_was_lost() {
+fn next_driver_polls_after_a_lost_poll() {
     let (board, driver, _wanted, _contender) = looking();
     assert!(board.new_driver(ms(1)).is_none(), "one is enough");
     drop(driver);
@@ -51,7 +51,7 @@ fn next_driver_looks_though_a_look_was_lost() {
 }
 
 #[test]
-fn driver_that_rests_is_replaced() {
+fn resting_driver_is_replaced() {
     let (board, resting, _wanted, _contender) = with_turn();
     let other = board.new_driver(ms(5_000)).expect("no driver looks");
     assert!(board.step(&resting, ms(5_001)).is_none(), "it ends");
@@ -60,7 +60,7 @@ fn driver_that_rests_is_replaced() {
 }
 
 #[test]
-fn driver_waits_for_its_look_before_it_ends() {
+fn driver_waits_for_its_poll_before_it_ends() {
     let board = Arc::new(Board::new(7, true));
     board.lost(age(), ms(0));
     let wanted = board.want([&key("hot")]);
@@ -73,7 +73,7 @@ fn driver_waits_for_its_look_before_it_ends() {
 }
 
 #[test]
-fn refresh_delays_only_the_documents_of_the_turn_and_not_for_long() {
+fn refresh_delays_only_documents_of_the_turn() {
     let (board, _driver, _wanted, _contender) = with_turn();
     assert!(!board.may_lock([&key("hot")], ms(20)));
     assert!(!board.is_turn_of_another([&key("hot")], ms(20)));
@@ -112,7 +112,7 @@ fn other_documents_do_not_use_the_turn() {
 }
 
 #[test]
-fn loss_of_a_caller_that_is_gone_counts_for_nobody() {
+fn loss_of_a_dropped_caller_is_ignored() {
     let board = Arc::new(Board::new(7, true));
     drop(board.contend(age()));
     board.lost(age(), ms(1));
@@ -120,7 +120,7 @@ fn loss_of_a_caller_that_is_gone_counts_for_nobody() {
 }
 
 #[test]
-fn one_slow_answer_is_not_the_round_trip() {
+fn slow_answer_barely_moves_round_trip_estimate() {
     let board = Board::new(7, true);
     (0..50).for_each(|_| board.measure(ms(2)));
     board.measure(ms(10_000));

@@ -1,8 +1,8 @@
-//! The document cache: what this process read or committed lately, so that its next transaction
-//! need not ask the store.
+//! The document cache: recent reads and commits of this process.
 //!
-//! A transaction uses a cached document as any read: its lock or its validation verifies it. A
-//! document that turns out to be stale is dropped. Readers without locks do not use the cache.
+//! The next transaction reads a cached document without a request. The lock or the validation of
+//! the transaction verifies the document, as for any read. The cache drops a stale document.
+//! Readers without locks do not use the cache.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -18,21 +18,22 @@ use txn_protocol::rules::validate::Observed;
 use crate::engine::observe::ReadEntry;
 use crate::store::{Key, Source, Version};
 
-/// Most documents that are cached.
+/// The maximum number of cached documents.
 const DOCUMENTS: NonZeroUsize = NonZeroUsize::new(10_000).expect("it is not zero");
 
-/// Most bytes of their contents.
+/// The maximum number of cached bytes.
 const BYTES: usize = 32 << 20;
 
-/// A document that is stale twice within this time is not cached for as long: another process
-/// writes it.
+/// How long a document stays uncached after it was stale twice.
+///
+/// Both findings lie within this time: another process writes the document.
 const STALE_AGAIN: Duration = Duration::from_secs(10);
 
 /// The documents that this process read or committed lately.
 #[derive(Debug)]
 pub(crate) struct DocumentCache {
     known: Mutex<Known>,
-    /// No document stays longer than this; none: no document is cached.
+    /// The maximum age of an entry; `None` disables the cache.
     for_at_most: Option<Duration>,
 }
 
@@ -46,15 +47,15 @@ struct Known {
 /// A document that was stale in the cache.
 #[derive(Clone, Copy, Debug)]
 struct Stale {
-    /// When it was found stale last, on the monotonic clock.
+    /// When the document was last found stale, on the monotonic clock.
     found: Duration,
-    /// It is not cached before this moment.
+    /// The document is not cached before this time.
     until: Duration,
 }
 
 impl Known {
     fn remember(&mut self, key: &Key, entry: ReadEntry) {
-        // News may be late.
+        // Answers may arrive out of order.
         if self.entries.peek(key).is_some_and(|known| known.is_later_than(&entry)) {
             return;
         }
@@ -73,7 +74,7 @@ impl Known {
         }
     }
 
-    /// Returns whether it was cached.
+    /// Removes an entry. Returns whether the document was cached.
     fn forget(&mut self, key: &Key) -> bool {
         let entry = self.entries.pop(key);
         self.bytes -= entry.as_ref().map_or(0, bytes);
@@ -85,7 +86,7 @@ impl Known {
     }
 }
 
-/// A document that was applied holds its content twice: as it is stored, and as it is read.
+/// An applied document counts twice: its stored and its parsed content.
 fn bytes(entry: &ReadEntry) -> usize {
     let image = entry.observed.image.as_ref().map_or(0, |image| image.as_str().len());
     match entry.view {
@@ -101,8 +102,10 @@ impl DocumentCache {
         Self { known: Mutex::new(known), for_at_most }
     }
 
-    /// The record of `holder` is acknowledged as committed, and the document still carries its
-    /// lock: what every reader finds in that record.
+    /// Caches the content of a committed, unapplied document.
+    ///
+    /// The record of `holder` is acknowledged as committed, and the document still has its lock.
+    /// Every reader finds this content in the record.
     pub(crate) fn committed(
         &self,
         key: &Key,
@@ -119,7 +122,7 @@ impl DocumentCache {
         }
     }
 
-    /// The content was written into the document, acknowledged at this version.
+    /// Caches content that was written into the document, acknowledged at this version.
     pub(crate) fn applied(
         &self,
         key: &Key,
@@ -136,7 +139,9 @@ impl DocumentCache {
         self.known.lock().remember(key, entry);
     }
 
-    /// A transaction read the document from the store: no lock stood there, or that of a commit.
+    /// Caches a document that a transaction read from the store.
+    ///
+    /// Documents with a lock are not cached.
     pub(crate) fn read(&self, key: &Key, entry: &ReadEntry) {
         if self.for_at_most.is_none()
             || entry.observed.image.is_none()
@@ -151,14 +156,15 @@ impl DocumentCache {
         }
     }
 
-    /// The same at the begin of a turn of this process: no other process is about to write the
-    /// document.
+    /// As [`Self::read`], at the start of a turn of this process.
+    ///
+    /// No other process is about to write the document, so earlier stale reads do not count.
     pub(crate) fn read_in_turn(&self, key: &Key, entry: &ReadEntry) {
         self.known.lock().stale.pop(key);
         self.read(key, entry);
     }
 
-    /// Drops the documents for which a condition holds. Returns them.
+    /// Removes the documents that match, and returns them.
     pub(crate) fn forget_all(&self, is_one: impl Fn(&Key) -> bool) -> BTreeSet<Key> {
         let mut known = self.known.lock();
         let keys = known.entries.iter().map(|(key, _)| key).filter(|key| is_one(key));
@@ -167,12 +173,12 @@ impl DocumentCache {
         keys
     }
 
-    /// Drops a document that may not be what is cached.
+    /// Removes a document that may have changed.
     pub(crate) fn forget(&self, key: &Key) {
         self.known.lock().forget(key);
     }
 
-    /// Drops a document because a transaction found that it was stale.
+    /// Removes a document that a transaction found to be stale.
     pub(crate) fn was_stale(&self, key: &Key, now: Duration) {
         let mut known = self.known.lock();
         if !known.forget(key) {
@@ -183,7 +189,7 @@ impl DocumentCache {
         known.stale.put(key.clone(), Stale { found: now, until });
     }
 
-    /// Forgets the documents of a collection, which was opened again.
+    /// Removes the documents of a collection that was opened again.
     pub(crate) fn forget_collection(&self, collection: &str) {
         let mut known = self.known.lock();
         let keys = known.entries.iter().map(|(key, _)| key);
@@ -221,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_commit_is_recalled_until_it_is_old() {
+    fn commit_is_cached_until_its_maximum_age() {
         let cache = DocumentCache::new(Some(Duration::from_secs(10)));
         let key = Key::new("c", "i");
         cache.committed(&key, tid(1, 0), commit(2), image(2), NOW);
@@ -237,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_leaves_no_bytes_behind() {
+    fn forgotten_documents_release_their_bytes() {
         let cache = DocumentCache::new(Some(Duration::from_secs(10)));
         let (one, two, other) = (Key::new("c", "1"), Key::new("c", "2"), Key::new("d", "1"));
         for key in [&one, &two, &other, &one] {
@@ -289,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_bounded() {
+    fn cached_bytes_are_bounded() {
         let cache = DocumentCache::new(Some(Duration::from_secs(10)));
         let text = format!(r#"{{"a":"{}"}}"#, "x".repeat(500_000));
         let large = Image::parse(&text).expect("valid");

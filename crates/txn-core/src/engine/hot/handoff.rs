@@ -1,8 +1,8 @@
 //! The hand-off table: documents that this process has committed and not applied.
 //!
-//! The next transaction of this process that locks such a document takes its entry. One conditional
-//! write then carries the content of the commit and the next lock. Other processes see a document
-//! that was applied and locked again.
+//! The next transaction of this process that locks such a document takes its entry. A single
+//! conditional write then carries the content of the commit and the next lock. Other processes see
+//! a document that was applied and locked again.
 //!
 //! The commit that published an entry applies what no transaction takes. An entry has one owner at
 //! a time: the table, the attempt that took it, or its commit.
@@ -20,12 +20,12 @@ use txn_protocol::document::{Stored, View};
 use txn_protocol::record::Record;
 use txn_protocol::rules::lock::{LockingOver, locking_over};
 
-/// How long an entry waits for the next transaction, before its commit applies the document.
+/// How long an entry waits before its commit applies the document.
 ///
 /// The clock of the runtime ticks once a millisecond, so that a shorter time would be the same.
 pub(crate) const LINGER: Duration = Duration::from_millis(1);
 
-/// How many commits hand a document on before one of them applies it.
+/// The maximum number of hand-offs before a commit applies the document.
 ///
 /// Another process can lock the document only after it was applied.
 pub(crate) const MAX_DEPTH: u8 = 16;
@@ -43,7 +43,7 @@ struct Entry {
     commit: Arc<Unapplied>,
 }
 
-/// The documents of one commit that were published and are not settled.
+/// The unsettled published documents of one commit.
 #[derive(Debug, Default)]
 pub(crate) struct Unapplied {
     documents: Mutex<BTreeMap<Key, Owner>>,
@@ -75,7 +75,7 @@ impl Unapplied {
         }
     }
 
-    /// Whether every document is locked by its taker, or applied by the commit.
+    /// Whether each document is locked by its taker, or applied.
     pub(crate) fn is_settled(&self) -> bool {
         self.documents.lock().is_empty()
     }
@@ -87,7 +87,7 @@ impl Unapplied {
         untaken.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Takes the documents that the commit has to apply out of the unsettled ones.
+    /// Takes the documents that the commit has to apply itself.
     pub(crate) fn take_returned(&self) -> BTreeSet<Key> {
         let mut documents = self.documents.lock();
         documents.extract_if(.., |_, owner| *owner == Owner::Commit).map(|(key, _)| key).collect()
@@ -100,20 +100,23 @@ impl Unapplied {
     }
 }
 
-/// An entry that an attempt took. Dropped, the document goes back to its commit.
+/// An entry that an attempt took.
+///
+/// If the value is dropped, the document returns to its commit.
 #[derive(Debug)]
 pub(crate) struct Handoff {
     key: Key,
-    /// The document as the next lock overwrites it: the version of the lock that stands there, and
-    /// the content of the commit.
+    /// The document as the next lock overwrites it.
+    ///
+    /// The version is that of the current lock, and the content is that of the commit.
     pub(crate) view: View,
-    /// How many commits have handed it on.
+    /// The number of commits that have handed the document on.
     pub(crate) depth: u8,
     commit: Arc<Unapplied>,
 }
 
 impl Handoff {
-    /// The lock was acknowledged, and with it the content of the commit.
+    /// Settles the entry: the lock and the commit's content are acknowledged.
     pub(crate) fn locked(self) {
         self.commit.documents.lock().remove(&self.key);
     }
@@ -126,7 +129,9 @@ impl Drop for Handoff {
     }
 }
 
-/// The documents that a commit has published. Dropped, no transaction can take them any more.
+/// The documents that a commit has published.
+///
+/// After this value is dropped, no transaction can take the documents.
 pub(crate) struct Published {
     engine: Arc<Engine>,
     pub(crate) commit: Arc<Unapplied>,
@@ -149,16 +154,16 @@ impl Drop for Published {
 }
 
 impl HandoffTable {
-    /// Publishes documents of a commit. `depth`: how many commits have handed them on, this one
-    /// included.
+    /// Publishes documents of a commit.
+    ///
+    /// `depth`: how many commits have handed the documents on, including this one.
     pub(crate) fn publish(&self, views: BTreeMap<Key, View>, depth: u8) -> Arc<Unapplied> {
         let commit = Arc::new(Unapplied::default());
         *commit.documents.lock() = views.keys().map(|key| (key.clone(), Owner::Table)).collect();
         let mut entries = self.entries.lock();
         for (key, view) in views {
             let entry = Entry { view, depth, commit: commit.clone() };
-            // Another process rolled the earlier commit forward, so that no transaction needed its
-            // entry.
+            // Another process rolled the earlier commit forward, so no transaction took its entry.
             if let Some(earlier) = entries.insert(key.clone(), entry) {
                 earlier.commit.give_to(&key, Owner::Commit);
                 earlier.commit.changed.notify_one();
@@ -184,7 +189,7 @@ impl HandoffTable {
         keys.into_iter().for_each(|key| drop(self.take(key)));
     }
 
-    /// Has the commits of these documents look at them again: no transaction uses them any more.
+    /// Wakes the commits of documents that no transaction uses any more.
     pub(crate) fn nudge<'k>(&self, keys: impl IntoIterator<Item = &'k Key>) {
         let entries = self.entries.lock();
         for entry in keys.into_iter().filter_map(|key| entries.get(key)) {
@@ -192,7 +197,7 @@ impl HandoffTable {
         }
     }
 
-    /// Takes the entries of a commit out of the table: the commit applies nothing any more.
+    /// Removes the entries of a commit that applies nothing any more.
     fn withdraw(&self, commit: &Arc<Unapplied>) {
         let untaken = commit.untaken();
         let is_its = |key: &Key, entry: &mut Entry| {
@@ -201,9 +206,10 @@ impl HandoffTable {
         drop(self.entries.lock().extract_if(.., is_its).collect::<Vec<_>>());
     }
 
-    /// Gives all documents back to the commit that no transaction has locked in time.
+    /// Gives back all documents that no transaction locked in time.
     ///
-    /// A late lock of a taker meets an applied document, and fails on its version.
+    /// The commit then applies these documents. A late lock of a taker finds an applied document,
+    /// and fails on its version.
     pub(crate) fn overdue(&self, commit: &Unapplied) {
         self.decline(&commit.untaken());
         for owner in commit.documents.lock().values_mut() {
@@ -215,9 +221,10 @@ impl HandoffTable {
 }
 
 impl Engine {
-    /// The document as the next lock overwrites it, if the lock of this participant can be
-    /// overwritten: the record was acknowledged as committed. `now`: the participant as its owner
-    /// locked it.
+    /// The document as the next lock overwrites it.
+    ///
+    /// `None` if the lock of this participant cannot be overwritten. The record must be
+    /// acknowledged as committed. `now`: the participant as its owner locked it.
     pub(crate) fn under_next_lock(
         &self,
         record: &Record,

@@ -1,5 +1,4 @@
-//! Hot documents: what a process keeps in memory so that its next transaction reaches a document
-//! faster.
+//! Hot documents: process memory that shortens the path to a document.
 
 pub(crate) mod admission;
 pub(crate) mod board;
@@ -19,20 +18,20 @@ use board::Board;
 use document_cache::DocumentCache;
 use handoff::HandoffTable;
 
-/// The memory of a process of hot documents.
+/// The state of this process for hot documents.
 pub(crate) struct Hot {
     /// Whether transactions are merged into groups.
     pub(crate) has_groups: bool,
-    /// The bound on transactions that run at once.
+    /// The bound on concurrent transactions.
     pub(crate) admission: Admission,
     /// Documents that this process read or committed lately.
     pub(crate) cache: DocumentCache,
     /// Documents that this process committed and did not apply.
     pub(crate) handoffs: HandoffTable,
-    /// The order between processes.
+    /// The order of processes at hot documents.
     pub(crate) board: Arc<Board>,
     /// The transactions that wait for a group, if there are groups.
-    pub(crate) member_queue: OnceLock<Box<dyn MemberQueue>>,
+    pub(crate) group_queue: OnceLock<Box<dyn GroupQueue>>,
 }
 
 impl fmt::Debug for Hot {
@@ -43,24 +42,26 @@ impl fmt::Debug for Hot {
 
 impl Hot {
     pub(crate) fn new(config: &Config, limits: &Limits) -> Self {
-        let has_groups = config.groups.unwrap_or(limits.merges_transactions);
+        let has_groups = config.group_commit.unwrap_or(limits.merges_transactions);
         let node = config.entropy.next_u64();
         Self {
             has_groups,
-            admission: Admission::new(config.max_running),
-            cache: DocumentCache::new(has_groups.then_some(config.transaction_limit)),
+            admission: Admission::new(config.max_concurrent_transactions),
+            cache: DocumentCache::new(has_groups.then_some(config.attempt_timeout)),
             handoffs: HandoffTable::default(),
-            board: Arc::new(Board::new(node, has_groups || limits.shares_requests)),
-            member_queue: OnceLock::new(),
+            board: Arc::new(Board::new(node, has_groups || limits.batches_requests)),
+            group_queue: OnceLock::new(),
         }
     }
 }
 
-/// The transactions of this process that wait to be composed into groups.
-pub(crate) trait MemberQueue: Send + Sync {
-    /// Has those composed whose documents are free, and whose turn it is.
-    fn call(&self);
+/// The transactions of this process that wait for a group.
+pub(crate) trait GroupQueue: Send + Sync {
+    /// Forms groups of waiting transactions whose documents are free.
+    ///
+    /// No other process may have its turn at these documents.
+    fn start_groups(&self);
 
-    /// The documents of those that write.
+    /// The documents of waiting transactions that write.
     fn documents(&self) -> BTreeSet<Key>;
 }

@@ -1,4 +1,4 @@
-//! The task that looks at the board, and transactions that wait for the turn of their process.
+//! The task that polls the board, and waits for a turn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,26 +18,27 @@ use crate::store::{Key, Outcome, Read, Write, WriteOp};
 use txn_protocol::board::{BoardWrite, Look, Slot, Written};
 use txn_protocol::ids::Age;
 
-/// How long a process that ends waits until its wish is off the board.
+/// How long an ending process waits for the removal of its wish.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// Most documents that are read at the begin of a turn. A hundred waiting transactions of a shop
-/// share about 300 with other processes.
+/// The maximum number of documents read at the start of a turn.
+///
+/// A hundred waiting transactions of a shop share about 300 documents with other processes.
 const MOST_REFRESHED: usize = 500;
 
 impl Engine {
-    /// Where a slot of the board is.
+    /// The key of a slot of the board.
     pub(crate) fn slot_key(&self, number: usize) -> Key {
         Key::new(REGISTRY, format!("board:{}:{number}", self.table.domain()))
     }
 
-    /// A transaction lost a document to another process.
+    /// Notes that a transaction lost a document to another process.
     pub(crate) fn lost_document_to_another(&self, age: Age) {
         self.hot.board.lost(age, self.now());
         self.follow_board();
     }
 
-    /// Has a task look at the board, if the process needs one.
+    /// Starts a task that polls the board, if the process needs one.
     pub(crate) fn follow_board(&self) {
         if self.lifecycle.closing().is_cancelled() {
             return;
@@ -49,10 +50,11 @@ impl Engine {
         }
     }
 
-    /// Has the members composed whose documents are free, and whose turn it is.
-    pub(crate) fn call_members(&self) {
-        if let Some(queue) = self.hot.member_queue.get() {
-            queue.call();
+    /// Forms groups of waiting transactions, as
+    /// [`GroupQueue::start_groups`](super::GroupQueue::start_groups).
+    pub(crate) fn start_groups(&self) {
+        if let Some(queue) = self.hot.group_queue.get() {
+            queue.start_groups();
         }
     }
 
@@ -61,7 +63,7 @@ impl Engine {
         loop {
             let now = self.now();
             let step = self.hot.board.step(&driving, now);
-            self.call_members();
+            self.start_groups();
             let Some(step) = step else { return };
             if let Some(slots) = step.look {
                 under_way.push(self.look_at_board(driving.number, slots).boxed());
@@ -129,12 +131,13 @@ impl Engine {
         self.hot.board.written(driver, written, self.now());
     }
 
-    /// Reads the documents that other processes wanted, of waiting transactions first and then of
-    /// the cache: the other processes had their turns.
+    /// Reads the documents that other processes wanted during their turns.
+    ///
+    /// Documents of waiting transactions come first, then documents of the cache.
     async fn refresh_documents(&self, number: u64) {
         let wanted = self.hot.board.take_others_wanted();
         let is_wanted = |key: &Key| wanted.may_contain(board::hash(key));
-        let waiting = self.hot.member_queue.get().map(|queue| queue.documents());
+        let waiting = self.hot.group_queue.get().map(|queue| queue.documents());
         let mut waiting = waiting.unwrap_or_default();
         waiting.retain(is_wanted);
         let cached = self.hot.cache.forget_all(is_wanted);
@@ -156,8 +159,9 @@ impl Engine {
         self.hot.board.refreshed(number);
     }
 
-    /// Waits until it is not the turn of another process at any of the documents. The caller holds
-    /// no lock.
+    /// Waits until no other process has its turn at the documents.
+    ///
+    /// The caller must hold no lock.
     ///
     /// # Errors
     /// As [`Deadline::left`].

@@ -1,4 +1,4 @@
-//! What lets requests in: fixed logins, logins that change, signatures, headers, prefixes.
+//! Authentication: fixed and changing logins, signatures, headers, prefixes.
 
 use async_trait::async_trait;
 use futures::future::join_all;
@@ -11,7 +11,7 @@ use crate::config::{CredentialProvider, EsAuth, RequestSigner, UnsignedRequest};
 
 const REFUSED: &str = r#"{"error":{"type":"security_exception","reason":"unable to authenticate user [u] for REST request [/_bulk]"},"status":401}"#;
 
-/// A server that takes one login at a time, and counts what it refused.
+/// A server that accepts one login at a time, and counts refusals.
 struct Guardian {
     server: Fake,
     takes: Arc<Mutex<String>>,
@@ -35,7 +35,7 @@ impl Guardian {
     }
 }
 
-/// Hands out a token, which a test can change, and counts how often it is asked.
+/// Provides a token, which a test can change, and counts its calls.
 #[derive(Debug, Default)]
 struct Vault {
     token: Mutex<String>,
@@ -59,7 +59,7 @@ fn transport(config: EsConfig) -> Transport {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_that_changed_is_asked_for_again() {
+async fn changed_login_is_fetched_again() {
     let guardian = Guardian::start("Bearer first").await;
     let vault = Arc::new(Vault { token: Mutex::new("first".to_owned()), ..Vault::default() });
     let config = EsConfig::from_url(&guardian.server.url).unwrap();
@@ -80,7 +80,7 @@ async fn a_login_that_changed_is_asked_for_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_that_stays_refused_is_told() {
+async fn login_that_stays_refused_is_reported() {
     let guardian = Guardian::start("Bearer right").await;
     let vault = Arc::new(Vault { token: Mutex::new("wrong".to_owned()), ..Vault::default() });
     let config = EsConfig::from_url(&guardian.server.url).unwrap();
@@ -89,7 +89,7 @@ async fn a_login_that_stays_refused_is_told() {
         assert_eq!(answer.unwrap().status, 401);
     }
     assert_eq!(guardian.refused.load(Ordering::SeqCst), 16, "nothing was sent a second time");
-    // A provider that cannot answer: nothing was sent, and it may pass.
+    // A provider that cannot answer: nothing was sent, and a retry may succeed.
     let sealed = Arc::new(Vault::default());
     let config = EsConfig::from_url(&guardian.server.url).unwrap();
     let transport = Transport::new(&config.with_credentials(sealed)).unwrap();
@@ -127,7 +127,7 @@ async fn prefixes_headers_and_tokens_are_sent() {
     }
 }
 
-/// Signs with a count, and writes down what it was shown.
+/// Signs with a count, and records the requests.
 #[derive(Debug, Default)]
 struct Notary {
     shown: Mutex<Vec<String>>,
@@ -165,7 +165,7 @@ async fn each_request_is_signed() {
     assert_eq!(transport.send(root()).await.unwrap().status, 200);
     let shown = std::mem::take(&mut *notary.shown.lock());
     assert_eq!(shown, ["POST /es/_bulk application/x-ndjson {}", "GET /es/  "]);
-    // A signature that is refused: a write ends with that, and a read is signed once more.
+    // A refused signature: a write returns the refusal, and a read is signed once more.
     *guardian.takes.lock() = "Signed-2".to_owned();
     assert_eq!(transport.send(write()).await.unwrap().status, 401);
     assert_eq!(transport.send(write()).await.unwrap().status, 200);
@@ -174,7 +174,7 @@ async fn each_request_is_signed() {
 }
 
 #[tokio::test]
-async fn what_a_server_repeats_of_a_signature_is_hidden() {
+async fn repeated_signature_is_hidden() {
     let server = Fake::start(|request: &Received| {
         let login = request.header("authorization").unwrap_or_default();
         Some((400, format!(r#"{{"error":{{"type":"x","reason":"bad request {login}"}}}}"#)))

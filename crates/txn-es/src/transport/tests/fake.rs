@@ -1,4 +1,4 @@
-//! A server that answers what a test says.
+//! A scripted server.
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -11,7 +11,7 @@ pub(super) struct Received {
     /// The number of its connection.
     pub(super) connection: usize,
     pub(super) method: String,
-    /// With the query.
+    /// The path with the query.
     pub(super) path: String,
     /// Names in lower case.
     pub(super) headers: Vec<(String, String)>,
@@ -31,7 +31,7 @@ pub(super) struct Fake {
 }
 
 impl Fake {
-    /// Answers requests with what the function makes of them, or with nothing.
+    /// Starts a server that answers with the results of a function, or with nothing.
     pub(super) async fn start<F>(answer: F) -> Self
     where
         F: Fn(&Received) -> Option<(u16, String)> + Send + Sync + 'static,
@@ -57,7 +57,7 @@ impl Fake {
                 tokio::spawn(async move {
                     match tls {
                         None => serve(socket, number, &*answer).await,
-                        // A client may not like the certificate.
+                        // A client may refuse the certificate.
                         Some(tls) => {
                             if let Ok(socket) = tls.accept(socket).await {
                                 serve(socket, number, &*answer).await;

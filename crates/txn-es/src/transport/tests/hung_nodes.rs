@@ -1,4 +1,6 @@
-//! Nodes that hang, refuse, or come back. Nothing here measures time: what is asserted is who was asked.
+//! Nodes that hang, refuse, or return.
+//!
+//! No test measures time: the tests assert which node was asked.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -14,7 +16,7 @@ struct FakeNode {
     url: String,
     hangs: Arc<AtomicBool>,
     requests: Arc<AtomicUsize>,
-    /// Connections that were made before this number was raised stay silent for ever.
+    /// Connections with a lower number stay silent forever.
     forgets_before: Arc<AtomicUsize>,
     connections: Arc<AtomicUsize>,
 }
@@ -43,7 +45,7 @@ impl FakeNode {
         self.requests.load(Ordering::SeqCst)
     }
 
-    /// What a load balancer does that has forgotten its connections: it drops whatever arrives on them.
+    /// Drops all bytes on old connections, as a load balancer that forgot them.
     fn forget_connections(&self) {
         self.forgets_before.store(self.connections.load(Ordering::SeqCst), Ordering::SeqCst);
     }
@@ -55,7 +57,7 @@ fn connect(urls: &[&str], request_timeout: Duration) -> Transport {
     Transport::new(&config).unwrap()
 }
 
-/// Long enough for a test under load; what is left out is left out after a tenth of it.
+/// Long enough for a test under load. A silent node is left out after a tenth of this time.
 const LONG: Duration = Duration::from_secs(4);
 
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
@@ -67,13 +69,13 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reads_go_around_a_hung_node() {
+async fn reads_avoid_a_hung_node() {
     let nodes = [FakeNode::start(false).await, FakeNode::start(true).await];
     let transport = connect(&[&nodes[0].url, &nodes[1].url], LONG);
     for _ in 0..40 {
         assert_eq!(transport.send(root()).await.unwrap().status, 200);
     }
-    // Twice at most before it is left out, and the probes.
+    // At most two requests before the node is left out, and the probes.
     assert!(nodes[1].requests() < 10, "{} requests to a hung node", nodes[1].requests());
 }
 
@@ -89,12 +91,12 @@ async fn writes_leave_out_a_hung_node() {
             Err(other) => panic!("{other:?}"),
         }
     }
-    // A write that was sent is never sent again: the first one that meets the node is lost.
+    // A sent write is never repeated, so the first write to the node is lost.
     assert!((1..=3).contains(&lost), "{lost} of 40 writes lost");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_load_goes_around_a_node_that_hangs_and_comes_back() {
+async fn load_avoids_a_hung_node_until_it_returns() {
     let nodes = [FakeNode::start(false).await, FakeNode::start(false).await];
     let transport = connect(&[&nodes[0].url, &nodes[1].url], LONG);
     let load = || join_all((0..64).map(|_| transport.send(root())));
@@ -117,7 +119,7 @@ async fn a_load_goes_around_a_node_that_hangs_and_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hung_nodes_are_tried_on_and_named() {
+async fn hung_nodes_are_retried_and_named() {
     let nodes = [FakeNode::start(true).await, FakeNode::start(true).await];
     let transport = connect(&[&nodes[0].url, &nodes[1].url], Duration::from_millis(1_000));
     for request in [root, write, root] {
@@ -134,7 +136,7 @@ async fn hung_nodes_are_tried_on_and_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_single_node_that_hangs_and_comes_back_is_used() {
+async fn single_node_is_used_after_it_hung() {
     let node = FakeNode::start(true).await;
     let transport = connect(&[&node.url], Duration::from_millis(500));
     for _ in 0..3 {
@@ -166,8 +168,8 @@ async fn every_node_is_asked_until_one_can_be_reached() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_is_never_made_carries_nothing() {
-    // TLS that is never answered, and a queue of connections that is full.
+async fn failed_connection_sends_nothing() {
+    // A TLS handshake without an answer, and a full queue of connections.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let deaf = format!("https://{}", listener.local_addr().unwrap());
     let socket = TcpSocket::new_v4().unwrap();
@@ -194,14 +196,14 @@ async fn a_connection_that_is_never_made_carries_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_a_balancer_forgot_are_replaced() {
+async fn forgotten_connections_are_replaced() {
     let balancer = FakeNode::start(false).await;
     let transport = connect(&[&balancer.url], LONG);
     for answer in join_all((0..8).map(|_| transport.send(root()))).await {
         answer.unwrap();
     }
     balancer.forget_connections();
-    // Of eight idle connections each is dead, and a read does not notice.
+    // All eight idle connections are dead, and a read does not notice.
     for answer in join_all((0..8).map(|_| transport.send(root()))).await {
         assert_eq!(answer.unwrap().status, 200);
     }
@@ -212,7 +214,7 @@ async fn connections_that_a_balancer_forgot_are_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reads_go_around_a_node_that_redirects() {
+async fn reads_avoid_a_redirecting_node() {
     let moved = "HTTP/1.1 307 X\r\nlocation: http://other.example\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
     let (redirecting, _) = peer(moved.to_owned(), b"").await;
     let node = FakeNode::start(false).await;

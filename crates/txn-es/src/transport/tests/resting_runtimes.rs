@@ -1,11 +1,11 @@
-//! Requests go on whatever becomes of the runtimes of other callers.
+//! Requests continue even if the runtimes of other callers stop.
 
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
 use super::*;
 
-/// A server on a thread of its own, which answers every request after a pause.
+/// A server on its own thread, which answers every request after a pause.
 fn server(pause: Duration) -> String {
     let (tell, address) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -35,10 +35,10 @@ fn transport(url: &str) -> Transport {
 }
 
 #[test]
-fn a_runtime_that_rests_does_not_stop_requests_of_others() {
+fn resting_runtime_does_not_stop_other_requests() {
     let transport = transport(&server(Duration::ZERO));
     let resting = Builder::new_current_thread().enable_all().build().unwrap();
-    // Opens the connection, and then nobody drives this runtime.
+    // Opens the connection. After that no thread drives this runtime.
     assert_eq!(resting.block_on(transport.send(write())).unwrap().status, 200);
     let other = Builder::new_current_thread().enable_all().build().unwrap();
     for _ in 0..3 {
@@ -48,7 +48,7 @@ fn a_runtime_that_rests_does_not_stop_requests_of_others() {
 }
 
 #[test]
-fn a_runtime_that_ends_does_not_stop_requests_of_others() {
+fn ended_runtime_does_not_stop_other_requests() {
     let transport = Arc::new(transport(&server(Duration::from_millis(200))));
     for _ in 0..3 {
         let ending = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -71,7 +71,7 @@ fn a_request_needs_no_runtime_of_its_caller() {
 }
 
 #[tokio::test]
-async fn a_caller_that_gives_up_ends_its_request() {
+async fn dropped_future_ends_its_request() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let transport = transport(&format!("http://{}", listener.local_addr().unwrap()));
     let mut socket = {
@@ -87,7 +87,7 @@ async fn a_caller_that_gives_up_ends_its_request() {
             futures::future::Either::Left((answer, _)) => panic!("{answer:?}"),
         }
     };
-    // The connection is closed; otherwise this waits as long as the test may run.
+    // Ends when the connection is closed.
     let mut rest = Vec::new();
     socket.read_to_end(&mut rest).await.unwrap();
 }

@@ -20,7 +20,7 @@ fn authority(name: &str) -> Issuer {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// A certificate for a name and its key, both PEM.
+/// Returns a certificate for a name and its key, both PEM.
 fn certificate(issuer: &Issuer, name: &str) -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -31,8 +31,9 @@ fn fingerprint(issuer: &Issuer) -> String {
     Sha256::digest(issuer.der()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A server with a certificate for a name, which sends these along, and may ask for certificates of
-/// an authority.
+/// Starts a server with a certificate for a name.
+///
+/// The server sends the certificates in `along`, and asks for client certificates of `asks`.
 async fn server(issuer: &Issuer, name: &str, along: &[&Issuer], asks: Option<&Issuer>) -> String {
     let (own, key) = certificate(issuer, name);
     let mut chain = vec![CertificateDer::from_pem_slice(own.as_bytes()).unwrap()];
@@ -88,8 +89,8 @@ async fn an_authority_is_trusted_by_its_fingerprint() {
     for text in [lower, colons] {
         assert_eq!(status(config.clone().with_ca_fingerprint(text)).await.unwrap(), 200);
     }
-    // Another authority; one that is not sent; one that signed nothing here, sent along by an
-    // impostor; another name.
+    // Another authority, an authority that is not sent, an impostor that sends our authority, and
+    // another name.
     let impostor = server(&other, "127.0.0.1", &[&other, &ours], None).await;
     for (url, pinned, words) in [
         (url, &other, "fingerprint"),

@@ -28,24 +28,24 @@ use receiver::{Receiver, Reply};
 pub(crate) use tls::tls_sessions_are_resumed;
 pub(crate) use trouble::*;
 
-/// Hands all scenarios to what declares them as tests.
+/// Passes all scenarios to a macro that declares them as tests.
 macro_rules! all_of_http {
     ($($on:ident)::+) => {
         $($on)::+! {
-            a_request_is_performed_after_its_commit_and_never_without;
-            whoever_is_killed_calls_again_with_the_same_key;
-            answers_are_final_or_tried_again;
-            receiver_that_refuses_for_a_while_loses_no_request;
-            a_longer_pause_is_kept_if_an_answer_asks_for_it;
-            only_what_is_listed_is_called;
-            dead_letters_are_sent_again;
-            a_destination_that_does_not_answer_leaves_places_for_others;
-            what_a_call_needs_may_be_down_for_long;
-            a_result_that_cannot_be_written_is_left_out;
-            a_name_is_looked_up_once_for_each_call;
-            secrets_are_told_to_the_receiver_only;
+            request_is_sent_only_after_its_commit;
+            repeated_call_has_the_same_idempotency_key;
+            answers_are_final_or_retried;
+            temporary_refusal_loses_no_request;
+            retry_after_extends_the_pause;
+            unlisted_destination_is_never_called;
+            dead_letters_are_resent;
+            silent_destination_leaves_permits_for_others;
+            long_outage_does_not_count_as_a_failure;
+            unwritable_result_is_left_out;
+            name_is_resolved_once_per_call;
+            only_the_receiver_sees_secrets;
             slow_and_endless_answers_are_bounded;
-            so_many_calls_are_under_way_and_no_more;
+            concurrent_calls_are_limited;
             newer_requests_and_unknown_topics_wait;
             tls_sessions_are_resumed;
         }
@@ -53,7 +53,7 @@ macro_rules! all_of_http {
 }
 pub(crate) use all_of_http;
 
-/// What nobody but the receiver may ever see.
+/// The secret, which only the receiver may see.
 const SECRET: &str = "Bearer open-sesame-4711";
 
 #[derive(Debug)]
@@ -75,7 +75,9 @@ impl Secrets for Safe {
     }
 }
 
-/// Answers what it is given, one after the other, and then the last again; and counts.
+/// A resolver that returns its answers in order, and counts its calls.
+///
+/// The last answer repeats.
 #[derive(Debug)]
 struct Names {
     answers: Mutex<VecDeque<Vec<IpAddr>>>,
@@ -112,13 +114,13 @@ fn post(url: impl Into<String>) -> HttpRequest {
     HttpRequest::new(Method::Post, url)
 }
 
-/// What may call a receiver by its address.
+/// Allows a receiver by its address.
 fn config_for(receiver: &Receiver) -> HttpConfig {
     let place = Destination::new(&receiver.url("")).expect("an origin");
     HttpConfig::default().with_destinations(vec![place]).with_secrets(Arc::new(Safe))
 }
 
-/// What may call a receiver by a name, at this address.
+/// Allows a receiver by a name, and an address of the name.
 fn config_by_name(receiver: &Receiver, listed: Option<&str>, names: Arc<Names>) -> HttpConfig {
     let place = Destination::new(&format!("http://hook.example:{}", receiver.port()));
     let mut place = place.expect("an origin");
@@ -128,12 +130,12 @@ fn config_by_name(receiver: &Receiver, listed: Option<&str>, names: Arc<Names>) 
     HttpConfig::default().with_destinations(vec![place]).with_resolver(names)
 }
 
-/// What a processor knows that performs requests and nothing else.
+/// The topics of a processor that only sends requests.
 fn topics(dispatcher: Dispatcher) -> Topics {
     Topics::new().with(TOPIC, dispatcher)
 }
 
-/// A desk with its requests.
+/// A desk with its HTTP requests.
 struct Office {
     desk: Desk,
     requests: HttpRequests,
@@ -170,7 +172,7 @@ impl Office {
         self.desk.outbox.start(processor, topics(dispatcher)).await.expect("starts")
     }
 
-    /// Waits for the result of a request in a state.
+    /// Waits for a result of a request in a certain state.
     async fn result(&self, id: &str, state: HttpState) -> HttpResult {
         let results = self.dispatcher(HttpConfig::default()).await.results().clone();
         let until = std::time::Instant::now() + PATIENCE;
@@ -196,7 +198,7 @@ impl Office {
         }
     }
 
-    /// Writes a document of ours, as somebody else would.
+    /// Writes a document of the outbox like another program.
     async fn write(&self, what: &str, id: &str, text: &str) {
         let domain = &self.desk.domain;
         let name = domain.collection_name(what);
@@ -206,7 +208,7 @@ impl Office {
         written.await.expect("written");
     }
 
-    /// Everything that is stored of the outbox and of results.
+    /// All stored documents of the outbox and of results.
     async fn stored(&self) -> String {
         let store = self.desk.domain.store();
         let mut all = String::new();
@@ -224,7 +226,7 @@ impl Office {
     }
 }
 
-pub(crate) async fn a_request_is_performed_after_its_commit_and_never_without(world: &World) {
+pub(crate) async fn request_is_sent_only_after_its_commit(world: &World) {
     let office = world.office().await;
     let receiver = Receiver::start(|_, _| Reply::with(201, "content-type", "text/x-done")).await;
     let (domain, requests) = (&office.desk.domain, &office.requests);
@@ -257,10 +259,10 @@ pub(crate) async fn a_request_is_performed_after_its_commit_and_never_without(wo
     assert_ne!(call.key(), result.idempotency_key);
     assert_eq!((result.status, result.attempts, result.error), (Some(201), 1, None));
     assert_eq!(result.headers.get("content-type").map(String::as_str), Some("text/x-done"));
-    assert_eq!(result.body, None, "nobody asked for it");
+    assert_eq!(result.body, None, "bodies are not kept");
     assert!(receiver.calls("/aborted").is_empty());
     assert!(processor.stop(PATIENCE).await);
-    // What can never be sent is refused before it is kept.
+    // Requests that can never be sent are refused before they are stored.
     for wrong in [
         post("ftp://a.example"),
         post("https://u:p@a.example"),
@@ -273,9 +275,9 @@ pub(crate) async fn a_request_is_performed_after_its_commit_and_never_without(wo
     }
 }
 
-pub(crate) async fn whoever_is_killed_calls_again_with_the_same_key(world: &World) {
+pub(crate) async fn repeated_call_has_the_same_idempotency_key(world: &World) {
     let office = world.office().await;
-    // The first caller is never answered.
+    // The first call receives no answer.
     let receiver = Receiver::start(|_, before| match before {
         0 => Reply::Never,
         _ => Reply::status(204),
@@ -297,11 +299,11 @@ pub(crate) async fn whoever_is_killed_calls_again_with_the_same_key(world: &Worl
     let calls = receiver.calls("/");
     assert!(calls.len() >= 2, "it is called again");
     assert!(calls.iter().all(|call| call.key() == result.idempotency_key), "{calls:?}");
-    assert_eq!(result.attempts, 1, "nobody could note the other");
+    assert_eq!(result.attempts, 1, "the other call has no note");
     assert!(processor.stop(PATIENCE).await);
 }
 
-pub(crate) async fn answers_are_final_or_tried_again(world: &World) {
+pub(crate) async fn answers_are_final_or_retried(world: &World) {
     let office = world.office().await;
     let receiver = Receiver::start(|call, before| match (call.path.as_str(), before) {
         ("/later", 0) => Reply::with(503, "retry-after", "3600"),
@@ -328,7 +330,7 @@ pub(crate) async fn answers_are_final_or_tried_again(world: &World) {
         keys,
         [result.idempotency_key.clone(), result.idempotency_key.clone(), result.idempotency_key]
     );
-    // A redirect is a failure that says so, and the target is left alone.
+    // A redirect is a failure with this reason, and its target receives no call.
     let letter = office.dead(&moved).await;
     assert!(
         letter.error.contains("302") && letter.error.contains("redirects are not followed"),
@@ -348,8 +350,10 @@ pub(crate) async fn answers_are_final_or_tried_again(world: &World) {
     assert!(processor.stop(PATIENCE).await);
 }
 
-/// Credentials that are being renewed, a route that is missing, a deployment: more often than an event may fail.
-pub(crate) async fn receiver_that_refuses_for_a_while_loses_no_request(world: &World) {
+/// Expired credentials, a missing route, a deployment.
+///
+/// The number of refusals exceeds the failure limit of an event.
+pub(crate) async fn temporary_refusal_loses_no_request(world: &World) {
     let office = world.office().await;
     let statuses = [401_u16, 403, 404, 408, 409, 425, 429, 500, 503];
     let answer = move |path: &str, before: usize| {
@@ -367,7 +371,7 @@ pub(crate) async fn receiver_that_refuses_for_a_while_loses_no_request(world: &W
     assert_eq!((figures.failed, figures.set_aside), (0, 0));
     assert!(figures.waited >= 4 * statuses.len() as u64, "{figures:?}");
     assert!(processor.stop(PATIENCE).await);
-    // Not for ever: each status has its time, from the first call on.
+    // The retries of each status end after their time, counted from the first call.
     let receiver = Receiver::start(|_, _| Reply::status(401)).await;
     let long = Duration::from_millis(300);
     let retries = Retries::never().with([401], Retry::For(long));
@@ -380,13 +384,13 @@ pub(crate) async fn receiver_that_refuses_for_a_while_loses_no_request(world: &W
         assert!(letter.error.ends_with(why), "{}", letter.error);
         let result = office.result(&id, HttpState::Refused).await;
         assert!(result.attempts > 1 && result.at_ms - result.first_ms >= 300, "{result:?}");
-        // Sent again, its time begins anew.
+        // A resend restarts the time.
         office.requests.resend(Resend::One(&id), false).await.expect("sent");
     }
     assert!(processor.stop(PATIENCE).await);
 }
 
-pub(crate) async fn a_longer_pause_is_kept_if_an_answer_asks_for_it(world: &World) {
+pub(crate) async fn retry_after_extends_the_pause(world: &World) {
     let office = world.office().await;
     let receiver = Receiver::start(|call, _| match call.path.as_str() {
         "/busy" => Reply::with(429, "retry-after", "3600"),
@@ -399,19 +403,19 @@ pub(crate) async fn a_longer_pause_is_kept_if_an_answer_asks_for_it(world: &Worl
     let busy = office.keep(&post(receiver.url("/busy")).with_key("busy")).await;
     office.result(&busy, HttpState::Failed).await;
     let down = office.keep(&post(receiver.url("/down")).with_key("down")).await;
-    // One that asks for nothing is called until it is set aside meanwhile.
+    // Without `Retry-After` the request meanwhile reaches its failure limit.
     assert_eq!(office.dead(&down).await.event.failures, 20);
     assert_eq!(receiver.calls("/busy").len(), 1);
     assert!(processor.stop(PATIENCE).await);
 }
 
-pub(crate) async fn only_what_is_listed_is_called(world: &World) {
+pub(crate) async fn unlisted_destination_is_never_called(world: &World) {
     let office = world.office().await;
     let receiver = Receiver::start(|_, _| Reply::status(200)).await;
     let by_address = office.keep(&post(receiver.url("/address"))).await;
     let url = format!("http://hook.example:{}/name", receiver.port());
     let by_name = office.keep(&post(url.clone())).await;
-    // Nothing is listed.
+    // No destination is listed.
     let processor = office.start(world.config(), HttpConfig::default()).await;
     for id in [&by_address, &by_name] {
         let letter = office.dead(id).await;
@@ -419,7 +423,7 @@ pub(crate) async fn only_what_is_listed_is_called(world: &World) {
         assert_eq!(office.result(id, HttpState::Refused).await.status, None);
     }
     assert!(processor.stop(PATIENCE).await);
-    // The name is, and none of its addresses is one that is not listed, not even beside others.
+    // The name is listed. A single unlisted address refuses the call.
     for (listed, answers) in [
         (None, &["127.0.0.1"][..]),
         (None, &["::ffff:127.0.0.1"]),
@@ -456,11 +460,11 @@ pub(crate) async fn only_what_is_listed_is_called(world: &World) {
     }
 }
 
-pub(crate) async fn a_name_is_looked_up_once_for_each_call(world: &World) {
+pub(crate) async fn name_is_resolved_once_per_call(world: &World) {
     let office = world.office().await;
     let receiver = Receiver::start(|_, _| Reply::status(200)).await;
     let url = |path: &str| format!("http://hook.example:{}{path}", receiver.port());
-    // Whoever looked a second time within one call would be sent elsewhere.
+    // A second resolution within one call would return the other address.
     let names = Names::new([&["127.0.0.1"], &["169.254.169.254"]]);
     let config = config_by_name(&receiver, Some("127.0.0.1"), names.clone());
     let processor = office.start(world.few_tries(1), config).await;
@@ -476,12 +480,12 @@ pub(crate) async fn a_name_is_looked_up_once_for_each_call(world: &World) {
     assert!(processor.stop(PATIENCE).await);
 }
 
-pub(crate) async fn secrets_are_told_to_the_receiver_only(world: &World) {
+pub(crate) async fn only_the_receiver_sees_secrets(world: &World) {
     let office = world.office().await;
     let echo = |call: &receiver::Call| call.header("authorization").unwrap_or_default().to_owned();
     let receiver = Receiver::start(move |call, before| {
         let status = if before == 0 { 503 } else { 200 };
-        // One that tells what it was told, also where the kept part ends.
+        // The receiver repeats the secret, also across the end of the stored part.
         let body = format!("{}{} behind", "x".repeat(40), echo(call));
         Reply::Whole(status, vec![("x-echo", format!("<{}>", echo(call)))], body)
     })
@@ -544,12 +548,12 @@ pub(crate) async fn slow_and_endless_answers_are_bounded(world: &World) {
     assert!(letter.error.contains("no answer within 3s"), "{}", letter.error);
     assert_eq!(office.result(&endless, HttpState::Done).await.body, Some("x".repeat(100)));
     assert_eq!(office.result(&stalls, HttpState::Done).await.body.as_deref(), Some("first"));
-    // Nobody who can prove who he is: nothing is sent.
+    // The receiver cannot prove its identity, so nothing is sent.
     let tls = office.keep(&post(format!("{by_tls}/tls"))).await;
     office.dead(&tls).await;
     assert_eq!(office.result(&tls, HttpState::Failed).await.status, None);
     assert!(receiver.calls("/tls").is_empty());
-    // Nobody listens.
+    // No server listens.
     let port = receiver.port();
     drop(receiver);
     let gone = office.keep(&post(format!("http://127.0.0.1:{port}/gone?token=sesame"))).await;
@@ -559,7 +563,7 @@ pub(crate) async fn slow_and_endless_answers_are_bounded(world: &World) {
     assert!(processor.stop(PATIENCE).await);
 }
 
-pub(crate) async fn so_many_calls_are_under_way_and_no_more(world: &World) {
+pub(crate) async fn concurrent_calls_are_limited(world: &World) {
     let office = world.office().await;
     let receiver = Receiver::start(|_, _| Reply::status(200)).await;
     let mut ids = Vec::new();

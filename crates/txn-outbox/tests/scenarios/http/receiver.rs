@@ -1,4 +1,4 @@
-//! Whoever is called: a server in this process, which notes what comes and answers as it is told.
+//! The receiver of requests: a scripted server that records its calls.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
-/// A call as it came.
+/// A recorded call.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) method: String,
@@ -35,7 +35,7 @@ impl Call {
     }
 }
 
-/// How a call is answered.
+/// A scripted answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     /// A status, headers and a body.
@@ -44,7 +44,7 @@ pub(crate) enum Reply {
     Endless,
     /// 200, the beginning of a body, and nothing more.
     Stalls,
-    /// Nothing.
+    /// No answer.
     Never,
 }
 
@@ -60,7 +60,7 @@ impl Reply {
 
 type Script = dyn Fn(&Call, usize) -> Reply + Send + Sync;
 
-/// A server that is called. Dropped, it is gone.
+/// A server that receives calls until the drop.
 pub(crate) struct Receiver {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -70,12 +70,14 @@ pub(crate) struct Receiver {
 struct Shared {
     script: Box<Script>,
     calls: Mutex<Vec<Call>>,
-    /// Calls under way, and the most that there were.
+    /// The number of concurrent calls, and its maximum.
     under_way: Mutex<(usize, usize)>,
 }
 
 impl Receiver {
-    /// Answers by a script, which is given the call and how many of the same path came before.
+    /// Starts a server with a script.
+    ///
+    /// The script receives the call, and the number of earlier calls of the path.
     pub(crate) async fn start(
         script: impl Fn(&Call, usize) -> Reply + Send + Sync + 'static,
     ) -> Self {
@@ -91,7 +93,7 @@ impl Receiver {
                 tokio::spawn(async move {
                     let service = service_fn(|request| answer(shared.clone(), request));
                     let connection = hyper::server::conn::http1::Builder::new();
-                    // A caller that goes away is no error of the test.
+                    // A caller that disconnects is not an error of the test.
                     let _ = connection.serve_connection(TokioIo::new(stream), service).await;
                 });
             }
@@ -151,7 +153,7 @@ async fn answer(
         under_way.0 += 1;
         under_way.1 = under_way.1.max(under_way.0);
     }
-    // Long enough that others come meanwhile, if they may.
+    // Long enough for concurrent calls to arrive, if the limit allows them.
     tokio::time::sleep(Duration::from_millis(20)).await;
     shared.under_way.lock().0 -= 1;
     let frame = |bytes: Bytes| Ok(Frame::data(bytes));

@@ -1,4 +1,4 @@
-//! A receiver with TLS: what it needs is made once for all calls.
+//! A receiver with TLS: all calls share one TLS state.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use txn_testkit::servers::Certificates;
 use super::{World, post};
 use crate::scenarios::PATIENCE;
 
-/// Answers one request with 200, and says how the handshake went.
+/// Answers one request with 200, and returns the kind of the handshake.
 fn answer(stream: &mut TcpStream, config: Arc<ServerConfig>) -> std::io::Result<HandshakeKind> {
     let mut connection = ServerConnection::new(config).map_err(std::io::Error::other)?;
     let mut tls = Stream::new(&mut connection, stream);
@@ -30,7 +30,7 @@ fn answer(stream: &mut TcpStream, config: Arc<ServerConfig>) -> std::io::Result<
     connection.handshake_kind().ok_or_else(|| std::io::Error::other("no handshake"))
 }
 
-/// A server with TLS on a thread of its own, and the handshakes that it saw.
+/// A TLS server on its own thread, and its handshakes.
 fn receiver(made: &Certificates) -> (u16, Arc<Mutex<Vec<HandshakeKind>>>) {
     let certificate = CertificateDer::from_pem_slice(made.server.as_bytes()).expect("PEM");
     let key = PrivateKeyDer::from_pem_slice(made.server_key.as_bytes()).expect("PEM");
@@ -45,7 +45,7 @@ fn receiver(made: &Certificates) -> (u16, Arc<Mutex<Vec<HandshakeKind>>>) {
     let noted = seen.clone();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            // A handshake that the caller ends is no error of the server.
+            // A handshake that the caller ends is not an error of the server.
             if let Ok(kind) = answer(&mut stream, config.clone()) {
                 noted.lock().push(kind);
             }
@@ -71,11 +71,11 @@ pub(crate) async fn tls_sessions_are_resumed(world: &World) {
         office.result(&id, HttpState::Done).await;
     }
     assert!(processor.stop(PATIENCE).await);
-    // One full handshake; each later call is a connection of its own that resumes the session.
+    // The first handshake is full. Each later call has its own connection, and resumes the session.
     let kinds = seen.lock().clone();
     assert!(!matches!(kinds[0], HandshakeKind::Resumed), "{kinds:?}");
     assert_eq!(kinds[1..], [HandshakeKind::Resumed; 2]);
-    // Another authority is not trusted, and what is no certificate is refused at once.
+    // Another authority is not trusted, and a text that is not a certificate is refused at once.
     let counted = config.clone().with_unanswered(Retry::Counted);
     let processor = office.start(world.few_tries(1), counted).await;
     let id = office.keep(&post(format!("{origin}/untrusted")).with_key("b")).await;

@@ -1,4 +1,4 @@
-//! What is set aside, what is down, and what cannot be written.
+//! Dead letters, outages, and results that cannot be written.
 
 use std::io;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ use txn_sim::{FaultPlan, FaultStore};
 use super::receiver::{Receiver, Reply};
 use super::{Office, PATIENCE, World, config_for, post, until};
 
-pub(crate) async fn dead_letters_are_sent_again(world: &World) {
+pub(crate) async fn dead_letters_are_resent(world: &World) {
     let office = world.office().await;
     let receiver = Receiver::start(|_, before| match before {
         0 => Reply::status(400),
@@ -29,7 +29,7 @@ pub(crate) async fn dead_letters_are_sent_again(world: &World) {
     for at in 0..4 {
         ids.push(office.keep(&post(receiver.url(&format!("/{at}")))).await);
     }
-    // Dead letters of other topics are not ours.
+    // Dead letters of other topics do not appear.
     let sane = office.desk.handler();
     office.desk.place("other", -1).await;
     let dispatcher = office.dispatcher(config_for(&receiver)).await;
@@ -45,7 +45,7 @@ pub(crate) async fn dead_letters_are_sent_again(world: &World) {
         assert!(std::time::Instant::now() < until_all, "the other one is not set aside");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // By queue, and in a queue by number: `topic/number/key`.
+    // By queue, and within a queue by number: `topic/number/key`.
     ids.sort_by_key(|id| {
         let mut parts = id.splitn(3, '/').skip(1);
         let number = parts.next().and_then(|number| number.parse::<u64>().ok());
@@ -63,7 +63,7 @@ pub(crate) async fn dead_letters_are_sent_again(world: &World) {
     let sent = office.requests.resend(Resend::One(&ids[0]), false).await.expect("sent");
     assert!(sent.ids.iter().eq([&ids[0]]), "{sent:?}");
     office.result(&ids[0], HttpState::Done).await;
-    // One of a newer program stops nobody, and is named.
+    // A dead letter of a newer format stops no resend, and is listed.
     let newer = format!("{TOPIC}/5/newer");
     office.write("outbox", &format!("dead:{newer}"), r#"{"format":2,"kind":"dead"}"#).await;
     for dry_run in [true, false] {
@@ -80,7 +80,7 @@ pub(crate) async fn dead_letters_are_sent_again(world: &World) {
         let result = office.result(id, HttpState::Done).await;
         assert_eq!(result.attempts, 2);
     }
-    // What came of them is kept for as long as somebody asks for it.
+    // Results stay until a purge.
     let purge = async |age| office.desk.outbox.purge(age).await.expect("purges").results;
     assert_eq!(purge(Duration::from_secs(3600)).await, 0);
     assert_eq!(purge(Duration::ZERO).await, ids.len());
@@ -95,8 +95,8 @@ pub(crate) async fn dead_letters_are_sent_again(world: &World) {
     assert_eq!(all().await, 1);
 }
 
-/// One destination never answers: its calls hold the places that one may have, and no more.
-pub(crate) async fn a_destination_that_does_not_answer_leaves_places_for_others(world: &World) {
+/// A silent destination occupies its own permits, and no more.
+pub(crate) async fn silent_destination_leaves_permits_for_others(world: &World) {
     let office = world.office().await;
     let dead = Receiver::start(|_, _| Reply::Never).await;
     let sound = Receiver::start(|_, _| Reply::status(200)).await;
@@ -114,12 +114,12 @@ pub(crate) async fn a_destination_that_does_not_answer_leaves_places_for_others(
     for id in &ids {
         office.result(id, HttpState::Done).await;
     }
-    assert_eq!(dead.calls("/").len(), 2, "half of all"); // None of them has ended.
-    assert_eq!(processor.figures().set_aside, 0, "who waits for a place has not failed");
+    assert_eq!(dead.calls("/").len(), 2, "half of all"); // Both are still waiting.
+    assert_eq!(processor.figures().set_aside, 0, "a wait for a permit is not a failure");
     drop(processor);
 }
 
-/// Finds nothing and knows nothing, so often.
+/// Fails this number of lookups.
 #[derive(Debug)]
 struct Down(AtomicU32);
 
@@ -155,9 +155,10 @@ impl Secrets for Down {
     }
 }
 
-/// Names that cannot be resolved and secrets that cannot be looked up say nothing of a request, unless that goes on for too
-/// long.
-pub(crate) async fn what_a_call_needs_may_be_down_for_long(world: &World) {
+/// Failed lookups do not count, up to a time limit.
+///
+/// The lookups are those of names and secrets.
+pub(crate) async fn long_outage_does_not_count_as_a_failure(world: &World) {
     let office = world.office().await;
     let receiver = Receiver::start(|_, _| Reply::status(200)).await;
     let place = Destination::new(&format!("http://hook.example:{}", receiver.port()));
@@ -168,14 +169,14 @@ pub(crate) async fn what_a_call_needs_may_be_down_for_long(world: &World) {
     };
     let request = post(format!("http://hook.example:{}/", receiver.port()))
         .with_header("authorization", HeaderText::secret("api"));
-    // More often than an event may fail.
+    // More failures than the failure limit of an event.
     let id = office.keep(&request).await;
     let processor = office.start(world.few_tries(2), config(5, 5)).await;
     let result = office.result(&id, HttpState::Done).await;
     assert_eq!(result.attempts, 11, "each was noted");
     assert_eq!((processor.figures().failed, receiver.calls("/").len()), (0, 1));
     assert!(processor.stop(PATIENCE).await);
-    // Not for ever.
+    // The retries end after the limit.
     let id = office.keep(&request).await;
     let lasting = config(u32::MAX, 0).with_longest_outage(Duration::from_millis(300));
     let processor = office.start(world.few_tries(2), lasting).await;
@@ -185,11 +186,11 @@ pub(crate) async fn what_a_call_needs_may_be_down_for_long(world: &World) {
     assert!(processor.stop(PATIENCE).await);
 }
 
-/// What stands in the way of a result makes no call twice.
-pub(crate) async fn a_result_that_cannot_be_written_is_left_out(world: &World) {
+/// A result that cannot be written causes no second call.
+pub(crate) async fn unwritable_result_is_left_out(world: &World) {
     let office = world.office().await;
     let receiver = Receiver::start(|_, _| Reply::status(200)).await;
-    // A mapping that takes no state, where there are mappings; and a document that nobody can read.
+    // A mapping that refuses the state, on stores with mappings; and an unreadable document.
     let mappings =
         r#"{"dynamic":"strict","properties":{"state":{"type":"integer"},"id":{"type":"keyword"}}}"#;
     let name = office.desk.domain.collection_name("http-results");
@@ -213,7 +214,7 @@ pub(crate) async fn a_result_that_cannot_be_written_is_left_out(world: &World) {
     drop((damaged, refused));
 }
 
-/// Where every call is answered, and from then on no result can be written for so long.
+/// A receiver that answers, and a store that then refuses results.
 async fn without_results(outage: Duration) -> (World, Office, Receiver) {
     let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), FaultPlan::none(1)));
     let world =
@@ -227,8 +228,8 @@ async fn without_results(outage: Duration) -> (World, Office, Receiver) {
     (world, office, receiver)
 }
 
-/// A store that does not answer for a moment costs neither a result nor a second call.
-pub(crate) async fn a_result_is_kept_once_the_store_answers() {
+/// A short outage of the store costs neither result nor call.
+pub(crate) async fn result_is_stored_after_a_short_outage() {
     let (world, office, receiver) = without_results(Duration::from_millis(200)).await;
     let id = office.keep(&post(receiver.url("/"))).await;
     let processor = office.start(world.few_tries(1), config_for(&receiver)).await;
@@ -238,8 +239,10 @@ pub(crate) async fn a_result_is_kept_once_the_store_answers() {
     assert!(processor.stop(PATIENCE).await);
 }
 
-/// While the store takes no result, a request that was answered is called no second time, and its result is left out.
-pub(crate) async fn a_result_that_is_not_taken_for_long_is_left_out() {
+/// During a long outage no answered request is sent again.
+///
+/// The result is left out.
+pub(crate) async fn result_is_left_out_during_a_long_outage() {
     let (world, office, receiver) = without_results(Duration::from_secs(3600)).await;
     office.keep(&post(receiver.url("/"))).await;
     let config = world.few_tries(1).with_limit(Duration::from_secs(8));

@@ -1,4 +1,4 @@
-//! Looks at the board and writes of the own slot.
+//! Polls of the board, and writes of the own slot.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{BoardWrite, Policy, Written};
 use crate::board::document::{MOST_SLOTS, Slot};
 
 impl Policy {
-    /// How many slots a look reads: those that wishes use, and two more.
+    /// How many slots a poll reads: the used slots, and two more.
     #[must_use]
     pub fn slots(&self) -> usize {
         let used = self.slots.iter().rposition(|(slot, _)| slot.wish.is_some());
@@ -16,7 +16,7 @@ impl Policy {
         (used.map_or(0, |number| number + 1).max(own) + 2).min(MOST_SLOTS)
     }
 
-    /// When to look at the board next: none while a look is under way or the process has no work.
+    /// When to poll the board next; none during a poll, or without work.
     #[must_use]
     pub fn next_look(&self, now: Duration) -> Option<Duration> {
         let due = self.next_look_of_a_board_that_answers(now)?;
@@ -101,8 +101,10 @@ impl Policy {
         }
     }
 
-    /// The own slot changes by own writes only: a look that was sent before the last one was
-    /// answered may show less.
+    /// Keeps the own slot if a poll shows an earlier state of it.
+    ///
+    /// Only own writes change the own slot. A poll that was sent before the answer to the last
+    /// write may show less.
     pub(super) fn keep_later(
         &mut self,
         number: usize,
@@ -123,7 +125,7 @@ impl Policy {
         }
     }
 
-    /// The first slot without a wish, or with one of a process that is dead.
+    /// The first slot without a wish, or with the wish of a dead process.
     fn free_slot(&self, now: Duration) -> Option<usize> {
         let is_free = |(slot, _): &(Slot, Option<Version>)| {
             slot.wish.as_ref().is_none_or(|(node, _)| {
@@ -138,7 +140,7 @@ impl Policy {
         (number < MOST_SLOTS).then_some(number)
     }
 
-    /// Whether the own slot shows something else than the own wish.
+    /// Whether the own slot differs from the own wish.
     pub(super) fn must_write(&self) -> bool {
         let shown = self.own_slot.and_then(|number| self.slots.get(number));
         let shown = shown.and_then(|(slot, _)| slot.wish.as_ref()).map(|(_, entry)| entry);

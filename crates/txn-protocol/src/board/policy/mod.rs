@@ -1,4 +1,4 @@
-//! The policy of one process: its wish, its turns, its looks at the board and its writes.
+//! The policy of one process: its wish, turns, polls and writes.
 
 mod looks;
 mod tickets;
@@ -18,23 +18,22 @@ use super::set::{DocumentSet, KeyHash};
 #[cfg(feature = "testing")]
 pub use visit::Part;
 
-/// What the process is about, as of one moment.
+/// The present work of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Work {
     /// The documents of all transactions that wait, and of batches without a record.
     pub wanted: DocumentSet,
     /// Transactions that wait or run.
     pub clients: u32,
-    /// Since when a transaction waits that lost a document to another process: the earliest such
-    /// time.
+    /// The earliest wait of a transaction that lost a document to another process.
     pub passed_over_since: Option<Duration>,
     /// Whether a batch without a record holds a lock, or has requested one.
     pub is_locking: bool,
-    /// Whether a batch is under way, or a commit or a release is not applied yet.
+    /// Whether a batch, an unapplied commit or an unapplied release is under way.
     pub is_under_way: bool,
 }
 
-/// One look at the board: its first [`Policy::slots`] documents.
+/// A poll of the board: its first [`Policy::slots`] documents.
 #[derive(Clone, Debug)]
 pub struct Look {
     /// The decoded slots with their versions. A missing document is an empty slot without a
@@ -60,17 +59,17 @@ pub struct BoardWrite {
 pub enum Written {
     /// The slot now has this version.
     At(Version),
-    /// Another process took the slot. The policy looks, and writes to another slot.
+    /// Another process took the slot. The policy polls the board, and writes to another slot.
     Conflict,
-    /// No answer. The policy looks before it writes again.
+    /// No answer. The policy polls the board before it writes again.
     Unknown,
 }
 
-/// What the process observed about another process.
+/// The observations of another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Observed {
     ticket: Ticket,
-    /// When a look first showed this ticket.
+    /// The time of the first poll that showed this ticket.
     since: Duration,
     /// Since when this ticket has its turn.
     head_since: Option<Duration>,
@@ -96,9 +95,9 @@ pub struct Policy {
     node: Node,
     numbers: Numbers,
     round_trip: Duration,
-    /// Until when the process looks at the board; none in a process that met no other.
+    /// Until when the process polls the board; none if it met no other process.
     engaged_until: Option<Duration>,
-    /// The slots as the last look or the last own write showed them.
+    /// The slots as the last poll or the last own write showed them.
     slots: Vec<(Slot, Option<Version>)>,
     own_slot: Option<usize>,
     /// The wishes of the other processes.
@@ -123,8 +122,9 @@ pub struct Policy {
     must_look: bool,
     writing: Option<BoardWrite>,
     written_at: Option<Duration>,
-    /// Since when each commit of this process was followed by a lock of this process, and the last
-    /// of these.
+    /// The first and the last hand-off of the present series.
+    ///
+    /// In a series a lock of this process follows each commit of this process.
     handoffs: Option<(Duration, Duration)>,
     idle_since: Option<Duration>,
     work: Work,
@@ -163,16 +163,18 @@ impl Policy {
         }
     }
 
-    /// Whether the policy has nothing to do: the process met no other process lately.
+    /// Whether the policy is idle: the process met no other process lately.
     ///
-    /// A dormant policy permits every lock and writes nothing. It looks at the board only while the
-    /// process hands documents over.
+    /// A dormant policy permits every lock and writes nothing. A dormant process polls the board
+    /// only while it hands documents off.
     #[must_use]
     pub fn is_dormant(&self) -> bool {
         self.engaged_until.is_none()
     }
 
-    /// Another process held, changed or wounded something of this process.
+    /// Notes a conflict with another process.
+    ///
+    /// The other process held, changed or wounded a document or an attempt of this process.
     pub fn met_another(&mut self, now: Duration) {
         self.engaged_until = Some(now + self.numbers.dormant_after);
         self.alone_since = None;
@@ -189,24 +191,24 @@ impl Policy {
         self.round_trip
     }
 
-    /// Notes that a look was sent.
+    /// Notes that a poll was sent.
     pub fn look_sent(&mut self) {
         self.is_looking = true;
     }
 
-    /// Notes that a look has no answer.
+    /// Notes that a poll has no answer.
     pub fn look_failed(&mut self, now: Duration) {
         self.is_looking = false;
         self.failed_at = Some(now);
     }
 
-    /// Takes in a look. A look that was sent before the last one is ignored.
+    /// Takes the answer to a poll. A poll that was sent before the last one is ignored.
     pub fn observe(&mut self, look: Look, now: Duration) {
         (self.is_looking, self.failed_at) = (false, None);
         if self.looked_at.is_some_and(|at| look.sent_at < at) {
             return;
         }
-        // After a conflict the look counts, even if it shows an earlier ticket: the board lost an
+        // After a conflict the poll counts, even if it shows an earlier ticket: the board lost an
         // acknowledged write.
         let was_refused = std::mem::take(&mut self.must_look);
         let own_slot = self.own_slot.filter(|_| !was_refused);
@@ -229,11 +231,11 @@ impl Policy {
         self.put_in_order(now);
     }
 
-    /// A batch locked a document over the commit of another batch of this process.
+    /// Notes a hand-off: a batch locked a document over the commit of another batch.
     ///
-    /// A process that hands its documents over without a pause lets no other process lock them, and
-    /// meets no other process. So a dormant process looks at the board now and then while it hands
-    /// documents over.
+    /// A process that hands its documents off without a pause lets no other process lock them, and
+    /// meets no other process. So a dormant process polls the board now and then while it hands
+    /// documents off.
     pub fn handed_over(&mut self, now: Duration) {
         let since = match self.handoffs {
             Some((since, last)) if now < last + self.handoff_pause() => since,
@@ -242,14 +244,14 @@ impl Policy {
         self.handoffs = Some((since, now));
     }
 
-    /// A lock was written.
+    /// Notes that a lock was written.
     pub fn locked(&mut self, now: Duration) {
         if let Some(wish) = &mut self.wish {
             wish.first_lock.get_or_insert(now);
         }
     }
 
-    /// A batch that wrote, or that locked what it read, committed.
+    /// Notes the commit of a batch that wrote, or that locked its reads.
     pub fn committed(&mut self, now: Duration) {
         if let Some(wish) = &mut self.wish {
             wish.first_lock.get_or_insert(now);
@@ -257,8 +259,9 @@ impl Policy {
         }
     }
 
-    /// Decides everything that time and `work` decide. The engine calls it after each of its events
-    /// and at [`Self::next_look`].
+    /// Decides everything that depends on time and on `work`.
+    ///
+    /// The engine calls this function after each of its events and at [`Self::next_look`].
     pub fn update(&mut self, work: Work, now: Duration) {
         if self.engaged_until.is_some_and(|until| now > until && self.wish.is_none()) {
             self.engaged_until = None;
@@ -329,7 +332,7 @@ impl Policy {
         !(self.must_yield() && self.live(now).any(|(_, entry)| entry.set.may_contain(document)))
     }
 
-    /// Whether a lock on the document, or a commit that writes it, uses the turn of the process.
+    /// Whether a lock on the document, or its commit, uses the turn.
     #[must_use]
     pub fn is_of_turn(&self, document: KeyHash) -> bool {
         !self.is_blocked && self.is_wished(document)
@@ -341,25 +344,25 @@ impl Policy {
         self.wish.as_ref().is_some_and(|wish| wish.entry.set.may_contain(document))
     }
 
-    /// Whether there is a wish.
+    /// Whether there is an own wish.
     #[must_use]
     pub fn has_wish(&self) -> bool {
         self.wish.is_some()
     }
 
-    /// Whether a look or a write is under way.
+    /// Whether a poll or a write is under way.
     #[must_use]
     pub fn has_request(&self) -> bool {
         self.is_looking || self.writing.is_some()
     }
 
-    /// Notes that no request that was under way will be answered.
+    /// Notes that no request under way will have an answer.
     pub fn requests_lost(&mut self) {
         self.is_looking = false;
         self.must_look |= self.writing.take().is_some();
     }
 
-    /// The sets of the wishes of the other processes, as the last look showed them.
+    /// The sets of the other processes' wishes, as the last poll showed them.
     pub fn wanted_by_others(&self) -> impl Iterator<Item = &DocumentSet> {
         self.others.values().map(|entry| &entry.set)
     }
@@ -370,20 +373,23 @@ impl Policy {
         self.wish.as_ref().map(|wish| wish.entry.ticket)
     }
 
-    /// Whether the turn is over: the process finishes its batches, applies everything and starts no
-    /// batch.
+    /// Whether the turn is over.
+    ///
+    /// The process finishes its batches, applies everything and starts no batch.
     #[must_use]
     pub fn must_yield(&self) -> bool {
         self.yielding_since.is_some()
     }
 
-    /// Whether the turn has begun since the last call. The process then reads the cached documents
-    /// that other wishes name, in one request beside its first batch.
+    /// Whether the turn has begun since the last call.
+    ///
+    /// The process then reads the cached documents that other wishes name, in one request next to
+    /// its first batch.
     pub fn take_arrival(&mut self) -> bool {
         std::mem::take(&mut self.wants_refresh)
     }
 
-    /// Until when nothing changes by time alone, if no look is due before.
+    /// Until when nothing changes by time alone, if no poll is due before.
     #[must_use]
     pub fn next_change(&self, now: Duration) -> Option<Duration> {
         let look = self.next_look(now).map(|at| at.max(now));
@@ -422,7 +428,7 @@ impl Policy {
         self.others.iter().filter(move |(node, _)| counts(node)).map(|(n, e)| (*n, e))
     }
 
-    /// Notes the wishes that a look showed. Of two slots of one process the later ticket counts.
+    /// Notes the wishes that a poll showed. Of two slots of one process the later ticket counts.
     fn note_entries(&mut self, now: Duration) {
         self.others.clear();
         let mut own_slot = None;
@@ -513,7 +519,7 @@ impl Policy {
         }
     }
 
-    /// Notes whether the wish has its turn, and since when the wish has its turn without a lock.
+    /// Notes the start of the turn, and for how long it has no lock.
     fn note_arrival(&mut self, now: Duration) {
         let has_work = !self.work.wanted.is_empty();
         let is_locking = self.work.is_locking;
@@ -532,7 +538,9 @@ impl Policy {
         }
     }
 
-    /// A process at the head that cannot lock takes a new ticket before the others skip it.
+    /// Whether the process takes a new ticket because its turn passes without a lock.
+    ///
+    /// The other processes would skip the old ticket.
     fn must_renew(&self, now: Duration) -> bool {
         let since = self.wish.as_ref().and_then(|wish| wish.idle_head_since);
         since.is_some_and(|since| now > since + self.patience(self.round_trip, now) / 2)
@@ -545,7 +553,7 @@ impl Policy {
         })
     }
 
-    /// The other processes have skipped this one by now.
+    /// Whether the other processes have skipped this one by now.
     fn yields_too_long(&self, now: Duration) -> bool {
         let patience = self.patience(self.round_trip, now);
         self.yielding_since.is_some_and(|since| now > since + patience)

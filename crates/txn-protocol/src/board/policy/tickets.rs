@@ -1,4 +1,4 @@
-//! Tickets, strides, and the durations that follow from the other processes.
+//! Tickets, strides, and durations that depend on the other processes.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::{Policy, Wish};
 use crate::board::document::{Entry, LAST_TICKET, Ticket, micros};
 
 impl Policy {
-    /// After so long without a hand-off the process left its documents free for a while.
+    /// How long a process without a hand-off counts as one that hands documents off.
     pub(super) fn handoff_pause(&self) -> Duration {
         self.numbers.handoff_pause.max(self.round_trip * self.numbers.handoff_round_trips)
     }
@@ -19,7 +19,7 @@ impl Policy {
         self.looked_at.is_none_or(|at| now > at + self.blind_after())
     }
 
-    /// A full turn.
+    /// The duration of a full turn.
     pub(super) fn turn(&self, now: Duration) -> Duration {
         let processes = u32::try_from(self.live(now).count()).unwrap_or(u32::MAX).saturating_add(1);
         let longest = (self.numbers.longest_cycle / processes).max(self.numbers.longest_turn);
@@ -32,14 +32,14 @@ impl Policy {
         let own = self.clients();
         let most = self.live(now).map(|(_, entry)| entry.clients).max().unwrap_or(1).max(own);
         let own_turn = self.turn(now).mul_f64(f64::from(own) / f64::from(most));
-        // Several turns in each round: shorter ones. Full ones left the busy processes 0.62 of
-        // their commits, not 0.77.
+        // Several turns in each round are shorter. With full turns, the busy processes keep 0.62 of
+        // their commits instead of 0.77.
         let stride = self.wish.as_ref().map_or(Ticket::MAX, |wish| wish.entry.stride);
         let share = stride as f64 / micros(self.turn(now)) as f64;
         own_turn.mul_f64(share.min(1.0))
     }
 
-    /// How long others wait for a process at the head.
+    /// How long the other processes wait for a process that has its turn.
     pub(super) fn patience(&self, round_trip: Duration, now: Duration) -> Duration {
         let turn = self.turn(now);
         let short = turn.min(self.numbers.longest_turn);
@@ -58,7 +58,7 @@ impl Policy {
         self.work.clients.max(turn).max(1)
     }
 
-    /// Takes a new ticket, at the end of a turn and for a first wish.
+    /// Takes a new ticket, for a first wish or after a turn.
     pub(super) fn take_ticket(&mut self, now: Duration) {
         let clients = self.clients();
         let stride = self.stride(clients, now);
@@ -75,7 +75,7 @@ impl Policy {
             return;
         }
         self.last_ticket = ticket;
-        // As the slot shows it.
+        // The precision of the slot.
         let round_trip = Duration::from_micros(micros(self.round_trip));
         self.wish = Some(Wish {
             entry: Entry { ticket, stride, clients, round_trip, set },
@@ -93,11 +93,11 @@ impl Policy {
         taken.max().unwrap_or(0)
     }
 
-    /// The next ticket at some distance from those of processes with about the same stride.
+    /// Spaces the next ticket from those of processes with a similar stride.
     ///
-    /// Equal processes would otherwise have equal tickets, and a process with a smaller stride
-    /// would get all its turns of a round before theirs, and would then wait for the whole round:
-    /// p99 of a lone client beside four processes 26 times its p99 alone, instead of 16.
+    /// Otherwise equal processes have equal tickets. A process with a smaller stride then has all
+    /// its turns of a round before them, and waits for the whole round. The p99 of a lone client
+    /// next to four processes is then 26 times its p99 alone, instead of 16 times.
     fn spaced(&self, ticket: Ticket, stride: Ticket, now: Duration) -> Ticket {
         let is_similar = |other: Ticket| other > stride / 2 && other / 2 < stride;
         let mut tickets: Vec<Ticket> = self
@@ -112,6 +112,8 @@ impl Policy {
         })
     }
 
+    /// The stride of a new ticket.
+    ///
     /// A process with few clients or long round trips gets as many turns as its share needs.
     fn stride(&self, clients: u32, now: Duration) -> Ticket {
         let count = |counts: &dyn Fn(&Entry) -> bool| {
@@ -129,7 +131,7 @@ impl Policy {
         let slow_factor = self.numbers.slow_factor;
         let is_slow =
             |entry: &Entry| entry.round_trip > self.fastest(now).saturating_mul(slow_factor);
-        // Two slow processes share the turns that one of them would have.
+        // Two slow processes share the turns that one slow process would have.
         let slow_ones = self.live(now).filter(|(_, entry)| is_slow(entry)).count() as u32 + 1;
         let slow = own * self.numbers.slow_stride_round_trips * slow_ones / count(&is_faster);
         micros(share.max(slow))

@@ -1,4 +1,6 @@
-//! The parts of a policy that grow without a bound.
+//! Visits the values of a policy that grow without a bound.
+//!
+//! A model renames these values, which keeps its states finite.
 
 use std::time::Duration;
 
@@ -7,7 +9,7 @@ use txn_store::Version;
 use super::Policy;
 use crate::board::document::{Slot, Ticket};
 
-/// A value of which only differences count.
+/// A value that counts only by its differences to other values.
 #[derive(Debug)]
 pub enum Part<'a> {
     /// A moment.
@@ -28,8 +30,7 @@ impl Slot {
 }
 
 impl Policy {
-    /// Visits each moment, ticket and version, so that a model can rename them and keep its states
-    /// finite.
+    /// Visits each moment, ticket and version, which lets a model rename them.
     pub fn visit(&mut self, visit: &mut dyn FnMut(Part<'_>)) {
         let wish = self.wish.as_mut();
         let (first_lock, idle_head_since) = wish.map_or((None, None), |wish| {

@@ -1,0 +1,378 @@
+//! Merges the members of one group, and commits them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::runtime;
+use tokio::sync::oneshot;
+
+use super::QueuePosition;
+use super::membership::Joined;
+use super::queue::Waiter;
+use super::ticket::{Reply, Rerun};
+use super::uses::{self, Uses};
+use super::{GroupSlot, Groups, ReservedDocuments, SlotWithReads};
+use crate::attempt::serial_batch::{Merge, SerialBatch};
+use crate::attempt::{Attempt, AttemptMode, Receipt};
+use crate::config::Options;
+use crate::engine::attempt_error::{AttemptError, RetryReason};
+use crate::error::ErrorKind;
+use crate::event::Event;
+use crate::store::Key;
+use txn_protocol::ids::AttemptId;
+
+/// How long a group waits for all closures that run again.
+///
+/// A caller may sleep, or do something else, before its closure runs.
+const BUDGET: Duration = Duration::from_millis(25);
+
+/// A transaction that returned to the queue more often commits alone.
+const MOST_RETURNS: u8 = 8;
+
+/// A transaction in a group.
+struct Member {
+    position: QueuePosition,
+    waiter: Waiter,
+}
+
+impl Groups {
+    /// Takes the members of one group, and commits them.
+    ///
+    /// `here`: the runtime of their callers.
+    pub(super) async fn form_group(self: Arc<Self>, slot: GroupSlot, here: runtime::Id) {
+        // Transactions that are ready to run may still join. Without them the yield takes no time.
+        tokio::task::yield_now().await;
+        let now = self.engine.now();
+        let taken = self.queue.lock().take(slot.number(), here, now, &self.engine);
+        if taken.is_empty() {
+            return;
+        }
+        let members = taken.into_iter().map(|(position, waiter)| Member { position, waiter });
+        let parts: Vec<_> = parts(members.collect())
+            .into_iter()
+            .map(|members| {
+                let (read, written): (_, Vec<Uses>) =
+                    members.iter().map(|member| member.waiter.uses.split()).unzip();
+                let reads = ReservedDocuments::new(&self, read);
+                let written = ReservedDocuments::new(&self, written);
+                let slot_with_reads = SlotWithReads { _reads: reads, _slot: slot.clone() };
+                self.clone().merge_and_commit(members, (slot_with_reads, written))
+            })
+            .collect();
+        drop(slot);
+        self.start_groups();
+        futures::future::join_all(parts).await;
+    }
+
+    /// Merges transactions in their order, and commits the result by one attempt.
+    async fn merge_and_commit(self: Arc<Self>, members: Vec<Member>, guards: Guards) {
+        let Some(tid) = tid_for(&members) else { return };
+        let mut batch = SerialBatch::new(tid);
+        let uses = uses_of(&members);
+        for key in uses.keys() {
+            if let Some(known) = self.engine.hot.cache.get(key, self.engine.now()) {
+                batch.seed_read(key, known);
+            }
+        }
+        for member in &members {
+            member.waiter.attempt.seed_reads(&mut batch);
+        }
+        let batch = Arc::new(Mutex::new(batch));
+        let joined = self.merge_all(members, &batch, &uses).await;
+        let attempt = match joined.as_slice() {
+            [] => return,
+            [one] => one.waiter.attempt.clone(),
+            several => self.begin(several, tid),
+        };
+        let (slot, written) = guards;
+        attempt.reserve(Box::new(slot), Box::new(written));
+        self.commit(&attempt, joined, &batch).await;
+    }
+
+    /// Begins the attempt of several transactions.
+    fn begin(&self, members: &[Member], tid: AttemptId) -> Arc<Attempt> {
+        let transactions = members.len();
+        let writes = members.iter().any(|member| !member.waiter.uses.only_reads());
+        if transactions > 1 && writes {
+            self.engine.emit(&Event::Composed { tid, transactions });
+        }
+        let wait_for = members.first().map(|member| member.waiter.wait_for());
+        // A member with less time gets its answer at its own deadline.
+        let ends_at = members.iter().map(|member| member.waiter.attempt.ends_at()).max();
+        let patience = Some(self.engine.config.lease);
+        let mode = AttemptMode { patience, ..AttemptMode::default() };
+        let options = Options { wait_for: wait_for.unwrap_or_default(), ..Options::default() };
+        Attempt::begin(self.engine.clone(), tid, options, mode, ends_at.unwrap_or_default())
+    }
+
+    async fn merge_all(
+        &self,
+        members: Vec<Member>,
+        batch: &Arc<Mutex<SerialBatch>>,
+        uses: &Uses,
+    ) -> Vec<Member> {
+        let until = self.engine.now() + BUDGET;
+        let mut joined = Vec::new();
+        for member in members {
+            joined.extend(self.merge_one(member, batch, uses, until).await);
+        }
+        joined
+    }
+
+    /// Commits the batch, and replies to each member.
+    async fn commit(
+        self: &Arc<Self>,
+        attempt: &Arc<Attempt>,
+        joined: Vec<Member>,
+        batch: &Mutex<SerialBatch>,
+    ) {
+        let mut parts = components(joined);
+        let uses = parts.iter().map(|part| uses_of(part).keys().cloned().collect());
+        let transactions = parts.iter().map(Vec::len).sum();
+        let documents = attempt.represent(&batch.lock(), uses, transactions);
+        for (component, part) in parts.iter().enumerate() {
+            for member in part {
+                member.waiter.membership.join(Joined {
+                    attempt: attempt.clone(),
+                    component,
+                    // A commit of one document may have no record that answers later.
+                    recorded: documents > 1,
+                    only_reads: member.waiter.uses.only_reads(),
+                });
+            }
+        }
+        let result = attempt.commit().await;
+        for (number, why) in attempt.take_evicted() {
+            if let Some(part) = parts.get_mut(number) {
+                cov_mark::hit!(members_evicted);
+                self.reply_evicted(std::mem::take(part), &why);
+            }
+        }
+        self.reply_all(parts, result);
+    }
+
+    /// Merges one transaction, after a further run of its closure if necessary.
+    async fn merge_one(
+        &self,
+        mut member: Member,
+        batch: &Arc<Mutex<SerialBatch>>,
+        uses: &Uses,
+        until: Duration,
+    ) -> Option<Member> {
+        let waiter = &mut member.waiter;
+        if waiter.reply_to.is_closed() || !waiter.membership.begin_merge() {
+            return None;
+        }
+        let mut merge = waiter.attempt.merge_into(&mut batch.lock());
+        if merge == Merge::StaleRead && self.engine.now() < until {
+            if !self.run_again(waiter, batch.clone(), until).await {
+                return None;
+            }
+            let Some(used) = Self::uses_of(&waiter.attempt) else {
+                member.reject();
+                return None;
+            };
+            let within = used.is_within(uses);
+            (waiter.collections, waiter.uses) = (used.collections(), used);
+            merge = match within {
+                true => waiter.attempt.merge_into(&mut batch.lock()),
+                false => Merge::StaleRead,
+            };
+        }
+        match merge {
+            Merge::Merged => Some(member),
+            Merge::StaleRead => {
+                self.put_back(member);
+                None
+            }
+            Merge::Conflict => {
+                member.reject();
+                None
+            }
+        }
+    }
+
+    /// Lets a closure run again. Returns whether it ran in time.
+    async fn run_again(
+        &self,
+        waiter: &Waiter,
+        batch: Arc<Mutex<SerialBatch>>,
+        until: Duration,
+    ) -> bool {
+        let (ran, has_run) = oneshot::channel();
+        if waiter.reply_to.send(Reply::RunAgain(Rerun { batch, ran })).is_err() {
+            return false;
+        }
+        let left = until.saturating_sub(self.engine.now());
+        tokio::select! {
+            biased;
+            ran = has_run => ran.is_ok(),
+            () = self.engine.config.clock.sleep(left) => false,
+        }
+    }
+
+    /// Tells evicted members that they have to start again.
+    fn reply_evicted(&self, part: Vec<Member>, why: &RetryReason) {
+        self.forget(why.document());
+        let half = (part.len() / 2).max(1);
+        for mut member in part {
+            match why {
+                // Some member is refused, and a run without a group shows which one.
+                RetryReason::LeftGroup if half > 1 || member.waiter.most > 1 => {
+                    member.waiter.most = half;
+                    self.put_back(member);
+                }
+                why => member.end(Err(AttemptError::Retry(why.clone()))),
+            }
+        }
+    }
+
+    /// Replies to each member, and starts groups of the returned members.
+    fn reply_all(self: &Arc<Self>, parts: Vec<Vec<Member>>, result: Result<Receipt, AttemptError>) {
+        match result {
+            Ok(receipt) => parts.into_iter().for_each(|part| reply_committed(part, receipt)),
+            Err(error) => self.reply_failed(parts, error),
+        }
+        self.start_groups();
+    }
+
+    /// Replies to the members of a group that failed.
+    ///
+    /// The error is the answer for a single member only. Otherwise the users of the document of the
+    /// error start again, or join smaller groups, and the other members return to the queue
+    /// unchanged. If the outcome is unknown, each member that writes receives the error.
+    fn reply_failed(&self, mut parts: Vec<Vec<Member>>, error: AttemptError) {
+        // The record belongs to all members.
+        let document = error.document().filter(|key| !self.engine.table.has_record(key));
+        self.forget(document);
+        let all = parts.iter().map(Vec::len).sum();
+        let is_in_doubt =
+            matches!(&error, AttemptError::Fail(fail) if fail.kind() == ErrorKind::Unknown);
+        let is_its = |member: &Member| {
+            let only_reads = member.waiter.uses.only_reads();
+            !(is_in_doubt && only_reads)
+                && document.is_none_or(|key| member.waiter.uses.contains(key))
+        };
+        // A member that was evicted before may be the cause of the error.
+        if all == 1
+            && let Some(member) = parts.iter_mut().find_map(|part| part.pop_if(|m| is_its(m)))
+        {
+            return member.end(Err(error));
+        }
+        for part in parts {
+            let in_the_way = document.is_none_or(|key| uses_of(&part).contains(key));
+            let with = if document.is_some() { part.len() } else { all };
+            for mut member in part {
+                match &error {
+                    AttemptError::Fail(fail) if is_in_doubt => {
+                        if member.waiter.uses.only_reads() {
+                            // The content that the member read may be undecided.
+                            cov_mark::hit!(reader_starts_again_where_others_are_in_doubt);
+                            member.reject();
+                        } else {
+                            member.end(Err(AttemptError::Fail(fail.again())));
+                        }
+                    }
+                    AttemptError::Retry(reason) if in_the_way => {
+                        member.end(Err(AttemptError::Retry(reason.clone())));
+                    }
+                    AttemptError::Fail(_) if in_the_way => {
+                        member.waiter.most = (with / 2).max(1);
+                        self.put_back(member);
+                    }
+                    AttemptError::Fail(_) | AttemptError::Retry(_) => self.put_back(member),
+                }
+            }
+        }
+    }
+
+    /// Drops the cached content of a document that caused a failure.
+    fn forget(&self, document: Option<&Key>) {
+        document.iter().for_each(|key| self.engine.hot.cache.was_stale(key, self.engine.now()));
+    }
+
+    /// Returns a member to the queue, or rejects it after many returns.
+    fn put_back(&self, mut member: Member) {
+        member.waiter.returns += 1;
+        if member.waiter.returns > MOST_RETURNS {
+            return member.reject();
+        }
+        if member.waiter.membership.wait() {
+            self.queue.lock().enter_again(member.position, member.waiter);
+        }
+    }
+}
+
+/// Replies to the members of a committed component.
+fn reply_committed(part: Vec<Member>, receipt: Receipt) {
+    let mut overwritten: BTreeSet<Key> = BTreeSet::new();
+    // The last member comes first: only documents that no later member wrote have the commit
+    // version.
+    for member in part.into_iter().rev() {
+        let written = member.waiter.uses.written.clone();
+        let own = written.is_disjoint(&overwritten);
+        if !own {
+            cov_mark::hit!(member_was_overwritten_by_a_later_one);
+        }
+        let receipt = match member.waiter.uses.only_reads() {
+            true => Receipt { tid: None, commit_version: None, applied: true, ..receipt },
+            false => Receipt { commit_version: receipt.commit_version.filter(|_| own), ..receipt },
+        };
+        overwritten.extend(written);
+        member.end(Ok(receipt));
+    }
+}
+
+/// The reservations of a group: slot with reads, and writes.
+type Guards = (SlotWithReads, ReservedDocuments);
+
+/// The tid of a group: a further attempt of the oldest member.
+///
+/// No other attempt has this tid, or holds locks under it.
+fn tid_for(members: &[Member]) -> Option<AttemptId> {
+    let oldest = &members.first()?.waiter;
+    Some(oldest.attempt.tid.with_attempt(oldest.attempts.next()))
+}
+
+impl Member {
+    fn end(self, result: Result<Receipt, AttemptError>) {
+        // A caller that is gone needs no answer: the outcome is in the record.
+        drop(self.waiter.reply_to.send(Reply::Ended(result)));
+    }
+
+    fn reject(self) {
+        self.end(Err(AttemptError::Retry(RetryReason::LeftGroup)));
+    }
+}
+
+/// Splits members into components, each oldest first.
+///
+/// The members of a component share a document that one of them writes, directly or transitively.
+fn components(mut members: Vec<Member>) -> Vec<Vec<Member>> {
+    members.sort_by_key(|member| member.position);
+    let numbers = uses::components(members.iter().map(|member| &member.waiter.uses));
+    let mut parts: BTreeMap<usize, Vec<Member>> = BTreeMap::new();
+    for (number, member) in numbers.into_iter().zip(members) {
+        parts.entry(number).or_default().push(member);
+    }
+    parts.into_values().collect()
+}
+
+/// Splits members into sets that commit together, each oldest first.
+fn parts(mut members: Vec<Member>) -> Vec<Vec<Member>> {
+    members.sort_by_key(|member| member.position);
+    let kinds = uses::parts(members.iter().map(|member| &member.waiter.uses));
+    let mut parts: BTreeMap<uses::Part, Vec<Member>> = BTreeMap::new();
+    for (part, member) in kinds.into_iter().zip(members) {
+        parts.entry(part).or_default().push(member);
+    }
+    parts.into_values().collect()
+}
+
+fn uses_of(members: &[Member]) -> Uses {
+    let mut uses = Uses::default();
+    members.iter().for_each(|member| uses.add(&member.waiter.uses));
+    uses
+}

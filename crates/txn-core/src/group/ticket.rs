@@ -1,0 +1,133 @@
+//! The queue ticket of a transaction, for its caller.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+
+use super::membership::{Certainty, SharedMembership};
+use super::{Groups, QueuePosition, SLOW};
+use crate::attempt::Receipt;
+use crate::attempt::serial_batch::SerialBatch;
+use crate::engine::attempt_error::{AttemptError, RetryReason};
+use crate::error::{Error, ErrorKind};
+use crate::store::Key;
+use txn_protocol::ids::AttemptId;
+
+/// The maximum delay of an answer after the deadline of the caller.
+///
+/// In this time the commit itself can report its outcome.
+const OVERDUE: Duration = Duration::from_millis(200);
+
+/// A message to the caller of a waiting transaction.
+pub(crate) enum Reply {
+    /// Run the closure again, on the batch so far.
+    RunAgain(Rerun),
+    /// The transaction ended.
+    Ended(Result<Receipt, AttemptError>),
+}
+
+/// A further run of a closure, for which a group waits.
+///
+/// A dropped value takes the transaction out of the group.
+pub(crate) struct Rerun {
+    pub(super) batch: Arc<Mutex<SerialBatch>>,
+    pub(super) ran: oneshot::Sender<()>,
+}
+
+impl Rerun {
+    pub(crate) fn batch(&self) -> Arc<Mutex<SerialBatch>> {
+        self.batch.clone()
+    }
+
+    /// Reports the end of the run. Returns whether the group still waited.
+    pub(crate) fn ran(self) -> bool {
+        self.ran.send(()).is_ok()
+    }
+}
+
+/// The position of a transaction in the queue, for its caller.
+///
+/// A dropped ticket leaves the queue. A merged transaction continues.
+pub(crate) struct QueueTicket {
+    pub(super) groups: Arc<Groups>,
+    pub(super) position: QueuePosition,
+    pub(super) membership: SharedMembership,
+    pub(super) replies: mpsc::UnboundedReceiver<Reply>,
+    /// The end of the whole transaction, on the monotonic clock.
+    pub(super) ends_at: Duration,
+}
+
+impl QueueTicket {
+    /// Waits for the next message. [`Reply::Ended`] is the last one.
+    pub(crate) async fn reply(&mut self) -> Reply {
+        let engine = self.groups.engine.clone();
+        loop {
+            tokio::select! {
+                biased;
+                reply = self.replies.recv() => {
+                    return reply.unwrap_or_else(|| Reply::Ended(Err(self.left_alone())));
+                }
+                () = engine.config.clock.sleep(SLOW) => {
+                    self.groups.start_groups_for(Some(self.position));
+                    if let Some(error) = self.too_late() {
+                        return Reply::Ended(Err(error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns an error if the deadline of this transaction has passed.
+    ///
+    /// The other members of its group may have more time.
+    fn too_late(&self) -> Option<AttemptError> {
+        let now = self.groups.engine.now();
+        if now < self.ends_at {
+            return None;
+        }
+        match self.membership.leave(now >= self.ends_at + OVERDUE) {
+            Certainty::Soon => None,
+            Certainty::InDoubt(tid) => Some(in_doubt("it took longer than the deadline", tid)),
+            Certainty::Out => {
+                let uses = self.groups.leave(self.position);
+                Some(too_late(uses.as_ref().and_then(|uses| uses.keys().next())).into())
+            }
+        }
+    }
+
+    /// Returns the error for a transaction whose group is gone.
+    fn left_alone(&self) -> AttemptError {
+        match self.membership.leave(true) {
+            Certainty::InDoubt(tid) => in_doubt("what carried it is gone", tid),
+            Certainty::Out | Certainty::Soon => AttemptError::Retry(RetryReason::LeftGroup),
+        }
+    }
+}
+
+impl Drop for QueueTicket {
+    fn drop(&mut self) {
+        self.groups.leave(self.position);
+    }
+}
+
+fn in_doubt(why: &str, tid: Option<AttemptId>) -> AttemptError {
+    let unknown =
+        |ask| Error::new(ErrorKind::Unknown, format!("{why}, and may be committed: {ask}"));
+    match tid {
+        Some(tid) => unknown("ask for its outcome by its tid before running it again")
+            .in_transaction(tid)
+            .into(),
+        None => unknown("look at its document before running it again").into(),
+    }
+}
+
+fn too_late(key: Option<&Key>) -> Error {
+    let message = "other transactions of this process had it until the deadline";
+    let error = Error::new(ErrorKind::Conflict, message);
+    match key {
+        Some(key) => error.at(key),
+        None => error,
+    }
+}
