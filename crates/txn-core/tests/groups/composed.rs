@@ -167,8 +167,8 @@ async fn documents_that_are_only_read_are_shared() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_shares_a_document_with_one_set_aside_is_committed_once() {
-    cov_mark::check!(members_set_aside);
+async fn member_linked_to_an_evicted_one_commits_once() {
+    cov_mark::check!(members_evicted);
     let ours = Bank::open(21).await;
     let theirs = Bank::beside(ours.store.clone()).await;
     // Remembered, so that their first request is the group's.

@@ -448,7 +448,7 @@ pub(crate) async fn request_is_validated_before_the_first_write(world: &World) {
         json!([sound, {"put": {"target": target, "document": {"transaction_tid": "x"}}}]),
         json!([sound, {"put": {"target": target, "document": [1]}}]),
         json!([sound, {"merge": {"target": target, "patch": {"transaction_version": "x"}}}]),
-        json!([sound, {"patch": {"target": target, "patch": [{"op": "remove", "path": "/tid"}]}}]),
+        json!([sound, {"patch": {"target": target, "patch": [{"op": "remove", "path": "/transaction_version"}]}}]),
         json!([sound, {"patch": {"target": target, "patch": []}}]),
         json!([sound, {"add": {"target": target, "path": "balance", "amount": 1}}]),
         json!([sound, {"add": {"target": target, "path": "/balance", "amount": 1, "min": 2, "max": 1}}]),

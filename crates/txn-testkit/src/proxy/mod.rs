@@ -188,7 +188,7 @@ impl Proxy {
     ///
     /// Rules apply in the order of their creation, before the schedule, and once each.
     pub fn inject(&self, matching: Matching, fault: Fault) {
-        self.arm(matching, Action::Fault(fault, None));
+        self.shared.arm(matching, Action::Fault(fault, None));
     }
 
     /// As [`inject`](Self::inject), with an outage after the fault.
@@ -196,7 +196,7 @@ impl Proxy {
     /// The outage lasts until [`end_outage`](Self::end_outage).
     pub fn inject_then(&self, matching: Matching, fault: Fault, outage: Outage) {
         let behind = Ongoing { outage, until: None };
-        self.arm(matching, Action::Fault(fault, Some(behind)));
+        self.shared.arm(matching, Action::Fault(fault, Some(behind)));
     }
 
     /// Makes the server unreachable until [`end_outage`](Self::end_outage).
@@ -221,7 +221,7 @@ impl Proxy {
     #[must_use]
     pub fn hold(&self, matching: Matching, point: Point) -> Hold {
         let gate = Arc::new(Gate::default());
-        self.arm(matching, Action::Hold(gate.ticket(point)));
+        self.shared.arm(matching.clone(), Action::Hold(gate.ticket(point, matching)));
         Hold::new(gate)
     }
 
@@ -243,10 +243,6 @@ impl Proxy {
         self.shared.stop.cancel();
         self.shared.connections.wait().await;
         self.shared.exchanges.wait().await;
-    }
-
-    fn arm(&self, matching: Matching, action: Action) {
-        self.shared.plan.lock().rules.push(Rule { matching, action });
     }
 }
 
@@ -289,6 +285,10 @@ impl Shared {
 
     fn begins(&self, ongoing: Ongoing) {
         self.plan.lock().outage = Some(ongoing);
+    }
+
+    fn arm(&self, matching: Matching, action: Action) {
+        self.plan.lock().rules.push(Rule { matching, action });
     }
 
     /// Returns the action of the first matching rule, or of the schedule.

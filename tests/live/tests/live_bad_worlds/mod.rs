@@ -140,7 +140,7 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-txn_fixtures::everywhere! {
+txn_fixtures::on_both_kinds! {
     indices::made_again_before_the_locks;
     indices::made_again_with_the_locks_taken;
     indices::made_again_after_the_commit;

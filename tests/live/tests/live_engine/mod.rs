@@ -8,7 +8,7 @@ mod past;
 mod refused;
 mod stuck;
 
-txn_fixtures::everywhere! {
+txn_fixtures::on_both_kinds! {
     atomic::transfers_over_2_and_20_documents;
     atomic::insert_delete_and_insert_again;
     atomic::repeated_request_has_one_effect;
