@@ -1,4 +1,4 @@
-//! Collections that were opened by an alias, and aliases that are moved.
+//! Collections opened by an alias, and aliases that move.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use txn_core::store::{CollectionIdentity, Layer, MemoryStore, Store, StoreError};
 use txn_core::{Collection, Config, Domain, Error, ErrorKind, Raw};
 
-/// Counts how often somebody asks what a name stands for.
+/// Counts the requests that resolve a name.
 #[derive(Debug, Default)]
 struct Asked {
     inner: MemoryStore,
@@ -32,7 +32,7 @@ async fn open(lease: Duration) -> (Arc<Asked>, Domain, Collection<Raw>) {
     let config = Config::default().with_janitor_interval(None).with_lease(lease);
     let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("opens");
     for name in ["stock-1", "stock-2"] {
-        domain.create_collection::<Raw>(name, None).await.expect("made");
+        domain.create_collection::<Raw>(name, None).await.expect("creates");
     }
     store.inner.add_alias("stock", "stock-1").await.expect("added");
     let stock = domain.raw_collection("stock").await.expect("opens");
@@ -56,9 +56,9 @@ fn assert_moved(error: &Error, to: &str) {
 }
 
 #[tokio::test]
-async fn moved_alias_is_refused_until_the_collection_is_opened_again() {
+async fn moved_alias_is_refused_until_reopened() {
     let (store, domain, stock) = open(Duration::from_millis(20)).await;
-    put(&domain, &stock).await.expect("before");
+    put(&domain, &stock).await.expect("writes");
     store.inner.add_alias("stock", "stock-2").await.expect("moved");
     tokio::time::sleep(Duration::from_millis(30)).await;
     assert_moved(&put(&domain, &stock).await.expect_err("moved"), "stock-2");
@@ -69,22 +69,22 @@ async fn moved_alias_is_refused_until_the_collection_is_opened_again() {
     assert_moved(&tx.commit().await.expect_err("moved"), "stock-2");
 
     let again = domain.raw_collection("stock").await.expect("opens");
-    put(&domain, &again).await.expect("in the other collection");
-    assert_moved(&put(&domain, &stock).await.expect_err("by the old handle"), "stock-2");
-    // Moved back, it is the collection that was opened.
+    put(&domain, &again).await.expect("writes to the other collection");
+    assert_moved(&put(&domain, &stock).await.expect_err("the old handle is refused"), "stock-2");
+    // The alias moves back to the collection that the first handle opened.
     store.inner.add_alias("stock", "stock-1").await.expect("moved");
     tokio::time::sleep(Duration::from_millis(30)).await;
-    put(&domain, &stock).await.expect("it stands for it again");
+    put(&domain, &stock).await.expect("the alias names the first collection again");
     assert_moved(&put(&domain, &again).await.expect_err("moved"), "stock-1");
 }
 
 #[tokio::test]
-async fn alias_is_asked_for_once_in_a_lease() {
+async fn alias_is_resolved_once_per_lease() {
     let (store, domain, stock) = open(Duration::from_secs(10)).await;
     for _ in 0..10 {
         put(&domain, &stock).await.expect("written");
     }
-    assert_eq!(store.count.load(SeqCst), 0, "the lease of the opening is not over");
+    assert_eq!(store.count.load(SeqCst), 0, "the lease since the opening has not expired");
     let (store, domain, stock) = open(Duration::from_millis(20)).await;
     put(&domain, &stock).await.expect("written");
     let own = domain.raw_collection("stock-2").await.expect("opens");
@@ -93,7 +93,7 @@ async fn alias_is_asked_for_once_in_a_lease() {
     for _ in 0..10 {
         put(&domain, &own).await.expect("written");
     }
-    assert_eq!(store.count.load(SeqCst), before, "its own name is no alias");
+    assert_eq!(store.count.load(SeqCst), before, "the collection's own name is no alias");
     put(&domain, &stock).await.expect("written");
     assert_eq!(store.count.load(SeqCst), before + 1);
 }

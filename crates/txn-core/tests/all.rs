@@ -1,6 +1,7 @@
-//! The tests of this crate from outside, in one program: each program of its own would be linked with the whole engine.
+//! The integration tests of this crate, in one binary.
 //!
-//! `cargo test -p txn-core --test all groups::` runs those of one file, or folder.
+//! A single binary is linked with the engine only once.
+//! `cargo test -p txn-core --test all groups::` runs the tests of one file or folder.
 
 mod aliases;
 mod barrier;

@@ -1,4 +1,6 @@
-//! The barrier: what was acknowledged before it is applied behind it, and searches see it. In virtual time.
+//! The barrier, in virtual time.
+//!
+//! After a barrier, every earlier acknowledged commit is applied and searchable.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,8 +14,7 @@ use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw};
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// The store as one process has it: applies of commits can be kept away from it for a while. Notes which collections
-/// were refreshed.
+/// The store as one process sees it. `shut` refuses the applies of this process.
 #[derive(Debug)]
 struct Side {
     store: Arc<MemoryStore>,
@@ -27,7 +28,7 @@ impl Side {
         Arc::new(Self { store: store.clone(), shut, refreshed })
     }
 
-    /// Whether the write goes to a document of the application and takes its lock off.
+    /// Whether the write removes a lock from a document of the application.
     fn applies(write: &Write) -> bool {
         let lock = txn_core::fields::TRANSACTION_TID;
         write.op.changes()
@@ -56,7 +57,7 @@ impl Layer for Side {
     }
 }
 
-/// A process: its side of the store, its domain, its handle.
+/// A process with its view of the store.
 struct Process {
     side: Arc<Side>,
     domain: Domain,
@@ -81,7 +82,7 @@ impl Process {
     }
 }
 
-/// What a plain client sees of two documents: whether each has this text and no lock.
+/// Whether a plain client sees two documents with this text, unlocked.
 async fn plainly(store: &MemoryStore, items: &Collection<Raw>, text: &str) -> bool {
     let reads = store.get_many(&[items.key("a"), items.key("b")]).await;
     let inner = &text[1..text.len() - 1];
@@ -96,7 +97,7 @@ async fn plainly(store: &MemoryStore, items: &Collection<Raw>, text: &str) -> bo
 const NEW: &str = "{\"n\":2}";
 
 #[tokio::test(start_paused = true)]
-async fn one_s_own_commits_are_applied_and_refreshed_behind_it() {
+async fn barrier_applies_and_refreshes_own_commits() {
     let store = Arc::new(MemoryStore::new());
     let process = Process::start(&store).await;
     let others: Collection<Raw> =
@@ -106,7 +107,7 @@ async fn one_s_own_commits_are_applied_and_refreshed_behind_it() {
     let wait = process.domain.barrier(Duration::from_secs(10));
     tokio::pin!(wait);
     let early = tokio::time::timeout(Duration::from_secs(5), &mut wait).await;
-    assert!(early.is_err(), "it is committed and not applied: {early:?}");
+    assert!(early.is_err(), "committed but not applied: {early:?}");
     assert!(!plainly(&store, &process.items, NEW).await);
     process.side.refreshed.lock().clear();
     process.side.shut.store(false, Ordering::Release);
@@ -117,7 +118,7 @@ async fn one_s_own_commits_are_applied_and_refreshed_behind_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn commits_of_other_processes_are_waited_for_and_those_of_dead_ones_applied() {
+async fn barrier_rolls_a_dead_process_forward() {
     cov_mark::check!(foreign_commit_helped);
     let store = Arc::new(MemoryStore::new());
     let (dead, alive) = (Process::start(&store).await, Process::start(&store).await);
@@ -129,13 +130,13 @@ async fn commits_of_other_processes_are_waited_for_and_those_of_dead_ones_applie
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_deadline_is_told_with_the_transaction_that_is_not_applied() {
+async fn barrier_timeout_names_the_unapplied_transaction() {
     let store = Arc::new(MemoryStore::new());
     let process = Process::start(&store).await;
     process.side.shut.store(true, Ordering::Release);
     let tx = process.domain.begin(&Options::default()).expect("begins");
     let tid = tx.tid();
-    tx.put(&process.items, "a", &Raw::new(NEW)).expect("takes it");
+    tx.put(&process.items, "a", &Raw::new(NEW)).expect("buffers");
     tx.commit().await.expect("commits");
     let late = process.domain.barrier(Duration::from_secs(3)).await.expect_err("late");
     assert_eq!((late.kind(), late.tid()), (ErrorKind::Conflict, Some(tid)));
@@ -144,16 +145,16 @@ async fn the_deadline_is_told_with_the_transaction_that_is_not_applied() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_committed_holds_nobody_up() {
+async fn barrier_does_not_wait_for_uncommitted_locks() {
     let store = Arc::new(MemoryStore::new());
     let (busy, other) = (Process::start(&store).await, Process::start(&store).await);
     busy.put(&["a", "b"], "{\"n\":1}").await;
     let tx = busy.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
     tx.get(&busy.items, "a").await.expect("locks");
-    // Its heartbeat has written a record by now.
+    // After 2 s the heartbeat has written a record.
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(!other.domain.inspect().await.expect("looks").open.is_empty());
+    assert!(!other.domain.inspect().await.expect("inspects").open.is_empty());
     let report = other.domain.barrier(Duration::from_millis(1)).await.expect("passes");
-    report.into_result().expect("nothing to wait for");
+    report.into_result().expect("no commit to wait for");
     tx.rollback().await;
 }

@@ -1,4 +1,4 @@
-//! Processes whose clocks are wrong, within the limits and beyond them, on a store that tells its time.
+//! Processes with wrong clocks, on a store with a server time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,11 +13,11 @@ use txn_core::{Collection, CommitVersion, Config, Domain, Error, ErrorKind, Opti
 const HOUR: i64 = 3_600;
 const DRIFT: Duration = Duration::from_secs(60);
 
-/// The true time, which goes on by the virtual clock of the test.
+/// The true time, driven by the virtual clock of the test.
 #[derive(Debug)]
 struct World {
     origin: tokio::time::Instant,
-    /// How long every monotonic clock stood still.
+    /// The time for which every monotonic clock stood still.
     suspended: Mutex<Duration>,
     memory: Arc<MemoryStore>,
     tells_time: bool,
@@ -40,7 +40,7 @@ impl World {
         Duration::from_secs(1_790_000_000) + self.origin.elapsed() + *self.suspended.lock()
     }
 
-    /// A process whose wall clock is off by so many seconds, and its collection.
+    /// Opens a process whose wall clock is wrong by `off` seconds.
     async fn process(self: &Arc<Self>, off: i64) -> Process {
         self.process_with(off, Config::default()).await
     }
@@ -77,7 +77,9 @@ impl Layer for World {
     }
 }
 
-/// The state of a process that was copied while it ran. Only the operating system differs.
+/// The entropy of a process that was copied while running.
+///
+/// Each copy draws the same numbers. Only the randomness of the operating system differs.
 #[derive(Debug)]
 struct Copied;
 
@@ -130,11 +132,11 @@ impl Process {
             tx.put(&self.items, "a", &raw(n))?;
             tx.put(&self.items, "b", &raw(n))
         });
-        Ok(committed.await?.receipt.commit_version.expect("it wrote"))
+        Ok(committed.await?.receipt.commit_version.expect("a commit version"))
     }
 
     async fn read_at(&self, moment: Duration) -> Vec<Option<String>> {
-        let reader = self.domain.snapshot_at(moment).expect("is past");
+        let reader = self.domain.snapshot_at(moment).expect("readable");
         let mut found = Vec::new();
         for id in ["a", "b"] {
             let content = reader.get(&self.items, id).await.expect("reads");
@@ -149,17 +151,17 @@ fn raw(n: i64) -> Raw {
 }
 
 #[tokio::test(start_paused = true)]
-async fn moment_shows_the_same_whatever_commits_later() {
+async fn snapshot_does_not_change_after_later_commits() {
     for (reader, writer) in [(50, -50), (-50, 50), (50, 50), (59, -59)] {
         let world = World::new(true);
         let reader = world.process(reader).await;
-        reader.domain.enable_history(&reader.items, DRIFT * 60).await.expect("keeps it");
+        reader.domain.enable_history(&reader.items, DRIFT * 60).await.expect("enables history");
         reader.write(1).await.expect("writes");
         tokio::time::sleep(DRIFT * 15).await;
         let writer = world.process(writer).await;
         let moment = reader.domain.latest_timestamp();
         let before = reader.read_at(moment).await;
-        let version = writer.write(2).await.expect("its clock is within the limit");
+        let version = writer.write(2).await.expect("the clock is within the limit");
         assert!(version.unix_time() > moment, "{version:?} at {moment:?}");
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(reader.read_at(moment).await, before);
@@ -173,12 +175,12 @@ async fn clock_ahead_for_a_moment_leaves_no_trace() {
         let (sick, sound) = (world.process(0).await, world.process(0).await);
         sound.write(1).await.expect("writes");
         sick.wall.set(hours * HOUR);
-        let error = sick.write(2).await.expect_err("its clock is ahead");
+        let error = sick.write(2).await.expect_err("the clock is ahead");
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
         sick.wall.set(0);
-        let version = sick.write(3).await.expect("its clock is right again");
+        let version = sick.write(3).await.expect("the clock is right again");
         assert!(version.unix_time() <= world.now(), "{version:?}");
-        sound.write(4).await.expect("nothing lies in its future");
+        sound.write(4).await.expect("no version is in the future");
     }
 }
 
@@ -198,7 +200,7 @@ async fn source_of_ids_recovers_without_a_server_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn drift_within_the_limit_starves_nobody() {
+async fn drift_within_the_limit_starves_no_transaction() {
     for tells_time in [true, false] {
         let world = World::new(tells_time);
         let fast = world.process(59).await;
@@ -208,7 +210,8 @@ async fn drift_within_the_limit_starves_nobody() {
             ["x", "y"].iter().try_for_each(|id| tx.put(&fast.items, *id, &raw(1)))
         });
         ahead.await.expect("writes");
-        // What it reads is 59 s ahead; that must not make its next transaction younger than all others.
+        // The version that `slow` reads is 59 s ahead. The next transaction of `slow` must not
+        // become younger than all other transactions.
         let follows = slow.domain.transact::<_, Error, _>(async |tx| {
             tx.get(&slow.items, "x").await?;
             ["z", "w"].iter().try_for_each(|id| tx.put(&slow.items, *id, &raw(1)))
@@ -238,27 +241,27 @@ async fn drift_within_the_limit_starves_nobody() {
             result
         };
         let ((), long) = tokio::join!(load, long);
-        long.expect("it is the oldest soon");
+        long.expect("a retried transaction becomes the oldest");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn resumed_process_goes_on_at_once() {
+async fn resumed_process_commits_at_once() {
     let world = World::new(true);
     let process = world.process(0).await;
     process.write(1).await.expect("writes");
     let asked = *world.asked.lock();
     process.write(2).await.expect("writes");
-    assert_eq!(*world.asked.lock(), asked, "nothing is asked while the clocks agree");
+    assert_eq!(*world.asked.lock(), asked, "no request while the clocks agree");
     *world.suspended.lock() = Duration::from_secs(7_200);
-    let version = process.write(3).await.expect("its clock is right");
+    let version = process.write(3).await.expect("the clock is right");
     assert!(version.unix_time() + DRIFT > world.now(), "{version:?}");
-    assert_eq!(*world.asked.lock(), asked + 1, "the server was asked before anything was refused");
+    assert_eq!(*world.asked.lock(), asked + 1, "the server is asked before a refusal");
 }
 
-/// A caller that waits for the server's time, and is not polled any more, delays no other caller.
+/// A caller waits for the server time and is never polled again.
 #[tokio::test(start_paused = true)]
-async fn unpolled_caller_keeps_no_clock() {
+async fn unpolled_caller_does_not_block_the_clock_check() {
     let world = World::new(true);
     let process = world.process(0).await;
     *world.suspended.lock() = Duration::from_secs(7_200);
@@ -270,18 +273,18 @@ async fn unpolled_caller_keeps_no_clock() {
     }
     let other = tokio::time::timeout(Duration::from_secs(60), process.write(2)).await;
     other.expect("waits for no other caller").expect("writes");
-    unpolled.await.expect("its clock is right");
+    unpolled.await.expect("the clock is right");
 }
 
 #[tokio::test(start_paused = true)]
-async fn wrong_clock_does_not_ask_for_each_transaction() {
+async fn wrong_clock_asks_the_server_with_pauses() {
     let world = World::new(true);
     let process = world.process(0).await;
     process.write(1).await.expect("writes");
     process.wall.set(HOUR);
     let asked = *world.asked.lock();
     for _ in 0..10 {
-        let error = process.write(2).await.expect_err("its clock is ahead");
+        let error = process.write(2).await.expect_err("the clock is ahead");
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     }
     assert!(*world.asked.lock() <= asked + 2);
@@ -293,16 +296,16 @@ async fn clock_far_behind_is_refused_for_writes_only() {
     let sound = world.process(0).await;
     sound.write(1).await.expect("writes");
     let behind = world.process(-300).await;
-    let error = behind.write(2).await.expect_err("one of the two clocks is wrong");
+    let error = behind.write(2).await.expect_err("one clock is wrong");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("behind"), "{error}");
     let read = behind.domain.transact::<_, Error, _>(async |tx| tx.get(&behind.items, "a").await);
     assert!(read.await.expect("reads").is_some());
 }
 
-/// As after a virtual machine was cloned while it ran. They begin at one moment, and under one node.
+/// Two copies of a virtual machine start together, with one node id.
 #[tokio::test(start_paused = true)]
-async fn copies_of_a_process_commit_apart() {
+async fn copies_of_a_process_never_share_a_tid() {
     let world = World::new(true);
     let config = || Config::default().with_entropy(Arc::new(Copied));
     let (one, two) = tokio::join!(world.process_with(0, config()), world.process_with(0, config()));

@@ -1,4 +1,4 @@
-//! Collections that keep their past, and readers at a timestamp.
+//! Collections with a history, and snapshot readers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ struct Item {
 
 type Items = Collection<Typed<Item>>;
 
-/// A domain whose clock can be set ahead, so that what was written just now is past enough to be read.
+/// A domain whose clock can be set ahead, to read recent writes.
 struct Shop {
     store: Arc<MemoryStore>,
     wall: Arc<Wall>,
@@ -41,7 +41,7 @@ impl Shop {
         Self { store, wall, domain, items }
     }
 
-    /// Commits, and returns when.
+    /// Commits, and returns the time of the commit.
     async fn write(&self, documents: &[(&str, Option<u64>)]) -> Duration {
         let options = Options::default().with_wait_for(WaitFor::Apply);
         let written = self.domain.run::<_, Error, _>(&options, async |tx| {
@@ -57,7 +57,7 @@ impl Shop {
         commit.map_or_else(|| self.wall.wall(), CommitVersion::unix_time)
     }
 
-    /// Lets so much time pass on the wall.
+    /// Sets the wall clock ahead by `time`.
     fn pass(&self, time: Duration) {
         self.wall.set_ahead(time);
     }
@@ -75,13 +75,14 @@ fn config(wall: &Arc<Wall>) -> Config {
 const BEFORE: Duration = Duration::from_micros(1);
 
 #[tokio::test]
-async fn every_version_is_found_also_those_that_were_deleted() {
+async fn snapshot_finds_every_version_and_deletion() {
     for groups in [false, true] {
         let shop = Shop::open(groups).await;
         let mut told = vec![(shop.wall.wall(), [None, None])];
         let mut now = [None, None];
         for n in 0..50 {
-            // Sometimes one, sometimes both, sometimes gone; a deletion of nothing changes nothing.
+            // Each step writes or deletes one or both documents. Deleting an absent document
+            // changes nothing.
             let value = (n % 7 != 3).then_some(n);
             let changes: &[_] = match n % 3 {
                 0 => &[("a", value)],
@@ -110,7 +111,7 @@ async fn every_version_is_found_also_those_that_were_deleted() {
 }
 
 #[tokio::test]
-async fn what_was_there_before_its_history_began_is_found_too() {
+async fn snapshot_finds_documents_older_than_the_history() {
     let shop = Shop::open(false).await;
     let old: Items = shop.domain.create_collection("old", None).await.expect("opens");
     let put = async |id: &str, n| {
@@ -127,15 +128,15 @@ async fn what_was_there_before_its_history_began_is_found_too() {
     put("c", 1).await;
     shop.pass(DRIFT * 2);
     let values =
-        shop.domain.snapshot_at(began).expect("past").get_many(&old, ["a", "b", "c"]).await;
+        shop.domain.snapshot_at(began).expect("kept").get_many(&old, ["a", "b", "c"]).await;
     assert_eq!(values.expect("reads"), [Some(Item { n: 1 }), Some(Item { n: 1 }), None]);
     let too_early =
-        shop.domain.snapshot_at(began - Duration::from_secs(1)).expect("past").get(&old, "a").await;
-    assert_eq!(too_early.expect_err("not kept then").kind(), ErrorKind::Invalid);
+        shop.domain.snapshot_at(began - Duration::from_secs(1)).expect("kept").get(&old, "a").await;
+    assert_eq!(too_early.expect_err("no history at that time").kind(), ErrorKind::Invalid);
 }
 
 #[tokio::test]
-async fn a_document_may_have_a_routing() {
+async fn history_keeps_routed_documents() {
     let shop = Shop::open(false).await;
     let id = DocumentId::routed("x", "r");
     let put = async |n| {
@@ -147,52 +148,52 @@ async fn a_document_may_have_a_routing() {
     let between = shop.wall.wall();
     put(2).await;
     shop.pass(DRIFT * 2);
-    let read = shop.domain.snapshot_at(between).expect("past").get(&shop.items, &id).await;
+    let read = shop.domain.snapshot_at(between).expect("kept").get(&shop.items, &id).await;
     assert_eq!(read.expect("reads"), Some(Item { n: 1 }));
 }
 
 #[tokio::test]
-async fn moments_that_cannot_be_read_are_refused() {
+async fn unreadable_timestamps_are_refused() {
     let shop = Shop::open(false).await;
     shop.write(&[("a", Some(1))]).await;
     let now = shop.wall.wall();
-    let too_late = shop.domain.snapshot_at(now).expect_err("somebody may still commit before it");
+    let too_late = shop.domain.snapshot_at(now).expect_err("a commit may still precede");
     assert_eq!(too_late.kind(), ErrorKind::Invalid);
     assert!(too_late.to_string().contains("ask again in"), "{too_late}");
     shop.pass(WEEK + DRIFT);
-    let too_early = shop.at(now, &["a"]).await.expect_err("it is kept no longer");
+    let too_early = shop.at(now, &["a"]).await.expect_err("no longer kept");
     assert_eq!(too_early.kind(), ErrorKind::Invalid);
     let other: Items = shop.domain.create_collection("other", None).await.expect("opens");
     let latest = shop.domain.latest_timestamp();
-    let none = shop.domain.snapshot_at(latest).expect("past").get(&other, "a").await;
+    let none = shop.domain.snapshot_at(latest).expect("kept").get(&other, "a").await;
     assert!(none.expect_err("no history").to_string().contains("enable_history"));
     let again = shop.domain.enable_history(&shop.items, 2 * WEEK).await;
-    assert_eq!(again.expect_err("another time").kind(), ErrorKind::Misconfigured);
+    assert_eq!(again.expect_err("another retention").kind(), ErrorKind::Misconfigured);
     let own: Items = shop.domain.create_collection("other-history", None).await.expect("opens");
     let put = shop.domain.transact::<_, Error, _>(async |tx| tx.put(&own, "a", &Item { n: 1 }));
     put.await.expect("writes");
-    let taken = shop.domain.enable_history(&other, WEEK).await.expect_err("somebody's own");
+    let taken = shop.domain.enable_history(&other, WEEK).await.expect_err("in use");
     assert!(taken.to_string().contains("not empty"), "{taken}");
     let short = shop.domain.enable_history(&other, DRIFT).await;
     assert_eq!(short.expect_err("never readable").kind(), ErrorKind::Invalid);
 }
 
-/// A plain client overwrites the document: what is not known is not made up.
+/// A plain client overwrites the document. The history cannot know when the old version ended.
 #[tokio::test]
-async fn what_a_plain_client_wrote_over_is_said_to_be_lost() {
+async fn version_overwritten_by_a_plain_client_is_damaged() {
     let shop = Shop::open(false).await;
     let first = shop.write(&[("a", Some(1))]).await;
     let key = txn_core::store::Key::new("items", "a");
     let read = shop.store.read_primary(std::slice::from_ref(&key)).await.swap_remove(0);
     let txn_core::store::Read::Found { version, .. } = read else {
-        panic!("it is there: {read:?}")
+        panic!("no document: {read:?}")
     };
     let plain = Write::new(key, WriteOp::Replace("{\"n\":7}".into(), version));
     shop.store.write_many(&[plain]).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
     let last = shop.write(&[("a", Some(3))]).await;
     shop.pass(DRIFT * 2);
-    let lost = shop.at(first, &["a"]).await.expect_err("nobody knows until when");
+    let lost = shop.at(first, &["a"]).await.expect_err("the end of the version is unknown");
     assert_eq!(lost.kind(), ErrorKind::Damaged);
     assert!(lost.to_string().contains("items/a"), "{lost}");
     assert_eq!(shop.at(last, &["a"]).await.expect("known again"), [Some(3)]);
@@ -200,7 +201,7 @@ async fn what_a_plain_client_wrote_over_is_said_to_be_lost() {
 }
 
 #[tokio::test]
-async fn compare_and_set_keeps_what_it_overwrites() {
+async fn compare_and_set_keeps_the_overwritten_version() {
     let shop = Shop::open(true).await;
     shop.write(&[("a", Some(1))]).await;
     let read = shop.domain.reader().read(&shop.items, "a").await.expect("reads");
@@ -208,16 +209,16 @@ async fn compare_and_set_keeps_what_it_overwrites() {
     let set = shop.domain.compare_and_set(&shop.items, &read, &Item { n: 2 }).await.expect("sets");
     assert!(matches!(set, CompareAndSet::Written(_)));
     let again =
-        shop.domain.compare_and_set(&shop.items, &read, &Item { n: 3 }).await.expect("looks");
+        shop.domain.compare_and_set(&shop.items, &read, &Item { n: 3 }).await.expect("answers");
     assert_eq!(again, CompareAndSet::Mismatch);
     shop.pass(DRIFT * 2);
     assert_eq!(shop.at(between, &["a"]).await.expect("reads"), [Some(1)]);
     assert_eq!(shop.at(shop.domain.latest_timestamp(), &["a"]).await.expect("reads"), [Some(2)]);
 }
 
-/// A process that opened the collection before keeps no history, and nobody makes one up.
+/// Another process opens the collection and keeps its history. A release ends the history.
 #[tokio::test]
-async fn a_process_learns_of_the_history_when_it_opens_the_collection() {
+async fn process_learns_of_the_history_at_the_opening() {
     let shop = Shop::open(false).await;
     let config = config(&shop.wall);
     let other = Domain::open(shop.store.clone(), "shop", config).await.expect("opens");
@@ -231,13 +232,13 @@ async fn a_process_learns_of_the_history_when_it_opens_the_collection() {
     shop.pass(DRIFT * 2);
     assert_eq!(shop.at(first, &["a"]).await.expect("reads"), [Some(1)]);
     other.release_collection("items").await.expect("releases");
-    let items: Items = shop.domain.collection("items").await.expect("claims it again");
-    let ended = shop.domain.snapshot_at(first).expect("past").get(&items, "a").await;
+    let items: Items = shop.domain.collection("items").await.expect("claims again");
+    let ended = shop.domain.snapshot_at(first).expect("kept").get(&items, "a").await;
     assert_eq!(ended.expect_err("no history").kind(), ErrorKind::Invalid);
 }
 
 #[tokio::test]
-async fn what_nobody_may_ask_for_is_dropped_and_the_rest_stays() {
+async fn purge_drops_only_unreadable_versions() {
     let shop = Shop::open(false).await;
     for n in 0..20 {
         shop.write(&[("a", Some(n)), ("gone", (n < 10).then_some(n))]).await;
@@ -252,7 +253,7 @@ async fn what_nobody_may_ask_for_is_dropped_and_the_rest_stays() {
     assert_eq!(shop.domain.purge_history(&shop.items).await.expect("purges"), 0, "a day too early");
     shop.pass(2 * WEEK - Duration::from_secs(1));
     let kept = versions(&shop).await;
-    // Of `a` those before the one that stood there when the week began, of the other one all.
+    // Purged: the versions of `a` before the version at the start of the week, and all of `gone`.
     assert_eq!(shop.domain.purge_history(&shop.items).await.expect("purges"), 19 + 10);
     assert_eq!(versions(&shop).await, kept - 29);
     assert_eq!(shop.domain.purge_history(&shop.items).await.expect("purges"), 0);
@@ -262,9 +263,10 @@ async fn what_nobody_may_ask_for_is_dropped_and_the_rest_stays() {
     }
 }
 
-/// The head says which version somebody may still ask for: nothing is dropped without it.
+/// The head names the version that a snapshot may still read. Without a head, the purge drops no
+/// version.
 #[tokio::test]
-async fn the_past_of_a_document_whose_head_is_lost_stays() {
+async fn purge_keeps_versions_without_a_readable_head() {
     cov_mark::check!(past_without_a_head_stays);
     cov_mark::check!(past_of_an_unreadable_head_stays);
     let shop = Shop::open(false).await;
@@ -295,7 +297,7 @@ async fn versions(shop: &Shop) -> usize {
 }
 
 #[tokio::test]
-async fn a_transaction_that_changes_nothing_leaves_nothing() {
+async fn unchanged_documents_leave_no_history() {
     let shop = Shop::open(false).await;
     shop.domain
         .transact::<_, Error, _>(async |tx| {

@@ -1,5 +1,7 @@
-//! A payment that is run again whatever became of it, after an unknown outcome too, is made once if it inserts a
-//! document under a key of its own. In virtual time, on a store whose answers get lost and whose writes come late.
+//! Payments that are retried after unknown outcomes, in virtual time.
+//!
+//! Each payment inserts a document under its own key, so that a retry pays at most once. The store
+//! loses answers and applies writes late.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +48,7 @@ impl Bank {
         Self { domain, accounts, payments }
     }
 
-    /// Moves one unit, once for each key.
+    /// Moves one unit, at most once for each key.
     async fn pay(&self, key: &str, deadline: Duration) -> Result<(), Error> {
         let options = Options::default().with_timeout(Some(deadline));
         let paid = self.domain.run::<_, Error, _>(&options, async |tx| {
@@ -60,8 +62,10 @@ impl Bank {
         }
     }
 
-    /// Pays until it is known that it was paid. The first deadlines are so short that many outcomes stay unknown.
-    /// Returns after how many.
+    /// Retries until the payment is known to be made.
+    ///
+    /// Returns the number of unknown outcomes. The first timeouts are so short that many outcomes
+    /// stay unknown.
     async fn pay_for_sure(&self, key: &str) -> usize {
         let mut unknown = 0;
         for tries in 1..100 {
@@ -75,7 +79,7 @@ impl Bank {
     }
 }
 
-/// Returns how many outcomes were unknown.
+/// Makes six payments by two processes. Returns the number of unknown outcomes.
 async fn run(seed: u64) -> usize {
     let mut plan = FaultPlan::rough(seed).with_late_unknown(0.1).with_lost_unknown(0.05);
     plan.max_late = Duration::from_secs(2);
@@ -109,7 +113,7 @@ async fn run(seed: u64) -> usize {
 }
 
 #[test]
-fn a_payment_that_is_run_again_after_an_unknown_outcome_is_made_once() {
+fn payment_retried_after_unknown_is_made_once() {
     let mut unknown = 0;
     for seed in 0..60 {
         let mut runtime = tokio::runtime::Builder::new_current_thread();

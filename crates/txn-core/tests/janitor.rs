@@ -1,4 +1,4 @@
-//! The janitor: each place is judged by itself, the processes of a domain take turns, and days are dropped in time.
+//! The janitor: unreachable collections, elections between processes, and drops of old days.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ struct World {
     good: Items,
 }
 
-/// A domain with one document `a` in each of two collections; `bad` comes before `good`.
+/// Opens a domain with a document `a` in each of two collections. A pass scans `bad` before `good`.
 async fn world() -> World {
     let store = Arc::new(TestStore::default());
     let domain = Domain::open_or_create(store.clone(), "shop", config()).await.expect("opens");
@@ -45,7 +45,7 @@ async fn world() -> World {
 }
 
 impl World {
-    /// Locks a document as a coordinator that dies before it writes a record.
+    /// Leaves a lock as of a process that died before the commit.
     async fn leave_lock(&self, items: &Items) {
         let tx = self.domain.begin(&Options::default()).expect("begins");
         let (tid, key) = (tx.tid(), items.key("a"));
@@ -69,7 +69,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_collection_that_cannot_be_looked_at_keeps_nobody_from_the_others() {
+async fn unreachable_collection_does_not_stop_the_pass() {
     let w = world().await;
     for items in [&w.bad, &w.good] {
         w.leave_lock(items).await;
@@ -80,7 +80,7 @@ async fn a_collection_that_cannot_be_looked_at_keeps_nobody_from_the_others() {
     assert_eq!(report.unreachable.len(), 1, "{report:?}");
     assert_eq!(report.unreachable[0].0, "bad");
     assert!(!w.is_locked(&w.good).await);
-    let report = w.domain.inspect().await.expect("looks");
+    let report = w.domain.inspect().await.expect("inspects");
     assert_eq!(report.unreachable[0].0, "bad", "{report:?}");
     w.store.reopen("bad");
     let report = w.domain.janitor_pass().await.expect("passes");
@@ -89,7 +89,7 @@ async fn a_collection_that_cannot_be_looked_at_keeps_nobody_from_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_partition_that_cannot_be_looked_at_keeps_nobody_from_the_others() {
+async fn unreachable_partition_does_not_stop_the_pass() {
     let w = world().await;
     w.leave_lock(&w.good).await;
     let tomorrow = w.store.list_collections("txn-shop-").await.expect("lists");
@@ -102,28 +102,28 @@ async fn a_partition_that_cannot_be_looked_at_keeps_nobody_from_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn old_days_are_dropped_though_a_collection_cannot_be_looked_at() {
+async fn unreachable_collection_does_not_keep_old_days() {
     let w = world().await;
     w.leave_lock(&w.bad).await;
     w.store.close("bad");
     let late = w.process(config().with_clock(Wall::ahead(DAY * 9))).await;
     let report = late.janitor_pass().await.expect("passes");
     assert!(report.partitions_dropped > 0, "{report:?}");
-    // What was locked there had no record: it is void.
+    // The lock in `bad` had no record in the dropped days, so the lock is void.
     w.store.reopen("bad");
     let report = late.janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "{report:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_committed_transaction_keeps_its_day_while_a_member_cannot_be_reached() {
+async fn unreachable_participant_keeps_the_day() {
     cov_mark::check!(day_with_an_open_record_stays);
     let w = world().await;
     let tx = w.domain.begin(&Options::default()).expect("begins");
     tx.get(&w.bad, "a").await.expect("reads");
     tx.get(&w.good, "a").await.expect("reads");
-    tx.put(&w.bad, "a", &Item { n: 7 }).expect("takes it");
-    tx.put(&w.good, "a", &Item { n: 7 }).expect("takes it");
+    tx.put(&w.bad, "a", &Item { n: 7 }).expect("buffers");
+    tx.put(&w.good, "a", &Item { n: 7 }).expect("buffers");
     w.store.close_at_commit("bad");
     tx.commit().await.expect("commits");
     w.domain.shutdown(Duration::from_secs(60)).await;
@@ -139,7 +139,7 @@ async fn a_committed_transaction_keeps_its_day_while_a_member_cannot_be_reached(
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_pass_per_domain_and_interval_is_enough() {
+async fn processes_share_one_pass_per_interval() {
     let w = world().await;
     let interval = Duration::from_secs(10);
     let mut processes = Vec::new();
@@ -154,18 +154,18 @@ async fn one_pass_per_domain_and_interval_is_enough() {
     let passes = scanned.iter().filter(|name| *name == "good").count();
     let most = usize::try_from(minutes * 60 / interval.as_secs()).expect("fits");
     assert!((most / 2..=most).contains(&passes), "{passes} passes in {minutes} minutes");
-    assert!(!refreshed.iter().any(|name| name == "good"), "data is not refreshed for it");
-    // The one that took the turns dies: the others go on.
+    assert!(!refreshed.iter().any(|name| name == "good"), "a pass refreshes no data");
+    // All processes but one end. The last process takes over the passes.
     while processes.len() > 1 {
         processes.pop().expect("one").shutdown(Duration::from_secs(5)).await;
     }
     w.leave_lock(&w.good).await;
     tokio::time::sleep(interval * 5).await;
-    assert!(!w.is_locked(&w.good).await, "the last one took its turn");
+    assert!(!w.is_locked(&w.good).await, "the last process ran a pass");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_live_owner_is_left_alone_and_a_dead_one_is_not() {
+async fn janitor_recovers_only_dead_owners() {
     let w = world().await;
     let other = w.process(config()).await;
     let good: Items = other.collection("good").await.expect("opens");
@@ -178,13 +178,13 @@ async fn a_live_owner_is_left_alone_and_a_dead_one_is_not() {
         tx.commit().await
     };
     let (report, committed) = tokio::join!(w.domain.janitor_pass(), live);
-    committed.expect("nobody took it for dead");
+    committed.expect("the owner counts as alive");
     assert_eq!(report.expect("passes").recovered, 1);
     assert!(!w.is_locked(&w.bad).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_locks_are_followed_page_by_page() {
+async fn janitor_scans_many_locks_in_pages() {
     let w = world().await;
     let tx = w.domain.begin(&Options::default()).expect("begins");
     let tid = tx.tid();

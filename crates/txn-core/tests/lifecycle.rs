@@ -1,5 +1,6 @@
-//! Life and death of transactions, in virtual time: heartbeats, wounds, recovery, outcomes, and the
-//! days of the transaction table.
+//! The life cycle of transactions, in virtual time.
+//!
+//! Heartbeats, wounds, recovery, outcomes, and the partitions of the transaction table.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,10 +68,10 @@ async fn world() -> World {
     World { store, log, domain, items }
 }
 
-/// Applies run behind the acknowledgement.
+/// Waits until no lock and no open record is left. Applies run after the acknowledgement.
 async fn drained(domain: &Domain) {
     for _ in 0..100 {
-        if domain.inspect().await.expect("looks").is_clean() {
+        if domain.inspect().await.expect("inspects").is_clean() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -94,7 +95,7 @@ impl World {
         self.domain.reader().verified().get(&self.items, id).await.expect("reads").map(|i| i.n)
     }
 
-    /// A coordinator that dies with a lock on a document, and with a record in this state.
+    /// Leaves a dead process's lock, and a record in this state.
     async fn leave_lock(&self, id: &str, record: Option<State>) -> txn_core::AttemptId {
         let tx = self.domain.begin(&Options::default()).expect("begins");
         let tid = tx.tid();
@@ -130,7 +131,7 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn a_long_transaction_is_kept_alive_by_its_heartbeat() {
     let w = world().await;
-    // Another process: it knows nothing of the first but what stands in the store.
+    // Another process knows only what the store holds.
     let other = domain(&w.store, &w.log).await;
     let tx = w.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
     let tid = tx.tid();
@@ -139,12 +140,12 @@ async fn a_long_transaction_is_kept_alive_by_its_heartbeat() {
     let rival = w.set(&other, "a", 7, &pessimistic);
     let slow = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        tx.put(&w.items, "a", &Item { n: 5 }).expect("takes it");
+        tx.put(&w.items, "a", &Item { n: 5 }).expect("buffers");
         tx.commit().await
     };
     let (rival, slow) = tokio::join!(rival, slow);
-    slow.expect("the older one commits after five leases");
-    rival.expect("the younger one waits for it");
+    slow.expect("the older transaction commits after five leases");
+    rival.expect("the younger transaction waits");
     assert_eq!(w.value("a").await, Some(7));
     assert_eq!(
         w.log.count(|e| matches!(e, Event::AbortedByRecovery { tid: dead, .. } if *dead == tid)),
@@ -164,8 +165,8 @@ async fn an_older_transaction_wounds_a_younger_one() {
     let (elder, victim) = (old.tid(), young.tid());
     young.get(&w.items, "a").await.expect("locks");
     old.get(&w.items, "a").await.expect("takes the lock");
-    old.put(&w.items, "a", &Item { n: 2 }).expect("takes it");
-    young.put(&w.items, "a", &Item { n: 3 }).expect("takes it");
+    old.put(&w.items, "a", &Item { n: 2 }).expect("buffers");
+    young.put(&w.items, "a", &Item { n: 3 }).expect("buffers");
     let error = young.commit().await.expect_err("wounded");
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     old.commit().await.expect("commits");
@@ -177,9 +178,9 @@ async fn an_older_transaction_wounds_a_younger_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_made_of_reads_that_do_not_belong_together_is_not_surfaced() {
+async fn application_error_of_stale_reads_is_not_returned() {
     let w = world().await;
-    // In another process: the younger one is not told that it is wounded.
+    // The older transaction runs in another process, so no local signal reports the wound.
     let other = domain(&w.store, &w.log).await;
     let old = other.begin(&Options::default().with_pessimistic(true)).expect("begins");
     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -191,23 +192,23 @@ async fn an_error_made_of_reads_that_do_not_belong_together_is_not_surfaced() {
         if a == b {
             return Ok(a);
         }
-        // Any error of the application: here one that it gets from an id that cannot be.
+        // An error of the application stands for any other. An empty id is invalid.
         tx.get(&w.items, "").await
     });
     let old = async {
         tokio::time::sleep(Duration::from_millis(10)).await;
         for id in ["a", "b"] {
-            old.put(&w.items, id, &Item { n: 2 }).expect("takes it");
+            old.put(&w.items, id, &Item { n: 2 }).expect("buffers");
         }
         old.commit().await.expect("wounds and commits");
     };
     let (young, ()) = tokio::join!(young, old);
-    assert_eq!(young.expect("is run again").value, Some(Item { n: 2 }));
+    assert_eq!(young.expect("runs again").value, Some(Item { n: 2 }));
     drained(&w.domain).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_locks_of_the_dead_are_taken_off_by_whoever_meets_them() {
+async fn writer_removes_the_lock_of_a_dead_owner() {
     for record in [None, Some(State::Pending), Some(State::Aborted)] {
         let w = world().await;
         let dead = w.leave_lock("a", record).await;
@@ -222,11 +223,11 @@ async fn the_locks_of_the_dead_are_taken_off_by_whoever_meets_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_janitor_finds_what_everybody_forgot() {
+async fn janitor_recovers_abandoned_locks_and_records() {
     let w = world().await;
     w.leave_lock("a", None).await;
     w.leave_lock("b", Some(State::Pending)).await;
-    let before = w.domain.inspect().await.expect("looks");
+    let before = w.domain.inspect().await.expect("inspects");
     assert_eq!((before.locked.len(), before.open.len()), (2, 1), "{before:?}");
     let report = w.domain.janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered >= 2, "{report:?}");
@@ -234,7 +235,7 @@ async fn the_janitor_finds_what_everybody_forgot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forged_lock_is_named_and_not_touched() {
+async fn forged_lock_is_reported_and_not_removed() {
     let w = world().await;
     let key = w.items.key("a");
     let [Read::Found { version, .. }] = w.store.get_many(std::slice::from_ref(&key)).await[..]
@@ -250,7 +251,7 @@ async fn a_forged_lock_is_named_and_not_touched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plain_write_under_a_lock_is_overwritten_and_told() {
+async fn plain_write_under_a_lock_is_reported_as_damaged() {
     let w = world().await;
     let tx = w.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
     tx.get(&w.items, "a").await.expect("locks");
@@ -261,8 +262,8 @@ async fn a_plain_write_under_a_lock_is_overwritten_and_told() {
     };
     assert!(source.contains(TRANSACTION_TID));
     w.replace(key.clone(), source.replace("\"n\":1", "\"n\":99"), *version).await;
-    tx.put(&w.items, "a", &Item { n: 2 }).expect("takes it");
-    tx.commit().await.expect("the lock still stands");
+    tx.put(&w.items, "a", &Item { n: 2 }).expect("buffers");
+    tx.commit().await.expect("the lock is still held");
     drained(&w.domain).await;
     assert_eq!(w.value("a").await, Some(2));
     let told = |e: &Event| matches!(e, Event::Damaged { document, .. } if *document == key);
@@ -270,7 +271,7 @@ async fn a_plain_write_under_a_lock_is_overwritten_and_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_placeholder_with_content_of_others_is_named_and_not_deleted() {
+async fn placeholder_with_foreign_content_is_not_deleted() {
     cov_mark::check!(placeholder_was_filled);
     let w = world().await;
     let tx = w.domain.begin(&Options::default()).expect("begins");
@@ -290,7 +291,7 @@ async fn a_placeholder_with_content_of_others_is_named_and_not_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_each_path_costs() {
+async fn commit_paths_have_exact_costs() {
     let w = world().await;
     let cost = async |before| {
         drained(&w.domain).await;
@@ -360,7 +361,7 @@ async fn limits_are_errors_before_the_first_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn per_item_writers() {
+async fn compare_and_set_writes_or_mismatches() {
     let w = world().await;
     let reader = w.domain.reader();
     let first = reader.read(&w.items, "a").await.expect("reads");
@@ -377,11 +378,11 @@ async fn per_item_writers() {
             CompareAndSet::Mismatch => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
-    assert_eq!(w.value("a").await, Some(4), "the dead holder was cleaned up");
+    assert_eq!(w.value("a").await, Some(4), "the dead holder was recovered");
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_may_be_locked_and_read_only_transactions_may_not_write() {
+async fn lock_reads_locks_and_read_only_refuses_writes() {
     let w = world().await;
     let options = Options::default().with_lock_reads(true);
     let locked = || w.log.count(|event| matches!(event, Event::Locked { .. }));
@@ -455,10 +456,10 @@ async fn old_days_are_dropped_and_never_come_back() {
     let day = 24 * 3600;
     *wall.ahead.lock() = Duration::from_secs(9 * day);
     let report = late.janitor_pass().await.expect("passes");
-    // Days after the first were made by this pass: today's and tomorrow's of both clocks exist.
+    // The pass created later partitions. Both clocks have partitions for today and tomorrow.
     assert!(report.partitions_dropped >= 1 && report.is_clean(), "{report:?}");
     assert_eq!(late.outcome(dead).await.expect("answers"), TransactionOutcome::Forgotten);
-    // A process with a slow clock that wakes late: its day is gone for good.
+    // The day of a process with a slow clock is dropped for good.
     let slow = Domain::open_or_create(
         w.store.clone(),
         "shop",
@@ -474,7 +475,7 @@ async fn old_days_are_dropped_and_never_come_back() {
                     tx.put(&w.items, "b", &Item { n: 2 })
                 })
                 .await
-                .expect_err("its records cannot be written");
+                .expect_err("the records cannot be written");
             assert!(!matches!(error.kind(), ErrorKind::Unknown), "{error}");
         }
         Err(error) => assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}"),
@@ -484,10 +485,12 @@ async fn old_days_are_dropped_and_never_come_back() {
     assert!(report.is_clean(), "{report:?}");
 }
 
-/// A helper that holds locks must not wait for a younger holder that waits for it: found by a load on few
-/// accounts, where all of them stood still until the transaction limit.
+/// A deadlock of attempts that roll forward while they hold locks.
+///
+/// Such an attempt must not wait for a younger holder that waits for the attempt. A load test on
+/// few accounts found this deadlock: all transactions were blocked until the attempt timeout.
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_in_a_circle_while_helping() {
+async fn roll_forward_never_deadlocks() {
     cov_mark::check!(wound_seen_while_waiting);
     use txn_sim::{FaultPlan, FaultStore};
     for seed in 0..20 {
@@ -519,7 +522,7 @@ async fn nobody_waits_in_a_circle_while_helping() {
                             }
                             Ok(())
                         });
-                        write.await.expect("gets through");
+                        write.await.expect("commits");
                     }
                 })
             })
@@ -534,10 +537,12 @@ async fn nobody_waits_in_a_circle_while_helping() {
     }
 }
 
-/// A janitor that dies while it drops a day leaves the partition blocked; another one must not wait for it. The lift
-/// may be under way for long: the day is not dropped before it is settled.
+/// A janitor that dies while dropping a day leaves the partition blocked.
+///
+/// Another janitor lifts the block. The lift may take long, so the day is dropped only after the
+/// lift must have ended.
 #[tokio::test(start_paused = true)]
-async fn a_block_that_a_dead_janitor_left_is_lifted() {
+async fn write_block_of_a_dead_janitor_is_lifted() {
     cov_mark::check!(janitor_lifts_blocks);
     let w = world().await;
     let tid = w.leave_lock("a", Some(State::Pending)).await;
@@ -564,10 +569,12 @@ async fn a_block_that_a_dead_janitor_left_is_lifted() {
     assert!(report.partitions_dropped > 0 && report.is_clean(), "{report:?}");
 }
 
-/// Two finished transactions, each with a forked placeholder that landed late on a participant of the
-/// other: whoever helps one must not help the other before its own locks are off.
+/// Two finished transactions have late placeholders on each other's participants.
+///
+/// The placeholders are of duplicated requests. A process that rolls one transaction forward must
+/// release its own locks before resolving the other transaction.
 #[tokio::test(start_paused = true)]
-async fn late_placeholders_that_cross_are_taken_off() {
+async fn crossing_late_placeholders_are_removed() {
     let w = world().await;
     let mut holders = Vec::new();
     for _ in 0..2 {
@@ -582,7 +589,7 @@ async fn late_placeholders_that_cross_are_taken_off() {
             tx.insert(&w.items, "b", &Item { n: 2 })
         };
         let inserted = w.domain.run::<_, Error, _>(&Options::default(), insert).await;
-        holders.push(inserted.expect("inserts").receipt.tid.expect("it has a record"));
+        holders.push(inserted.expect("inserts").receipt.tid.expect("a record"));
         drained(&w.domain).await;
     }
     w.domain
@@ -606,16 +613,18 @@ async fn late_placeholders_that_cross_are_taken_off() {
     assert_eq!(read, [None, None]);
 }
 
-/// A transaction that only read a document and finds it locked by a younger one takes the lock: if it only set the
-/// document free, the younger one, run again, would have it locked again before the next look, and so on for ever.
+/// A validation takes over the lock of a younger holder.
+///
+/// If the lock were only removed, the retried younger transaction would lock the document again
+/// before the next validation, without end.
 #[tokio::test(start_paused = true)]
-async fn a_younger_one_that_comes_again_does_not_starve_a_validation() {
+async fn retrying_younger_does_not_starve_a_validation() {
     let w = world().await;
     let older = w.domain.begin(&Options::default()).expect("begins");
     for id in ["a", "b"] {
         older.get(&w.items, id).await.expect("reads");
     }
-    older.put(&w.items, "a", &Item { n: 2 }).expect("takes it");
+    older.put(&w.items, "a", &Item { n: 2 }).expect("buffers");
     let began = tokio::time::Instant::now();
     let younger = tokio::spawn({
         let (domain, items, log) = (w.domain.clone(), w.items.clone(), w.log.clone());
@@ -625,21 +634,21 @@ async fn a_younger_one_that_comes_again_does_not_starve_a_validation() {
             let write = domain.run::<_, Error, _>(&options, async |tx| {
                 let b = tx.get(&items, "b").await?.expect("exists");
                 let a = tx.get(&items, "a").await?.expect("exists");
-                // Begins again as soon as the older one wants what it holds.
+                // Waits until the older transaction wounds this one.
                 while !wounded() {
                     tokio::time::sleep(Duration::from_micros(100)).await;
                 }
                 tx.put(&items, "b", &Item { n: b.n + a.n })
             });
-            write.await.expect("gets through")
+            write.await.expect("commits")
         }
     });
-    // It holds both.
+    // After 1 ms the younger transaction holds both locks.
     tokio::time::sleep(Duration::from_millis(1)).await;
-    older.commit().await.expect("gets through");
-    assert!(began.elapsed() < Duration::from_secs(1), "it took {:?}", began.elapsed());
+    older.commit().await.expect("commits");
+    assert!(began.elapsed() < Duration::from_secs(1), "took {:?}", began.elapsed());
     let attempts = younger.await.expect("no panic").receipt.attempts;
-    assert!(attempts <= 3, "the younger one was run {attempts} times");
+    assert!(attempts <= 3, "the younger transaction ran {attempts} times");
     assert_eq!((w.value("a").await, w.value("b").await), (Some(2), Some(3)));
     drained(&w.domain).await;
 }

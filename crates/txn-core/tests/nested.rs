@@ -1,4 +1,4 @@
-//! Transactions inside the closure of another one, in virtual time.
+//! Transactions inside the closure of another transaction, in virtual time.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn refused(items: &Items, outcome: Result<(), Error>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_nested_transaction_is_told_at_once_that_it_would_wait_for_the_outer_one() {
+async fn nested_transaction_on_outer_locks_is_invalid() {
     let (domain, items) = open().await;
     let options = Options::default().with_pessimistic(true);
     let outer = domain.run::<_, Error, _>(&options, async |tx| {
@@ -43,7 +43,7 @@ async fn a_nested_transaction_is_told_at_once_that_it_would_wait_for_the_outer_o
         refused(&items, get(&domain, &items, "a").await);
         let by_hand = domain.begin(&options)?;
         refused(&items, by_hand.get(&items, "a").await.map(drop));
-        // Two levels down, and with a document that nobody holds.
+        // The third level is refused as well. Documents without a holder can be read and written.
         let middle = domain.transact::<_, Error, _>(async |inner| {
             inner.get(&items, "b").await?;
             refused(&items, put(&domain, &items, "a").await);
@@ -53,13 +53,13 @@ async fn a_nested_transaction_is_told_at_once_that_it_would_wait_for_the_outer_o
         put(&domain, &items, "b").await?;
         tx.put(&items, "a", &Raw::new("{\"n\":2}"))
     });
-    Box::pin(outer).await.expect("the outer one commits");
+    Box::pin(outer).await.expect("the outer transaction commits");
     let found = domain.reader().get_many(&items, ["a", "b"]).await.expect("reads");
     assert_eq!(found, [Some(Raw::new("{\"n\":2}")), Some(Raw::new("{\"n\":1}"))]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outer_transaction_that_its_own_nested_one_overtook_is_told_when_it_comes_again() {
+async fn outer_transaction_overtaken_by_nested_is_invalid() {
     let (domain, items) = open().await;
     let outer = domain.transact::<(), Error, _>(async |tx| {
         tx.get(&items, "a").await?;
@@ -70,12 +70,12 @@ async fn an_outer_transaction_that_its_own_nested_one_overtook_is_told_when_it_c
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_not_nested_waits() {
+async fn spawned_transaction_waits_for_the_outer_one() {
     let (domain, items) = open().await;
     let options = Options::default().with_pessimistic(true);
     let outer = domain.run::<_, Error, _>(&options, async |tx| {
         tx.get(&items, "a").await?;
-        // A task of its own is not awaited by the closure: it may wait.
+        // The closure does not await the spawned task, so the task may wait.
         let task = {
             let (domain, items) = (domain.clone(), items.clone());
             tokio::spawn(async move { put(&domain, &items, "a").await })
@@ -84,7 +84,7 @@ async fn whoever_is_not_nested_waits() {
         Ok(task)
     });
     let task = outer.await.expect("commits").value;
-    task.await.expect("no panic").expect("commits behind it");
+    task.await.expect("no panic").expect("commits after the outer transaction");
     let found = domain.reader().get(&items, "a").await.expect("reads");
     assert_eq!(found, Some(Raw::new("{\"n\":1}")));
 }

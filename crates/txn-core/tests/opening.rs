@@ -1,4 +1,4 @@
-//! Opening and making domains, what is found when a part of one was lost, and how one is rebuilt and removed.
+//! Domains: opening, creation, lost parts, rebuild and removal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ struct World {
     items: Items,
 }
 
-/// A domain with two items, each written by a transaction that is finished.
+/// Opens a domain with two items of finished transactions.
 async fn world() -> World {
     let store = Arc::new(TestStore::default());
     let domain = Domain::open_or_create(store.clone(), "shop", config()).await.expect("opens");
@@ -83,9 +83,9 @@ impl World {
     }
 }
 
-/// A tid of the day that lies so many days from now.
+/// Returns a tid of the day that is `days` days from now.
 fn tid_of(days: i64) -> AttemptId {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("later");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("epoch");
     let unix =
         i128::try_from(now.as_nanos() / 100).expect("fits") + i128::from(days) * 864_000_000_000;
     let ticks = u64::try_from(unix + 0x01B2_1DD2_1381_4000).expect("fits");
@@ -98,17 +98,17 @@ async fn a_mistyped_name_makes_no_domain() {
     let store: Arc<dyn Store> = Arc::new(TestStore::default());
     let error = Domain::open(store.clone(), "shop", config()).await.expect_err("no registry");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
-    Domain::open_or_create(store.clone(), "shop", config()).await.expect("makes it");
-    Domain::open_or_create(store.clone(), "shop", config()).await.expect("opens it");
-    Domain::open(store.clone(), "shop", config()).await.expect("opens it");
+    Domain::open_or_create(store.clone(), "shop", config()).await.expect("creates");
+    Domain::open_or_create(store.clone(), "shop", config()).await.expect("opens");
+    Domain::open(store.clone(), "shop", config()).await.expect("opens");
     let error = Domain::open(store.clone(), "shpo", config()).await.expect_err("mistyped");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("shpo"), "{error}");
-    Domain::open(store, "shpo", config()).await.expect_err("nothing was made");
+    Domain::open(store, "shpo", config()).await.expect_err("no domain was created");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_domain_document_is_named_and_nothing_is_made_beside_what_is_left() {
+async fn lost_domain_document_is_damaged_and_not_recreated() {
     let w = world().await;
     let before = w.partitions().await;
     w.delete(&domain_key()).await;
@@ -119,26 +119,26 @@ async fn a_lost_domain_document_is_named_and_nothing_is_made_beside_what_is_left
         assert_eq!(error.document(), Some(&domain_key()));
     }
     for report in [w.domain.inspect().await, w.domain.janitor_pass().await] {
-        let report = report.expect("looks");
+        let report = report.expect("inspects");
         assert!(report.damaged.iter().any(|(key, _)| *key == domain_key()), "{report:?}");
     }
     assert_eq!(w.partitions().await, before);
-    // The domain of another name is no part of it.
-    Domain::open_or_create(w.store.clone(), "shop-eu", config()).await.expect("makes it");
-    Domain::open_or_create(w.store.clone(), "sho", config()).await.expect("makes it");
+    // Domains with similar names are not affected.
+    Domain::open_or_create(w.store.clone(), "shop-eu", config()).await.expect("creates");
+    Domain::open_or_create(w.store.clone(), "sho", config()).await.expect("creates");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_registry_is_named_and_what_is_left_is_rebuilt() {
+async fn lost_registry_is_reported_and_rebuilt() {
     let w = world().await;
     w.store.drop_collection("txn-registry").await.expect("drops");
     let error = Domain::open_or_create(w.store.clone(), "shop", config()).await.expect_err("lost");
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
-    let report = w.domain.inspect().await.expect("looks");
+    let report = w.domain.inspect().await.expect("inspects");
     assert!(!report.is_clean(), "{report:?}");
-    // Another domain makes the registry anew, and does not get the collection.
-    let other = Domain::open_or_create(w.store.clone(), "other", config()).await.expect("makes it");
-    let error = other.raw_collection("items").await.expect_err("not its own");
+    // Another domain creates the registry again, and does not get the collection.
+    let other = Domain::open_or_create(w.store.clone(), "other", config()).await.expect("creates");
+    let error = other.raw_collection("items").await.expect_err("not owned");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("shop"), "{error}");
 
@@ -147,7 +147,7 @@ async fn a_lost_registry_is_named_and_what_is_left_is_rebuilt() {
     assert_eq!(rebuilt.partitions.len(), 2, "{rebuilt:?}");
     assert_eq!(w.partitions().await, before);
     let domain = w.open().await.expect("opens");
-    let items: Items = domain.collection("items").await.expect("is claimed again");
+    let items: Items = domain.collection("items").await.expect("claims again");
     assert_eq!(domain.reader().get(&items, "a").await.expect("reads"), Some(Item { n: 1 }));
     w.write(2).await.expect("writes");
     let report = domain.janitor_pass().await.expect("passes");
@@ -155,7 +155,7 @@ async fn a_lost_registry_is_named_and_what_is_left_is_rebuilt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_committed_transaction_survives_the_loss_of_the_domain_document() {
+async fn commit_survives_the_loss_of_the_domain_document() {
     let w = world().await;
     let (tid, commit) = (tid_of(0), tid_of(0));
     let text = w.store.text(&w.items.key("a")).await;
@@ -173,12 +173,12 @@ async fn a_committed_transaction_survives_the_loss_of_the_domain_document() {
     let outcomes = w.store.write_many(&[create]).await;
     assert!(matches!(outcomes[..], [Outcome::Applied(_)]), "{outcomes:?}");
     w.delete(&domain_key()).await;
-    // What an earlier version of this library would have made beside it.
+    // An earlier version of this library would have created this second partition.
     let partition = w.partitions().await[0].clone();
     let beside = format!("{}ffffffffffffffff", &partition[..partition.len() - 16]);
     let role = Role::Partition;
     let spec = CollectionSpec { name: beside, role, create: true, mappings: None };
-    w.store.open_collection(&spec).await.expect("makes it");
+    w.store.open_collection(&spec).await.expect("creates");
 
     let rebuilt = Domain::rebuild(w.store.clone(), "shop", config()).await.expect("rebuilds");
     assert_eq!(rebuilt.collections, ["items"]);
@@ -186,27 +186,27 @@ async fn a_committed_transaction_survives_the_loss_of_the_domain_document() {
     let report = domain.janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered > 0, "{report:?}");
     assert!(w.store.text(&w.items.key("a")).await.contains("\"n\":7"));
-    assert_eq!(w.partitions().await.len(), 2, "the empty one beside it is gone");
+    assert_eq!(w.partitions().await.len(), 2, "the empty partition is dropped");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_partition_with_records_that_nobody_names_is_told() {
+async fn unlisted_partition_with_records_is_damaged() {
     let w = world().await;
     let official = w.partitions().await[0].clone();
     let text = w.store.text(&domain_key()).await;
     let other = format!("{}eeeeeeeeeeeeeeee", &official[..official.len() - 16]);
     let spec =
         CollectionSpec { name: other.clone(), role: Role::Partition, create: true, mappings: None };
-    w.store.open_collection(&spec).await.expect("makes it");
-    w.open().await.expect("one that is being made is empty");
-    // As after the first loss under an earlier version: an empty partition is the official one.
+    w.store.open_collection(&spec).await.expect("creates");
+    w.open().await.expect("the empty partition may be in creation");
+    // An earlier version left this state after the loss: the domain names an empty partition.
     let replace =
         WriteOp::Replace(text.replace(&*official, &other).into(), w.version(&domain_key()).await);
     w.store.write_many(&[Write::new(domain_key(), replace)]).await;
     let error = w.open().await.expect_err("forgotten");
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
     assert!(error.to_string().contains(&*official), "{error}");
-    let report = w.domain.inspect().await.expect("looks");
+    let report = w.domain.inspect().await.expect("inspects");
     assert!(report.damaged.iter().any(|(key, _)| key.collection == official), "{report:?}");
     Domain::rebuild(w.store.clone(), "shop", config()).await.expect("rebuilds");
     assert!(
@@ -216,7 +216,7 @@ async fn a_partition_with_records_that_nobody_names_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_partition_is_named_and_never_made_again_in_silence() {
+async fn lost_partition_is_damaged_and_not_recreated() {
     let w = world().await;
     w.lock("a", &tid_of(0).to_string()).await;
     let lost = w.partitions().await[0].clone();
@@ -224,7 +224,7 @@ async fn a_lost_partition_is_named_and_never_made_again_in_silence() {
     let error = w.open().await.expect_err("lost");
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
     assert!(error.to_string().contains(&*lost), "{error}");
-    let error = w.write(2).await.expect_err("its record cannot be written");
+    let error = w.write(2).await.expect_err("the record cannot be written");
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
     let report = w.domain.janitor_pass().await.expect("passes");
     assert!(report.damaged.iter().any(|(_, what)| what.contains(&*lost)), "{report:?}");
@@ -238,20 +238,20 @@ async fn a_lost_partition_is_named_and_never_made_again_in_silence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_claim_is_told_and_given_again() {
+async fn lost_claim_is_reported_and_restored() {
     let w = world().await;
     let text = w.store.text(&domain_key()).await;
     let document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let uid = document["collections"]["items"].as_str().expect("a uid");
     w.delete(&Key::new("txn-registry", format!("collection:{uid}"))).await;
-    let report = w.domain.inspect().await.expect("looks");
+    let report = w.domain.inspect().await.expect("inspects");
     assert!(report.damaged.iter().any(|(_, what)| what.contains("claim")), "{report:?}");
-    w.domain.raw_collection("items").await.expect("is claimed again");
-    assert!(w.domain.inspect().await.expect("looks").is_clean());
+    w.domain.raw_collection("items").await.expect("claims again");
+    assert!(w.domain.inspect().await.expect("inspects").is_clean());
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_partition_is_made_for_a_day_far_away() {
+async fn no_partition_is_created_for_a_distant_day() {
     let w = world().await;
     let before = w.partitions().await;
     let tid = tid_of(4_000);
@@ -259,8 +259,8 @@ async fn no_partition_is_made_for_a_day_far_away() {
     let read = w.domain.reader().get(&w.items, "a").await.expect("readers go on");
     assert_eq!(read, Some(Item { n: 1 }));
     let verified = w.domain.reader().verified().get(&w.items, "a").await;
-    assert_eq!(verified.expect_err("it waits for the holder").kind(), ErrorKind::Damaged);
-    let error = w.write(2).await.expect_err("it cannot be decided");
+    assert_eq!(verified.expect_err("waits for the holder").kind(), ErrorKind::Damaged);
+    let error = w.write(2).await.expect_err("the holder cannot be decided");
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
     assert_eq!(error.document(), Some(&w.items.key("a")), "{error}");
     let report = w.domain.janitor_pass().await.expect("passes");
@@ -269,11 +269,11 @@ async fn no_partition_is_made_for_a_day_far_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn which_day_is_far_away_is_said_by_the_server() {
+async fn server_time_decides_which_days_are_distant() {
     let w = world().await;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("later");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("epoch");
     w.store.set_time(Some(now));
-    // Its own clock is three days behind: it would take tomorrow for far away, and the day after for further.
+    // The clock of this process is three days behind. By this clock, tomorrow would be distant.
     let day = Duration::from_secs(24 * 3_600);
     let wall = Wall::ahead(Duration::ZERO);
     wall.set_behind(day * 3);
@@ -301,7 +301,7 @@ async fn a_lock_of_a_day_past_the_retention_is_void() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_newer_library_wrote_is_refused_by_name() {
+async fn newer_format_is_refused_with_its_document() {
     let w = world().await;
     assert!(w.store.text(&domain_key()).await.contains("\"format\":1"));
     let tid = tid_of(0);
@@ -311,7 +311,7 @@ async fn what_a_newer_library_wrote_is_refused_by_name() {
     let outcomes = w.store.write_many(&[create]).await;
     assert!(matches!(outcomes[..], [Outcome::Applied(_)]), "{outcomes:?}");
     w.lock("a", &tid.to_string()).await;
-    let error = w.write(2).await.expect_err("cannot be decided");
+    let error = w.write(2).await.expect_err("the holder cannot be decided");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     assert_eq!(error.document(), Some(&key), "{error}");
     assert!(error.to_string().contains("upgrade"), "{error}");
@@ -338,25 +338,25 @@ async fn documents_without_a_format_are_read() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_touch_is_in_doubt_is_still_a_claim() {
     let w = world().await;
-    let other = Domain::open_or_create(w.store.clone(), "other", config()).await.expect("makes it");
+    let other = Domain::open_or_create(w.store.clone(), "other", config()).await.expect("creates");
     w.store.race("collection:");
-    let error = other.release_collection("items").await.expect_err("not its own");
+    let error = other.release_collection("items").await.expect_err("not owned");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
-    w.write(2).await.expect("it is the first domain's");
+    w.write(2).await.expect("the first domain owns the collection");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_collection_is_released_when_nothing_stands_there() {
+async fn collection_with_a_lock_is_not_released() {
     let w = world().await;
-    let other = Domain::open_or_create(w.store.clone(), "other", config()).await.expect("makes it");
+    let other = Domain::open_or_create(w.store.clone(), "other", config()).await.expect("creates");
     other.raw_collection("items").await.expect_err("belongs to the first");
-    let error = other.release_collection("items").await.expect_err("not its own");
+    let error = other.release_collection("items").await.expect_err("not owned");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     w.lock("a", &tid_of(0).to_string()).await;
     let error = w.domain.release_collection("items").await.expect_err("locked");
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert_eq!(error.document(), Some(&w.items.key("a")));
-    w.domain.janitor_pass().await.expect("takes it off");
+    w.domain.janitor_pass().await.expect("removes the lock");
     for _ in 0..2 {
         w.domain.release_collection("items").await.expect("releases");
     }
@@ -368,7 +368,7 @@ async fn a_collection_is_released_when_nothing_stands_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removed_domain_leaves_nothing_but_the_collections() {
+async fn removed_domain_leaves_only_the_collections() {
     let w = world().await;
     let World { store, domain, items } = w;
     domain.remove().await.expect("removes");
@@ -376,11 +376,11 @@ async fn a_removed_domain_leaves_nothing_but_the_collections() {
     assert_eq!(store.read(&domain_key()).await, Read::Absent);
     let error = Domain::open(store.clone(), "shop", config()).await.expect_err("gone");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
-    let other = Domain::open_or_create(store.clone(), "other", config()).await.expect("makes it");
+    let other = Domain::open_or_create(store.clone(), "other", config()).await.expect("creates");
     let again: Items = other.collection("items").await.expect("is free");
     assert_eq!(other.reader().get(&again, "a").await.expect("reads"), Some(Item { n: 1 }));
     assert_eq!(items.name(), again.name());
-    Domain::open_or_create(store, "shop", config()).await.expect("makes it anew");
+    Domain::open_or_create(store, "shop", config()).await.expect("creates again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -390,27 +390,27 @@ async fn a_domain_with_a_live_transaction_is_not_removed() {
     let items: Items = other.collection("items").await.expect("opens");
     let tx = other.begin(&Options::default().with_pessimistic(true)).expect("begins");
     tx.get(&items, "a").await.expect("locks");
-    tx.put(&items, "a", &Item { n: 2 }).expect("takes it");
+    tx.put(&items, "a", &Item { n: 2 }).expect("buffers");
     let live = async {
-        // As long as a pass may follow a suspect, and no longer than an attempt may take.
+        // As long as a pass may watch a suspect, and shorter than the attempt timeout.
         tokio::time::sleep(Duration::from_secs(9)).await;
         tx.commit().await
     };
     let (removed, committed) = tokio::join!(w.domain.clone().remove(), live);
     match removed {
-        Ok(()) => assert!(committed.is_ok(), "removed after it had ended"),
+        Ok(()) => assert!(committed.is_ok(), "removed after the transaction ended"),
         Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_is_ahead_of_the_server_is_refused_until_its_clock_is_right() {
+async fn clock_ahead_of_the_server_is_refused() {
     let store = Arc::new(TestStore::default());
     let wall = Wall::ahead(Duration::ZERO);
     let clock = wall.clone();
     let real = move || {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        now.expect("later")
+        now.expect("epoch")
     };
     store.set_time(Some(real()));
     wall.set_ahead(Duration::from_secs(3_600));
@@ -432,12 +432,12 @@ async fn a_process_that_is_ahead_of_the_server_is_refused_until_its_clock_is_rig
         write.await
     };
     write().await.expect("writes");
-    // It jumps: noticed before the next look at the server.
+    // The clock jumps. The process notices the jump before its next request for the server time.
     wall.set_ahead(Duration::from_secs(3_600));
     let error = write().await.expect_err("ahead");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     let read = domain.transact::<_, Error, _>(async |tx| tx.get(&items, "a").await).await;
-    assert_eq!(read.expect("reading harms nobody"), Some(Item { n: 1 }));
+    assert_eq!(read.expect("reads are allowed"), Some(Item { n: 1 }));
     let report = domain.janitor_pass().await.expect("passes");
     assert_eq!(report.partitions_dropped, 0);
     assert!(report.damaged.iter().any(|(_, what)| what.contains("ahead")), "{report:?}");
@@ -446,7 +446,7 @@ async fn a_process_that_is_ahead_of_the_server_is_refused_until_its_clock_is_rig
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_reads_of_the_future_is_told_whose_clock_is_wrong() {
+async fn future_version_error_names_the_wrong_clock() {
     let store = Arc::new(TestStore::default());
     let ahead = config().with_clock(Wall::ahead(Duration::from_secs(3_600)));
     let first = Domain::open_or_create(store.clone(), "shop", ahead).await.expect("opens");
@@ -459,9 +459,9 @@ async fn whoever_reads_of_the_future_is_told_whose_clock_is_wrong() {
         });
         write.await
     };
-    write(&first).await.expect("nobody tells the time");
+    write(&first).await.expect("the store tells no time");
     first.shutdown(Duration::from_secs(5)).await;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("later");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("epoch");
     for (time, words) in [
         (None, "one of the two clocks"),
         (Some(now), "the process that wrote it was ahead"),
@@ -477,7 +477,7 @@ async fn whoever_reads_of_the_future_is_told_whose_clock_is_wrong() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_of_one_domain_begin_as_those_of_no_other() {
+async fn collection_name_prefixes_are_unique_per_domain() {
     let store = Arc::new(TestStore::default());
     let mut prefixes = Vec::new();
     for name in ["shop", "shop-eu", "shop-eu-1", "shop_eu", "identity", "registry"] {

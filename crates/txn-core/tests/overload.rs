@@ -1,4 +1,4 @@
-//! More transactions than may run at once, in virtual time.
+//! More transactions than `max_concurrent_transactions`, in virtual time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ async fn open(running: usize) -> (Domain, Collection<Raw>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_too_much_is_refused_early_and_the_rest_gets_through() {
+async fn overload_is_refused_early_and_the_rest_commits() {
     cov_mark::check!(waited_for_a_place_in_vain);
     let (domain, things) = open(2).await;
     let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -41,7 +41,7 @@ async fn what_is_too_much_is_refused_early_and_the_rest_gets_through() {
     .await;
     assert_eq!(most.into_inner(), 2);
     let done = results.iter().filter(|result| result.is_ok()).count();
-    // A second is a quarter of the deadline: four rounds of two begin in it.
+    // A transaction waits for a quarter of its timeout, 1 s. Four rounds of two begin in this time.
     assert_eq!(done, 8, "{results:?}");
     let refused = results.iter().filter_map(|result| result.as_ref().err());
     assert!(
@@ -53,7 +53,7 @@ async fn what_is_too_much_is_refused_early_and_the_rest_gets_through() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_many_do_not_even_wait() {
+async fn full_wait_queue_refuses_at_once() {
     cov_mark::check!(too_many_wait_already);
     let (domain, things) = open(1).await;
     let began = Instant::now();
@@ -73,12 +73,12 @@ async fn too_many_do_not_even_wait() {
         }
     }))
     .await;
-    // One runs, sixteen wait.
+    // Of 30 transactions, one runs and sixteen wait.
     assert_eq!(refused_at_once.into_inner(), 13);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_inside_of_another_needs_no_place() {
+async fn nested_transaction_needs_no_permit() {
     let (domain, things) = open(1).await;
     let image = Raw::new("{}");
     let outer = domain.transact::<_, Error, _>(async |tx| {

@@ -1,4 +1,6 @@
-//! A day whose partition the store refuses to make: at the limit of shards, or where an index template spoils it.
+//! Days whose partition the store refuses to create.
+//!
+//! A server refuses at its limit of shards, or if an index template is wrong.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,13 +16,13 @@ use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Makes no partitions while it is full, and counts who asks for one.
+/// Refuses to create partitions while `full`, and counts the requests.
 #[derive(Debug, Default)]
 struct FullStore {
     inner: MemoryStore,
     full: AtomicBool,
     asked: AtomicUsize,
-    /// Partitions that are being made. Each takes a while.
+    /// The number of partitions in creation. Each takes 50 ms.
     making: AtomicUsize,
 }
 
@@ -43,7 +45,7 @@ impl Layer for FullStore {
     }
 }
 
-/// The time of the machine, and what was added to it.
+/// The system clock, plus an offset.
 #[derive(Debug, Default)]
 struct Later {
     system: SystemClock,
@@ -71,16 +73,16 @@ impl Clock for Later {
     }
 }
 
-/// A domain on a store of its own, with a collection.
+/// Opens a domain with a collection on a new store.
 async fn open() -> (Arc<FullStore>, Arc<Later>, Domain, Collection<Raw>) {
     let (store, clock) = (Arc::new(FullStore::default()), Arc::new(Later::default()));
     let config = Config::default().with_janitor_interval(None).with_clock(clock.clone());
-    let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("makes");
+    let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("creates");
     let items = domain.create_collection("items", None).await.expect("opens");
     (store, clock, domain, items)
 }
 
-/// A transaction of two documents, which needs a record.
+/// Writes two documents in one transaction, with a record.
 async fn write(domain: &Domain, items: &Collection<Raw>) -> Result<(), Error> {
     domain
         .transact(async |tx| {
@@ -107,7 +109,7 @@ async fn refused_partition_is_tried_once_per_pause() {
         store.asked.load(Ordering::Relaxed)
     };
     assert_eq!(asked(40).await, 1);
-    // The pauses grow: one second, two, four.
+    // The pauses grow: 1 s, 2 s, 4 s.
     clock.advance(Duration::from_millis(1_500));
     assert_eq!(asked(40).await, 2);
     clock.advance(Duration::from_millis(1_500));
@@ -120,10 +122,9 @@ async fn refused_partition_is_tried_once_per_pause() {
     write(&domain, &items).await.expect("the partition is made at the next try");
 }
 
-/// A caller that waits for the partition of its day, and is not polled any more, delays no other
-/// caller.
+/// A caller waits for a partition and is never polled again.
 #[tokio::test(start_paused = true)]
-async fn unpolled_caller_keeps_no_partition() {
+async fn unpolled_caller_does_not_block_a_partition() {
     let (store, clock, domain, items) = open().await;
 
     clock.advance(2 * DAY);
@@ -144,14 +145,14 @@ async fn domain_opens_before_tomorrow_has_a_partition() {
     let store = Arc::new(FullStore::default());
     let config = || Config::default().with_janitor_interval(None);
     let clock = Arc::new(Later::default());
-    let earlier = Domain::open_or_create(store.clone(), "shop", config()).await.expect("makes");
+    let earlier = Domain::open_or_create(store.clone(), "shop", config()).await.expect("creates");
     assert!(earlier.shutdown(Duration::from_secs(60)).await);
     store.full.store(true, Ordering::Relaxed);
-    // Of the two days ahead the second has none yet.
+    // The first process created the partitions of two days. On the second day, tomorrow has none.
     clock.advance(DAY);
     let domain = Domain::open(store.clone(), "shop", config().with_clock(clock)).await;
     let domain = domain.expect("today has a partition");
     let items = domain.create_collection("items", None).await.expect("opens");
     write(&domain, &items).await.expect("writes");
-    assert_eq!(store.asked.load(Ordering::Relaxed), 1, "tomorrow's was tried");
+    assert_eq!(store.asked.load(Ordering::Relaxed), 1, "tomorrow's partition was tried");
 }

@@ -1,4 +1,4 @@
-//! Threads that call a domain by runtimes of their own, and rest in between.
+//! Threads that call a domain on their own, often idle runtimes.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 use txn_core::store::{Key, Layer, MemoryStore, Outcome, Read, Store, Write};
 use txn_core::{Collection, Config, Domain, Error, Raw, Result};
 
-/// Every request takes a while, in the time of the machine.
+/// A store whose requests take 40 ms of real time.
 #[derive(Debug, Default)]
 struct Slow(MemoryStore);
 
@@ -65,7 +65,9 @@ fn multi_thread() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("starts")
 }
 
-/// A thread commits in a runtime of its own, and rests. Others want the same documents.
+/// Checks that an idle thread delays no later commit.
+///
+/// Both commits write the same documents.
 fn assert_rest_delays_nobody(shop: &Shop) {
     let (rests, resting) = channel();
     let (wakes, waking) = channel::<()>();
@@ -73,20 +75,20 @@ fn assert_rest_delays_nobody(shop: &Shop) {
     let thread = std::thread::spawn(move || {
         let runtime = current_thread();
         runtime.block_on(of_thread.put(["a", "b"])).expect("commits");
-        rests.send(()).expect("goes on");
-        waking.recv().expect("goes on");
+        rests.send(()).expect("continues");
+        waking.recv().expect("continues");
     });
-    resting.recv().expect("goes on");
+    resting.recv().expect("continues");
     let began = Instant::now();
     multi_thread().block_on(shop.put(["a", "b"])).expect("commits");
     let took = began.elapsed();
-    wakes.send(()).expect("goes on");
-    thread.join().expect("goes on");
+    wakes.send(()).expect("continues");
+    thread.join().expect("continues");
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
 #[test]
-fn commit_is_applied_while_its_caller_rests() {
+fn commit_is_applied_while_its_caller_is_idle() {
     let runtime = multi_thread();
     assert_rest_delays_nobody(&runtime.block_on(Shop::open(Config::default())));
 }
@@ -110,7 +112,7 @@ fn domain_outlives_the_runtime_it_was_opened_in() {
     });
 }
 
-/// As a handler that blocks every thread of the application, beside the heartbeat of its lease.
+/// A handler blocks every thread of the runtime that opened the domain.
 #[test]
 fn blocked_runtime_delays_no_caller_of_another() {
     let opened_in = multi_thread();
@@ -126,9 +128,9 @@ fn blocked_runtime_delays_no_caller_of_another() {
     opened_in.block_on(blocked).expect("ends").expect("was blocked until now");
 }
 
-/// Callers of a multi-thread runtime do not depend on those who give up and rest.
+/// Callers do not depend on an idle runtime whose callers timed out.
 #[test]
-fn callers_that_give_up_and_rest_stop_no_request() {
+fn callers_that_time_out_stop_no_request() {
     for opens in [current_thread(), multi_thread()] {
         let shop = opens.block_on(Shop::open(Config::default()));
         let (wakes, waking) = channel::<()>();
@@ -157,7 +159,7 @@ fn callers_that_give_up_and_rest_stop_no_request() {
     }
 }
 
-/// A commit whose runtime ends before the apply leaves no document in the hand-off table.
+/// A runtime that ends before the apply leaves no hand-off behind.
 #[test]
 fn ended_runtime_leaves_no_handoff() {
     let runtime = multi_thread();

@@ -1,5 +1,6 @@
-//! All sequences of put, insert, delete and get on one document in one transaction, against a sequential
-//! reference.
+//! Sequences of operations on one document, against a sequential reference.
+//!
+//! The operations are put, insert, delete and get.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ enum Step {
     Delete,
 }
 
-/// What stands around the steps on the one document.
+/// The steps on one document, and the settings around the steps.
 #[derive(Clone, Debug)]
 struct Plan {
     before: Option<u32>,
@@ -33,8 +34,9 @@ struct Plan {
     writes_another: bool,
 }
 
-/// What the steps come to when they are run one after the other: the content that each `get` sees, as long as
-/// no insert was refused, and the content in the end, if none was.
+/// The results of the steps in sequence, up to a refused insert.
+///
+/// `seen` has the content of each `get`. `end` has the last content, or `None` after a refusal.
 struct Reference {
     seen: Vec<Option<u32>>,
     end: Option<Option<u32>>,
@@ -54,7 +56,7 @@ fn reference(plan: &Plan) -> Reference {
     Reference { seen, end: Some(now) }
 }
 
-/// Runs the steps, whatever each answers, and returns what the reads saw.
+/// Runs all steps, past refused inserts. Returns the contents of the reads.
 async fn run(tx: &Transaction, items: &Items, steps: &[Step]) -> Vec<Option<u32>> {
     let mut seen = Vec::new();
     for step in steps {
@@ -84,7 +86,7 @@ async fn check(plan: &Plan) {
         Options::default().with_pessimistic(plan.pessimistic).with_lock_reads(plan.lock_reads);
     let tx = domain.begin(&options).expect("begins");
     if plan.writes_another {
-        tx.put(&items, "b", &Item { n: 0 }).expect("takes it");
+        tx.put(&items, "b", &Item { n: 0 }).expect("buffers");
     }
     let seen = run(&tx, &items, &plan.steps).await;
     let committed = tx.commit().await;
@@ -99,7 +101,7 @@ async fn check(plan: &Plan) {
     let other = expected.end.and(plan.writes_another.then_some(0));
     assert_eq!(found, [expected.end.unwrap_or(plan.before), other]);
     assert!(domain.shutdown(std::time::Duration::from_secs(5)).await, "drained");
-    assert!(domain.inspect().await.expect("looks").is_clean());
+    assert!(domain.inspect().await.expect("inspects").is_clean());
 }
 
 fn plan() -> impl Strategy<Value = Plan> {
@@ -132,13 +134,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_sequence_on_one_document_is_as_if_run_step_by_step(plan in plan()) {
+    fn sequence_on_one_document_matches_the_reference(plan in plan()) {
         in_virtual_time(&plan);
     }
 }
 
 #[test]
-fn a_document_that_existed_is_neither_deleted_nor_overwritten_by_an_insert_that_is_taken_back() {
+fn withdrawn_insert_changes_no_existing_document() {
     for steps in [
         vec![Step::Insert(2), Step::Delete],
         vec![Step::Insert(2), Step::Delete, Step::Insert(3)],

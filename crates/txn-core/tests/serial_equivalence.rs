@@ -1,8 +1,10 @@
-//! Random concurrent transactions through a store that misbehaves: whatever is committed is whole, is
-//! never undone, and is equivalent to some serial order; nothing is left behind.
+//! Random concurrent transactions on a store with faults.
 //!
-//! Every document is a list. A transaction reads some documents and appends its own number to others,
-//! so the order of versions of each document is known, and every read tells which version it saw.
+//! Commits are whole, are never undone, and have an equivalent serial order. No lock and no open
+//! record remains.
+//!
+//! Every document is a list. A transaction reads some documents and appends its own number to other
+//! documents. So the order of each document's versions is known, and a read shows its version.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +25,7 @@ struct List {
 
 type Lists = Collection<Typed<List>>;
 
-/// What one transaction does: keys 0..KEYS.
+/// The reads and writes of one transaction, on the keys `0..KEYS`.
 #[derive(Clone, Debug)]
 struct Plan {
     reads: BTreeSet<u8>,
@@ -60,12 +62,12 @@ impl Entropy for Dice {
     }
 }
 
-/// What is known of one transaction at the end.
+/// The known outcome of one transaction.
 #[derive(Clone, Debug, PartialEq)]
 enum Fate {
     Committed,
     Aborted,
-    /// It is not known, or not known yet: whole or nothing.
+    /// Not known, or not known yet. The transaction is applied whole or not at all.
     Unknown(Option<txn_core::AttemptId>),
 }
 
@@ -74,7 +76,7 @@ struct Done {
     number: u64,
     plan: Plan,
     fate: Fate,
-    /// The lists that its last attempt read.
+    /// The lists that the last attempt read.
     seen: BTreeMap<u8, Vec<u64>>,
 }
 
@@ -118,7 +120,9 @@ async fn run_one(domain: &Domain, lists: &Lists, number: u64, plan: Plan) -> Don
     Done { number, plan, fate, seen: seen.into_inner() }
 }
 
-/// Every committed transaction is a node; an edge says "before". Returns a cycle, if there is one.
+/// Returns a cycle in the order of the committed transactions, if any.
+///
+/// Nodes are transactions. An edge leads from a transaction to a later one.
 fn cycle(done: &[Done], finals: &BTreeMap<u8, Vec<u64>>) -> Option<Vec<u64>> {
     let mut edges: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
     let mut edge = |a: u64, b: u64| {
@@ -136,13 +140,13 @@ fn cycle(done: &[Done], finals: &BTreeMap<u8, Vec<u64>>) -> Option<Vec<u64>> {
             if let Some(last) = seen.last() {
                 edge(*last, d.number);
             }
-            // The first version that it did not see was written after it.
+            // The writer of the first unseen version comes later in the order.
             if let Some(next) = finals[k].get(seen.len()) {
                 edge(d.number, *next);
             }
         }
     }
-    // Kahn's algorithm: what cannot be removed lies on or behind a cycle.
+    // Kahn's algorithm: the nodes that remain lie on a cycle or after one.
     let mut left: BTreeSet<u64> = done.iter().map(|d| d.number).collect();
     loop {
         let free: Vec<u64> = left
@@ -195,7 +199,7 @@ async fn check(clients: Vec<Vec<Plan>>, seed: u64, rough: bool) {
         domain.shutdown(Duration::from_secs(120)).await;
     }
     store.settle().await;
-    // A coordinator that knows nothing of the others cleans up.
+    // A fresh process cleans up.
     let witness = Domain::open_or_create(store.clone(), "lists", config(99)).await.expect("opens");
     let report = witness.janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "left over: {report:?}; faults: {}", store.injected());
@@ -217,13 +221,13 @@ async fn check(clients: Vec<Vec<Plan>>, seed: u64, rough: bool) {
             match d.fate {
                 Fate::Committed => assert_eq!(count, wrote, "{d:?} in list {k}: {finals:?}"),
                 Fate::Aborted => assert_eq!(count, 0, "{d:?} in list {k}: {finals:?}"),
-                // Without a record it is one document: whole by itself.
+                // A transaction without a record writes one document, and so is whole.
                 Fate::Unknown(_) => assert!(count <= wrote, "{d:?} in list {k}: {finals:?}"),
             }
         }
         if d.fate == Fate::Committed {
             for (k, seen) in &d.seen {
-                assert!(finals[k].starts_with(seen), "{d:?} read what never was: {finals:?}");
+                assert!(finals[k].starts_with(seen), "{d:?} read uncommitted content: {finals:?}");
             }
         }
     }
@@ -252,12 +256,12 @@ proptest! {
     ))]
 
     #[test]
-    fn on_a_healthy_store(clients in clients(), seed in any::<u64>()) {
+    fn commits_are_serialisable_on_a_healthy_store(clients in clients(), seed in any::<u64>()) {
         in_virtual_time(check(clients, seed, false));
     }
 
     #[test]
-    fn on_a_rough_store(clients in clients(), seed in any::<u64>()) {
+    fn commits_are_serialisable_on_a_rough_store(clients in clients(), seed in any::<u64>()) {
         in_virtual_time(check(clients, seed, true));
     }
 }

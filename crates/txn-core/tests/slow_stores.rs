@@ -1,5 +1,6 @@
-//! Stores that are slow, hang in a part, or lose an answer: what others do meanwhile is not held up, and nobody draws a
-//! conclusion from it. In virtual time.
+//! Stores that are slow, hang or lose an answer, in virtual time.
+//!
+//! Other transactions are not delayed, and the engine draws no wrong conclusion.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -32,8 +33,9 @@ fn pessimistic() -> Options {
     Options::default().with_pessimistic(true)
 }
 
-/// A request with a document `cold…` is not answered for ten seconds, every other one in two milliseconds: a copy of one shard
-/// hangs.
+/// A store with one hanging shard.
+///
+/// A request with a document `cold…` takes 10 s. Every other request takes 2 ms.
 #[derive(Debug, Default)]
 struct HungShard {
     inner: Arc<MemoryStore>,
@@ -71,7 +73,7 @@ impl Layer for HungShard {
     }
 }
 
-/// A process whose store has a shard that hangs, and one whose store has not.
+/// Two processes, one on a store with a hanging shard.
 struct Shop {
     store: Arc<HungShard>,
     domain: Domain,
@@ -104,7 +106,7 @@ impl Shop {
     }
 }
 
-/// Reads a document and writes it, under a lock from its read on.
+/// Reads and writes a document, with the lock taken by the read.
 async fn rewrite(domain: &Domain, items: &Collection<Raw>, id: &str) -> Result<u32> {
     let options = pessimistic();
     let committed = domain.run::<_, Error, _>(&options, async |tx| {
@@ -115,7 +117,7 @@ async fn rewrite(domain: &Domain, items: &Collection<Raw>, id: &str) -> Result<u
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_while_requests_hang_is_served_though_nobody_comes_after() {
+async fn read_is_served_while_other_requests_hang() {
     let Shop { store, domain, items, .. } = Shop::open().await;
     store.reads.store(true, Ordering::SeqCst);
     for i in 0..4 {
@@ -129,7 +131,7 @@ async fn who_comes_while_requests_hang_is_served_though_nobody_comes_after() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_hangs_behind_a_shard_does_not_hold_up_the_hearts_of_others() {
+async fn hanging_shard_delays_no_heartbeat() {
     let Shop { store, domain, other, items } = Shop::open().await;
     store.writes.store(true, Ordering::SeqCst);
     let options = pessimistic();
@@ -150,12 +152,12 @@ async fn who_hangs_behind_a_shard_does_not_hold_up_the_hearts_of_others() {
         rewrite(&other, &items, "warm").await
     };
     let (long, (), rival) = tokio::join!(long, cold, rival);
-    assert_eq!(long.unwrap().receipt.attempts, 1, "its heart beat all the time");
+    assert_eq!(long.unwrap().receipt.attempts, 1, "the heartbeat continued");
     rival.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn large_requests_that_hang_leave_their_slots_to_others() {
+async fn large_hanging_requests_leave_permits_free() {
     let Shop { store, domain, items, .. } = Shop::open().await;
     store.writes.store(true, Ordering::SeqCst);
     let large = Arc::new(format!(r#"{{"t":"{}"}}"#, "x".repeat(120_000)));
@@ -178,7 +180,7 @@ async fn large_requests_that_hang_leave_their_slots_to_others() {
     assert!(begun.elapsed() < ms(1_000), "{:?}", begun.elapsed());
 }
 
-/// Answers reads after a while, in the time of the machine.
+/// A store whose reads take 80 ms of real time.
 #[derive(Debug, Default)]
 struct Slow(MemoryStore);
 
@@ -195,7 +197,7 @@ impl Layer for Slow {
 }
 
 #[test]
-fn a_runtime_that_rests_carries_nothing_of_others() {
+fn idle_runtime_carries_no_request_of_another() {
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
     let (one, other) = (runtime(), runtime());
     let (domain, items) = one.block_on(async {
@@ -214,13 +216,13 @@ fn a_runtime_that_rests_carries_nothing_of_others() {
     };
     let later = read(10);
     let second = std::thread::spawn(move || other.block_on(later));
-    // All slots are taken here; then this runtime has nothing to do any more, and lives on.
+    // The first runtime takes all permits for requests. Then the runtime is idle, but lives on.
     one.block_on(join_all((0..4).map(read)));
     assert!(second.join().unwrap().unwrap().is_none());
     drop(one);
 }
 
-/// Does something before the first lock of a document is sent on.
+/// A store that runs a hook before the first lock of `a`.
 struct BeforeTheLock {
     inner: Arc<MemoryStore>,
     hook: Mutex<Option<BoxFuture<'static, ()>>>,
@@ -254,7 +256,7 @@ impl Layer for BeforeTheLock {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_that_is_given_up_after_its_lock_was_lost_does_not_hold_up_the_commit() {
+async fn dropped_read_with_a_lost_lock_delays_no_commit() {
     cov_mark::check!(commit_beside_an_uncertain_lock);
     let memory = Arc::new(MemoryStore::new());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
@@ -278,7 +280,7 @@ async fn a_read_that_is_given_up_after_its_lock_was_lost_does_not_hold_up_the_co
     let begun = Instant::now();
     let options = pessimistic();
     let done = domain.run::<_, Error, _>(&options, async |tx| {
-        // It is held by an older one by now, which goes on for long.
+        // An older transaction holds the document now, for a long time.
         let _ = tokio::time::timeout(ms(50), tx.get(&items, "a")).await;
         tx.get(&items, "b").await?;
         tx.put(&items, "b", &Raw::new(TWO))
@@ -288,7 +290,7 @@ async fn a_read_that_is_given_up_after_its_lock_was_lost_does_not_hold_up_the_co
     drop(older);
 }
 
-/// Refuses every write that takes a lock off a document.
+/// A store that refuses every write without a lock: every apply.
 #[derive(Debug)]
 struct NoApply(Arc<MemoryStore>);
 
@@ -312,7 +314,7 @@ impl Layer for NoApply {
     }
 }
 
-/// What is committed and not applied, of seven transactions of two documents each.
+/// Leaves seven transactions of two documents each committed and not applied.
 async fn left_behind() -> (Arc<MemoryStore>, Arc<Scroll>, Vec<Key>) {
     let memory = Arc::new(MemoryStore::new());
     let config = config().with_timeout(ms(200));
@@ -335,7 +337,7 @@ async fn left_behind() -> (Arc<MemoryStore>, Arc<Scroll>, Vec<Key>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_barrier_sees_what_a_lost_page_would_have_shown() {
+async fn barrier_misses_nothing_after_a_lost_page() {
     let (memory, store, keys) = left_behind().await;
     let domain = Domain::open(store.clone(), "shop", config()).await.unwrap();
     store.lose(1);
@@ -347,7 +349,7 @@ async fn a_barrier_sees_what_a_lost_page_would_have_shown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_inspection_sees_what_a_lost_page_would_have_shown_once() {
+async fn inspection_counts_once_after_a_lost_page() {
     let (_, store, keys) = left_behind().await;
     let domain = Domain::open(store.clone(), "shop", config()).await.unwrap();
     store.lose(1);
@@ -357,7 +359,7 @@ async fn an_inspection_sees_what_a_lost_page_would_have_shown_once() {
 }
 
 #[test]
-fn a_handle_that_is_dropped_outside_of_a_runtime_gives_its_locks_back() {
+fn handle_dropped_outside_a_runtime_releases_locks() {
     let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let memory = Arc::new(MemoryStore::new());
     let (domain, other, items) = runtime.block_on(async {
@@ -378,7 +380,7 @@ fn a_handle_that_is_dropped_outside_of_a_runtime_gives_its_locks_back() {
     });
 }
 
-/// Answers the next look at a record late.
+/// A store whose next read of a record exceeds the lease.
 #[derive(Debug)]
 struct SlowRecord {
     inner: Arc<MemoryStore>,
@@ -401,7 +403,7 @@ impl Layer for SlowRecord {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_that_takes_a_lease_is_no_lease_without_a_sign_of_life() {
+async fn slow_read_of_a_record_does_not_expire_the_lease() {
     let memory = Arc::new(MemoryStore::new());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let config = || config().with_clock(clock.clone());
@@ -425,12 +427,12 @@ async fn a_look_that_takes_a_lease_is_no_lease_without_a_sign_of_life() {
         rewrite(&rival, &items, "a").await
     };
     let (old, young) = tokio::join!(old, young);
-    assert_eq!(old.unwrap().receipt.attempts, 1, "its heart beat all the time");
+    assert_eq!(old.unwrap().receipt.attempts, 1, "the heartbeat continued");
     young.unwrap();
     assert_eq!(runs.load(Ordering::SeqCst), 1);
 }
 
-/// Refuses every commit for the moment, and for certain.
+/// A store that refuses every commit for certain, as overloaded.
 #[derive(Debug)]
 struct NoCommit(Arc<MemoryStore>);
 
@@ -455,7 +457,7 @@ impl Layer for NoCommit {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_commit_that_was_refused_to_the_end_leaves_no_open_record() {
+async fn refused_commit_leaves_no_open_record() {
     cov_mark::check!(commit_refused_for_certain);
     let memory = Arc::new(MemoryStore::new());
     let other = Domain::open_or_create(memory.clone(), "shop", config()).await.unwrap();
@@ -465,7 +467,7 @@ async fn a_commit_that_was_refused_to_the_end_leaves_no_open_record() {
     let options = pessimistic();
     let refused = domain.run::<(), Error, _>(&options, async |tx| {
         tx.get_many(&items, ["a", "b"]).await?;
-        // Long enough for a heartbeat.
+        // The heartbeat writes a record in this time.
         sleep(ms(1_000)).await;
         tx.put(&items, "a", &Raw::new(ONE))
     });
@@ -476,7 +478,7 @@ async fn a_commit_that_was_refused_to_the_end_leaves_no_open_record() {
 }
 
 #[test]
-fn what_a_caller_says_of_a_transaction_stays_out_of_logs() {
+fn metadata_stays_out_of_logs() {
     let options = Options::default().with_metadata(Some(r#"{"card":"4929"}"#.to_owned()));
     assert!(!format!("{options:?}").contains("4929"), "{options:?}");
 }

@@ -1,4 +1,4 @@
-//! Transactions on the store in memory, as an application sees them.
+//! Transactions on the memory store, through the public API.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,19 +50,19 @@ async fn transfer(domain: &Domain, accounts: &Accounts, from: &str, to: &str) ->
 }
 
 #[tokio::test]
-async fn a_transfer_is_seen_by_readers_and_leaves_nothing_behind() {
+async fn readers_see_a_transfer_and_no_lock_remains() {
     let (domain, accounts) = open().await;
     fund(&domain, &accounts, &["alice", "bob"], 10).await;
     transfer(&domain, &accounts, "alice", "bob").await.expect("transfers");
     let seen = domain.reader().get_many(&accounts, ["alice", "bob", "carol"]).await.expect("reads");
     assert_eq!(seen, [Some(Account { balance: 9 }), Some(Account { balance: 11 }), None]);
     assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
-    let report = domain.inspect().await.expect("looks");
+    let report = domain.inspect().await.expect("inspects");
     assert!(report.is_clean(), "{report:?}");
 }
 
 #[tokio::test]
-async fn inserts_and_deletes() {
+async fn inserts_and_deletes_commit_together() {
     let (domain, accounts) = open().await;
     fund(&domain, &accounts, &["alice", "bob"], 10).await;
     let again: Result<(), Error> =
@@ -81,11 +81,11 @@ async fn inserts_and_deletes() {
         domain.reader().verified().get_many(&accounts, ["alice", "carol"]).await.expect("reads");
     assert_eq!(seen, [None, Some(Account { balance: 10 })]);
     assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
-    assert!(domain.inspect().await.expect("looks").is_clean());
+    assert!(domain.inspect().await.expect("inspects").is_clean());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hot_pair_under_many_writers_loses_nothing() {
+async fn many_writers_of_two_documents_lose_no_update() {
     let (domain, accounts) = open().await;
     fund(&domain, &accounts, &["alice", "bob"], 1_000).await;
     let tasks: Vec<_> = (0..50)
@@ -94,7 +94,7 @@ async fn a_hot_pair_under_many_writers_loses_nothing() {
             tokio::spawn(async move {
                 let (from, to) = if n % 2 == 0 { ("alice", "bob") } else { ("bob", "alice") };
                 for _ in 0..10 {
-                    transfer(&domain, &accounts, from, to).await.expect("gets through");
+                    transfer(&domain, &accounts, from, to).await.expect("commits");
                 }
             })
         })
@@ -106,11 +106,11 @@ async fn a_hot_pair_under_many_writers_loses_nothing() {
         domain.reader().verified().get_many(&accounts, ["alice", "bob"]).await.expect("reads");
     assert_eq!(seen, [Some(Account { balance: 1_000 }), Some(Account { balance: 1_000 })]);
     assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
-    assert!(domain.inspect().await.expect("looks").is_clean());
+    assert!(domain.inspect().await.expect("inspects").is_clean());
 }
 
 #[tokio::test]
-async fn the_application_s_own_error_changes_nothing() {
+async fn application_error_changes_nothing() {
     let (domain, accounts) = open().await;
     fund(&domain, &accounts, &["alice"], 10).await;
     for options in [Options::default(), Options::default().with_pessimistic(true)] {
@@ -129,22 +129,22 @@ async fn the_application_s_own_error_changes_nothing() {
         Some(Account { balance: 10 })
     );
     assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
-    assert!(domain.inspect().await.expect("looks").is_clean());
+    assert!(domain.inspect().await.expect("inspects").is_clean());
 }
 
 #[tokio::test]
-async fn begin_commit_and_rollback() {
+async fn begun_transaction_commits_or_rolls_back() {
     let (domain, accounts) = open().await;
     fund(&domain, &accounts, &["alice", "bob"], 10).await;
     let tx = domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
     assert_eq!(tx.get(&accounts, "alice").await.expect("reads"), Some(Account { balance: 10 }));
-    tx.put(&accounts, "bob", &Account { balance: 1 }).expect("takes it");
+    tx.put(&accounts, "bob", &Account { balance: 1 }).expect("buffers");
     tx.rollback().await;
-    assert!(domain.inspect().await.expect("looks").is_clean());
+    assert!(domain.inspect().await.expect("inspects").is_clean());
     let tx = domain.begin(&Options::default()).expect("begins");
     let tid = tx.tid();
-    tx.put(&accounts, "alice", &Account { balance: 1 }).expect("takes it");
-    tx.put(&accounts, "bob", &Account { balance: 2 }).expect("takes it");
+    tx.put(&accounts, "alice", &Account { balance: 1 }).expect("buffers");
+    tx.put(&accounts, "bob", &Account { balance: 2 }).expect("buffers");
     let receipt = tx.commit().await.expect("commits");
     assert_eq!(receipt.tid, Some(tid));
     let outcome = domain.outcome(tid).await.expect("known");
@@ -155,11 +155,11 @@ async fn begin_commit_and_rollback() {
             .map(|commit_version| txn_core::TransactionOutcome::Committed { commit_version })
     );
     assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
-    assert!(domain.inspect().await.expect("looks").is_clean());
+    assert!(domain.inspect().await.expect("inspects").is_clean());
 }
 
 #[tokio::test]
-async fn a_write_that_was_refused_dooms_the_transaction_whatever_the_closure_makes_of_it() {
+async fn refused_write_dooms_the_transaction() {
     let store = Arc::new(MemoryStore::new());
     let config = Config::default().with_janitor_interval(None).with_max_documents(2);
     let domain = Domain::open_or_create(store, "bank", config).await.expect("opens");
@@ -188,17 +188,17 @@ async fn a_write_that_was_refused_dooms_the_transaction_whatever_the_closure_mak
                 })
                 .await;
             let kind = if refused == 4 { ErrorKind::Exists } else { ErrorKind::Invalid };
-            assert_eq!(ignored.expect_err("told again").kind(), kind, "{refused}");
+            assert_eq!(ignored.expect_err("the refusal is returned").kind(), kind, "{refused}");
         }
     }
     let ids = ["alice", "bob", "one too many"];
     assert_eq!(domain.reader().get_many(&accounts, ids).await.expect("reads"), [None, None, None]);
     assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
-    assert!(domain.inspect().await.expect("looks").is_clean());
+    assert!(domain.inspect().await.expect("inspects").is_clean());
 }
 
 #[tokio::test]
-async fn a_document_counts_once_however_often_it_is_used() {
+async fn document_counts_once_against_max_documents() {
     let store = Arc::new(MemoryStore::new());
     let config = Config::default().with_janitor_interval(None).with_max_documents(2);
     let domain = Domain::open_or_create(store, "bank", config).await.expect("opens");
@@ -222,7 +222,7 @@ async fn a_document_counts_once_however_often_it_is_used() {
 }
 
 #[tokio::test]
-async fn deadlines_that_outlive_a_record_are_refused() {
+async fn timeouts_beyond_the_life_of_a_record_are_refused() {
     let open = |config: Config| async {
         let config = config.with_janitor_interval(None);
         Domain::open_or_create(Arc::new(MemoryStore::new()), "bank", config).await
@@ -280,7 +280,7 @@ async fn joined_reads_of_one_document_see_the_same_content() {
 }
 
 #[tokio::test]
-async fn a_transaction_knows_who_wrote_what_it_read() {
+async fn version_names_the_commit_that_was_read() {
     let (domain, accounts) = open().await;
     fund(&domain, &accounts, &["alice"], 5).await;
     let found = domain.reader().verified().read(&accounts, "alice").await.expect("reads").tid();
@@ -290,7 +290,7 @@ async fn a_transaction_knows_who_wrote_what_it_read() {
         let versions = domain.run::<_, Error, _>(&options, async |tx| {
             let (alice, bob) =
                 (tx.version(&accounts, "alice").await?, tx.version(&accounts, "bob").await?);
-            // What it writes itself is no commit yet.
+            // The transaction's own write is not committed yet.
             tx.put(&accounts, "alice", &Account { balance: 5 })?;
             assert_eq!(tx.version(&accounts, "alice").await?, alice);
             tx.delete(&accounts, "carol")?;

@@ -1,4 +1,4 @@
-//! `update` keeps what the type does not know, and every byte that was not changed.
+//! `update` keeps unknown fields and every unchanged byte.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use txn_core::store::MemoryStore;
 use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw, Typed, WaitFor};
 use txn_sim::CountingStore;
 
-/// One and the same collection, raw and typed.
+/// The same collection, raw and typed.
 struct World<T> {
     store: Arc<CountingStore>,
     domain: Domain,
@@ -58,14 +58,14 @@ struct Owner {
     mail: Option<String>,
 }
 
-/// A field as it stands in a document: one that the type knows, by name, or another one.
+/// A field in a document, of the type or of `UNKNOWN`.
 #[derive(Clone, Debug)]
 enum Piece {
     Known(&'static str),
     Unknown(usize),
 }
 
-/// What no type of these tests knows, in forms that a serialiser would not give them.
+/// Fields that no type knows, in forms that no serialiser writes.
 const UNKNOWN: [(&str, &str); 5] = [
     ("\"u\\u0030\"", "1.50"),
     ("\"u1\"", "[ 1e2,\t{\"name\":0} ]"),
@@ -74,7 +74,7 @@ const UNKNOWN: [(&str, &str); 5] = [
     ("\"u4\"", "null"),
 ];
 
-/// A document as somebody else wrote it, and the value that is in it.
+/// A document of another writer, and the value in it.
 #[derive(Clone, Debug)]
 struct Document {
     value: Order,
@@ -87,7 +87,7 @@ impl Document {
         pieces.iter().any(|piece| matches!(piece, Piece::Known(known) if *known == name))
     }
 
-    /// The fields of an object, each as `write` has it; `None` leaves a field out.
+    /// Returns the fields of an object. `write` makes the values; `None` leaves a field out.
     fn object(pieces: &[Piece], write: impl Fn(&str) -> Option<String>) -> Vec<String> {
         let field = |piece: &Piece| match piece {
             Piece::Known(name) => write(name).map(|value| format!("\"{name}\":{value}")),
@@ -96,7 +96,7 @@ impl Document {
         pieces.iter().filter_map(field).collect()
     }
 
-    /// The bytes of a known field, unlike those of a serialiser.
+    /// Returns a known field in a form that no serialiser writes.
     fn odd(&self, name: &str) -> Option<String> {
         let quoted = |text: &String| format!("\"\\u0023{}\"", &text[1..]);
         match name {
@@ -118,7 +118,7 @@ impl Document {
         format!("{{{}}}", Self::object(&self.outer, |name| self.odd(name)).join(","))
     }
 
-    /// What an update to `after` has to leave behind.
+    /// Returns the document that an update to `after` must leave.
     fn expected(&self, after: &Order) -> String {
         let json = |value: serde_json::Value| (!value.is_null()).then(|| value.to_string());
         let (was, is) = (
@@ -181,7 +181,7 @@ fn document() -> impl Strategy<Value = Document> {
         pieces(if tags { &["total", "owner", "note", "tags"] } else { &["total", "owner", "note"] })
     });
     (order(), outer, pieces(&["name", "mail"])).prop_map(|(mut value, outer, inner)| {
-        // Where a piece is left out the value has the default; a note or mail that is none has no bytes.
+        // A field that is left out has the default value. An absent note or mail has no bytes.
         if !Document::knows(&outer, "tags") {
             value.tags.clear();
         }
@@ -199,7 +199,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_update_changes_what_its_closure_changed_and_no_other_byte(
+    fn update_keeps_every_unchanged_byte(
         document in document(),
         after in order(),
     ) {
@@ -225,7 +225,7 @@ struct Stock {
 }
 
 #[tokio::test]
-async fn put_drops_what_the_type_does_not_know_and_update_keeps_it() {
+async fn put_drops_unknown_fields_and_update_keeps_them() {
     let text = r#"{"left":10,"label":"apples"}"#;
     let world = World::<Stock>::with(text).await;
     world.update(|shelf| shelf.left -= 3).await.expect("updates").expect("exists");
@@ -237,7 +237,7 @@ async fn put_drops_what_the_type_does_not_know_and_update_keeps_it() {
 }
 
 #[tokio::test]
-async fn updates_build_on_what_the_transaction_wrote_and_return_what_their_closure_returns() {
+async fn updates_build_on_earlier_writes_of_the_closure() {
     let world = World::<Stock>::with(r#"{"left":10,"label":"apples"}"#).await;
     let World { domain, raw, typed, .. } = &world;
     for options in [Options::default(), Options::default().with_pessimistic(true)] {
@@ -272,7 +272,7 @@ struct Renamed {
 }
 
 #[tokio::test]
-async fn a_field_that_is_read_under_two_names_is_never_written_twice() {
+async fn aliased_field_is_never_written_twice() {
     let world = World::<Renamed>::with(r#"{"old":1,"other":2}"#).await;
     world.update(|value| value.other = 3).await.expect("the old name stays").expect("exists");
     assert_eq!(world.text().await, r#"{"old":1,"other":3}"#);
@@ -289,7 +289,7 @@ async fn a_field_that_is_read_under_two_names_is_never_written_twice() {
 }
 
 #[tokio::test]
-async fn prefetched_documents_of_several_collections_cost_one_round_trip() {
+async fn prefetch_of_several_collections_is_one_request() {
     let world = World::<Stock>::with(r#"{"left":10}"#).await;
     let World { store, domain, raw, typed } = &world;
     let orders: Collection<Raw> = domain.create_collection("orders", None).await.expect("opens");
@@ -305,11 +305,11 @@ async fn prefetched_documents_of_several_collections_cost_one_round_trip() {
     );
     assert_eq!(tx.get(&orders, "o").await.expect("reads"), None);
     assert_eq!(store.counts(), asked);
-    tx.commit().await.expect("holds");
+    tx.commit().await.expect("commits");
 }
 
 #[tokio::test]
-async fn ids_are_made_of_every_kind_of_string() {
+async fn ids_accept_every_string_type() {
     let world = World::<Stock>::with(r#"{"left":10}"#).await;
     let World { domain, typed, .. } = &world;
     let reader = domain.reader();

@@ -63,6 +63,8 @@ impl Attempt {
             };
             let (at_once, later) = futures::future::join(at_once, later).await;
             self.hot.reservations.leave();
+            // The documents are free, so the turn of the process does not wait for the record.
+            self.hot.under_way.lock().take();
             let mut unapplied = at_once?;
             unapplied.extend(later?);
             if self.options.wait_for == WaitFor::Refresh {

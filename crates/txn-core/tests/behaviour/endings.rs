@@ -1,4 +1,4 @@
-//! How attempts end: at their limit, at the deadline, at a shutdown.
+//! Ends of attempts: at a timeout or at a shutdown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,24 +15,24 @@ fn pessimistic() -> Options {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_hangs_gives_its_locks_back_at_its_limit() {
+async fn hanging_attempt_releases_locks_at_its_timeout() {
     let shop = Shop::open(&["a"]).await;
     let tx = shop.domain.begin(&pessimistic()).expect("begins");
     tx.get(&shop.items, "a").await.expect("reads");
     tokio::time::sleep(Duration::from_secs(15)).await;
-    let report = shop.other.inspect().await.expect("looks");
+    let report = shop.other.inspect().await.expect("inspects");
     assert!(report.is_clean(), "{report:?}");
     shop.set(&shop.other, &["a"], 2).await.expect("the document is free");
-    // Its owner finds out, with whatever it does next.
-    let error = tx.get(&shop.items, "b").await.expect_err("it is over");
+    // The next call of the owner fails, of whichever method.
+    let error = tx.get(&shop.items, "b").await.expect_err("the attempt is over");
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-    let error = tx.commit().await.expect_err("it is over");
+    let error = tx.commit().await.expect_err("the attempt is over");
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert_eq!(shop.value("a").await, Some(2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closure_that_hangs_once_runs_again() {
+async fn closure_runs_again_after_attempt_timeout() {
     let shop = Shop::open(&["a"]).await;
     let items = &shop.items;
     let runs = AtomicUsize::new(0);
@@ -48,7 +48,9 @@ async fn a_closure_that_hangs_once_runs_again() {
     shop.drained().await;
 }
 
-/// A write that hangs for ever at this step is answered for at the deadline, and the documents are free in the end.
+/// Runs a transaction whose matching write never returns.
+///
+/// Checks the kind of the error and the time of the timeout.
 async fn hang(which: fn(&Write) -> bool, kind: ErrorKind) -> (Shop, Error) {
     let shop = Shop::open(&["a", "b"]).await;
     shop.store.play(move |write| if which(write) { Fate::Hang } else { Fate::Pass });
@@ -60,15 +62,15 @@ async fn hang(which: fn(&Write) -> bool, kind: ErrorKind) -> (Shop, Error) {
         tx.put(items, "a", &Item { n: 2 })?;
         tx.put(items, "b", &Item { n: 2 })
     });
-    let error = run.await.expect_err("it hangs");
+    let error = run.await.expect_err("the store hangs");
     assert_eq!(error.kind(), kind, "{error}");
-    // On a virtual clock: no machine is too slow for that.
+    // The clock is virtual, so a slow machine does not fail this check.
     assert!(begun.elapsed() < Duration::from_millis(3_200), "{:?}", begun.elapsed());
     (shop, error)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_hangs_at_the_lock_does_not_hold_the_caller_beyond_the_deadline() {
+async fn hanging_lock_is_unavailable_at_the_timeout() {
     let (shop, _) = hang(is_lock, ErrorKind::Unavailable).await;
     shop.other.janitor_pass().await.expect("passes");
     shop.drained().await;
@@ -76,9 +78,9 @@ async fn a_store_that_hangs_at_the_lock_does_not_hold_the_caller_beyond_the_dead
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_hangs_at_the_commit_is_told_as_unknown_at_the_deadline() {
+async fn hanging_commit_is_unknown_at_the_timeout() {
     let (shop, error) = hang(is_commit, ErrorKind::Unknown).await;
-    let tid = error.tid().expect("it has a record");
+    let tid = error.tid().expect("a record");
     let outcome = shop.other.outcome(tid).await.expect("known");
     assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "{outcome:?}");
     shop.other.janitor_pass().await.expect("passes");
@@ -86,16 +88,16 @@ async fn a_store_that_hangs_at_the_commit_is_told_as_unknown_at_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_write_that_hangs_is_told_as_unknown_at_the_deadline() {
+async fn hanging_single_write_is_unknown_at_the_timeout() {
     let shop = Shop::open(&["a"]).await;
     shop.store.play(|write| if writes(write, "\"n\":2") { Fate::Hang } else { Fate::Pass });
-    let error = shop.set(&shop.domain, &["a"], 2).await.expect_err("it hangs");
+    let error = shop.set(&shop.domain, &["a"], 2).await.expect_err("the store hangs");
     assert_eq!((error.kind(), error.tid()), (ErrorKind::Unknown, None), "{error}");
     assert_eq!(shop.value("a").await, Some(2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn contention_is_a_conflict_that_names_the_document_and_its_holder() {
+async fn conflict_names_the_document_and_its_holder() {
     let shop = Shop::open(&["a"]).await;
     let options = pessimistic().with_timeout(Some(Duration::from_secs(60)));
     let holder = shop.other.begin(&options).expect("begins");
@@ -107,7 +109,7 @@ async fn contention_is_a_conflict_that_names_the_document_and_its_holder() {
         tx.get(items, "a").await?;
         tx.put(items, "a", &Item { n: 2 })
     });
-    let error = run.await.expect_err("an older one holds it");
+    let error = run.await.expect_err("an older transaction holds the lock");
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert_eq!(error.document(), Some(&items.key("a")));
     assert!(error.to_string().contains(&holder.tid().to_string()), "{error}");
@@ -116,21 +118,21 @@ async fn contention_is_a_conflict_that_names_the_document_and_its_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_document_that_others_change_again_and_again_is_a_conflict() {
+async fn repeated_lock_conflict_names_the_document() {
     let shop = Shop::open(&["a", "b"]).await;
-    // Every lock comes too late.
+    // Every lock on `a` conflicts.
     shop.store.play(|write| match is_lock(write) && &*write.key.id == "a" {
         true => Fate::RefuseWith(Outcome::Conflict),
         false => Fate::Pass,
     });
-    let error = shop.set(&shop.domain, &["a", "b"], 2).await.expect_err("it never gets the lock");
+    let error = shop.set(&shop.domain, &["a", "b"], 2).await.expect_err("every lock conflicts");
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert_eq!(error.document(), Some(&shop.items.key("a")), "{error}");
     shop.drained().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_lets_what_runs_finish_also_in_further_attempts() {
+async fn shutdown_lets_later_attempts_finish() {
     let shop = Shop::open(&["a", "b"]).await;
     let (domain, items) = (shop.domain.clone(), shop.items.clone());
     let running = tokio::spawn(async move {
@@ -139,7 +141,7 @@ async fn a_shutdown_lets_what_runs_finish_also_in_further_attempts() {
         domain
             .run::<_, Error, _>(&options, async |tx| {
                 tx.get(&items, "a").await?;
-                // The first attempt comes to its limit, and a second one follows.
+                // The first attempt exceeds its timeout, and a second attempt follows.
                 let dawdles = started.swap(false, Ordering::SeqCst);
                 tokio::time::sleep(Duration::from_secs(if dawdles { 12 } else { 1 })).await;
                 tx.get(&items, "b").await?;
@@ -150,16 +152,16 @@ async fn a_shutdown_lets_what_runs_finish_also_in_further_attempts() {
     });
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(shop.domain.shutdown(Duration::from_secs(60)).await, "everything is applied");
-    running.await.expect("no panic").expect("it was let finish");
-    assert!(shop.other.inspect().await.expect("looks").is_clean());
+    running.await.expect("no panic").expect("the transaction finishes");
+    assert!(shop.other.inspect().await.expect("inspects").is_clean());
     assert_eq!((shop.value("a").await, shop.value("b").await), (Some(2), Some(2)));
-    let refused = shop.set(&shop.domain, &["a"], 3).await.expect_err("it is shut down");
+    let refused = shop.set(&shop.domain, &["a"], 3).await.expect_err("the domain is shut down");
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
 }
 
-/// Committed, and then the store gets nowhere: the caller learns at its deadline that it is committed.
+/// The store hangs after the commit. At the timeout the caller still receives the commit.
 #[tokio::test(start_paused = true)]
-async fn an_apply_or_a_refresh_that_hangs_holds_nobody_beyond_the_deadline() {
+async fn hanging_apply_or_refresh_ends_at_the_timeout() {
     for (ids, refresh, acknowledge) in [
         (&["a", "b"][..], Fate::Pass, WaitFor::Apply),
         (&["a", "b"][..], Fate::Hang, WaitFor::Refresh),
@@ -186,16 +188,17 @@ async fn an_apply_or_a_refresh_that_hangs_holds_nobody_beyond_the_deadline() {
             tx.get_many(items, ids.iter().copied()).await?;
             ids.iter().try_for_each(|id| tx.put(items, *id, &Item { n: 2 }))
         });
-        let receipt = run.await.expect("it is committed").receipt;
+        let receipt = run.await.expect("committed").receipt;
         assert!(!receipt.applied && receipt.commit_version.is_some(), "{receipt:?}");
         assert!(begun.elapsed() < Duration::from_millis(2_200), "{:?}", begun.elapsed());
         assert_eq!(shop.value("a").await, Some(2));
     }
 }
 
-/// A node that lags says that there is no alias, again and again: it is asked with pauses, until the deadline.
+/// A lagging node denies the alias again and again. The engine retries with pauses until the
+/// timeout.
 #[tokio::test(start_paused = true)]
-async fn a_partition_that_is_not_known_everywhere_is_asked_for_with_pauses() {
+async fn missing_partition_is_retried_with_pauses() {
     let shop = Shop::open(&["a", "b"]).await;
     let asked: Arc<AtomicUsize> = Arc::default();
     let count = asked.clone();
@@ -211,7 +214,7 @@ async fn a_partition_that_is_not_known_everywhere_is_asked_for_with_pauses() {
     assert!(asked.load(Ordering::SeqCst) < 1_000, "{asked:?}");
 }
 
-/// What records cost on disk: an aborted one is a few hundred bytes, whatever the transaction wanted to write.
+/// An aborted record takes less than 400 bytes on disk.
 #[tokio::test(start_paused = true)]
 async fn an_aborted_record_carries_no_contents() {
     let shop = Shop::open(&["a", "b"]).await;
@@ -227,13 +230,13 @@ async fn an_aborted_record_carries_no_contents() {
     });
     let tx = shop.domain.begin(&pessimistic()).expect("begins");
     tx.get_many(&shop.items, ["a", "b"]).await.expect("reads");
-    // No id and no time of a record has so many digits.
+    // No id and no time in a record has this many digits.
     let content = i64::MAX;
-    tx.put(&shop.items, "a", &Item { n: content }).expect("notes it");
+    tx.put(&shop.items, "a", &Item { n: content }).expect("buffers");
     tokio::time::sleep(Duration::from_secs(2)).await;
     tx.rollback().await;
     let records = records.lock();
-    let aborted = records.last().expect("a heartbeat wrote one");
+    let aborted = records.last().expect("a heartbeat wrote a record");
     assert!(aborted.contains("\"state\":\"aborted\""), "{aborted}");
     assert!(!aborted.contains(&content.to_string()), "{aborted}");
     assert!(aborted.len() < 400, "{} bytes: {aborted}", aborted.len());

@@ -1,4 +1,4 @@
-//! Documents that are left to the next group, to be locked over the commit, on a store that refuses what that lock carries.
+//! Hand-offs on a store that refuses the content in the next lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use txn_core::store::{Outcome, Refusal, RefusalKind};
 use super::support::{Fate, Shop, config, is_lock, writes};
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_with_the_next_lock_is_left_to_those_before() {
+async fn refused_handoff_leaves_the_apply_to_the_owner() {
     cov_mark::check!(handoff_given_up);
     let shop = Shop::open_with(&["a", "b"], config().with_group_commit(Some(true))).await;
     let (applied, refused) = (AtomicBool::new(false), Arc::new(AtomicUsize::new(0)));

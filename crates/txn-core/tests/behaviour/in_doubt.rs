@@ -1,5 +1,7 @@
-//! Refusals of what was applied: a server answers for its last try, and an earlier one may have been carried out. What may
-//! have happened is never told as something that did not.
+//! Writes that the store applied and then refused.
+//!
+//! A server answers for its last try, although an earlier try may have been applied. The engine
+//! must never report such a write as not done.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +13,7 @@ use txn_core::{AttemptId, Error, ErrorKind, Options, TransactionOutcome};
 
 use super::support::{Fate, Item, Shop, is_commit, is_lock, refuse_and_go_down, writes};
 
-/// What a server says of a write that it carried out, when it tried again and could not.
+/// Answers of a server that applied a write and then failed.
 fn refusals() -> [Outcome; 4] {
     let reason = "security_exception".to_owned();
     [
@@ -26,12 +28,12 @@ async fn set_both(shop: &Shop, n: i64) -> Result<(), Error> {
     shop.set(&shop.domain, &["a", "b"], n).await
 }
 
-/// The store comes back while the transaction would take its locks off, or much later.
+/// The store returns while the transaction releases its locks, or much later.
 const BACK: [Duration; 3] =
     [Duration::from_millis(30_050), Duration::from_millis(30_500), Duration::from_secs(90)];
 
 #[tokio::test(start_paused = true)]
-async fn a_commit_that_was_applied_and_refused_is_told_as_unknown() {
+async fn refused_but_applied_commit_is_unknown() {
     for refusal in refusals() {
         for back in BACK {
             let shop = Shop::open(&["a", "b"]).await;
@@ -40,9 +42,9 @@ async fn a_commit_that_was_applied_and_refused_is_told_as_unknown() {
                 tokio::time::sleep(back).await;
                 shop.store.set_down(false);
             });
-            let error = result.expect_err("its commit is in doubt");
+            let error = result.expect_err("the commit is in doubt");
             assert_eq!(error.kind(), ErrorKind::Unknown, "{refusal:?} {back:?}: {error}");
-            let tid = error.tid().expect("it has a record");
+            let tid = error.tid().expect("a record");
             let outcome = shop.other.outcome(tid).await.expect("known");
             assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "{outcome:?}");
             let report = shop.other.janitor_pass().await.expect("passes");
@@ -53,7 +55,7 @@ async fn a_commit_that_was_applied_and_refused_is_told_as_unknown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_commit_that_was_applied_and_refused_is_found_while_there_is_time() {
+async fn refused_but_applied_commit_is_found_in_time() {
     for refusal in &refusals()[..3] {
         let shop = Shop::open(&["a", "b"]).await;
         refuse_and_go_down(&shop.store, refusal.clone(), is_commit);
@@ -61,14 +63,14 @@ async fn a_commit_that_was_applied_and_refused_is_found_while_there_is_time() {
             tokio::time::sleep(Duration::from_secs(5)).await;
             shop.store.set_down(false);
         });
-        result.expect("it is committed");
+        result.expect("committed");
         shop.drained().await;
         assert_eq!((shop.value("a").await, shop.value("b").await), (Some(2), Some(2)));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_write_that_was_applied_and_refused_is_told_as_unknown() {
+async fn refused_but_applied_single_write_is_unknown() {
     for refusal in refusals() {
         for back in BACK {
             let shop = Shop::open(&["a"]).await;
@@ -77,7 +79,7 @@ async fn a_single_write_that_was_applied_and_refused_is_told_as_unknown() {
                 tokio::time::sleep(back).await;
                 shop.store.set_down(false);
             });
-            let error = result.expect_err("its write is in doubt");
+            let error = result.expect_err("the write is in doubt");
             assert_eq!(error.kind(), ErrorKind::Unknown, "{refusal:?} {back:?}: {error}");
             assert_eq!(shop.value("a").await, Some(2));
         }
@@ -85,7 +87,7 @@ async fn a_single_write_that_was_applied_and_refused_is_told_as_unknown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_was_applied_and_refused_is_taken_off() {
+async fn refused_but_applied_lock_is_released() {
     for refusal in refusals() {
         for back in BACK {
             let shop = Shop::open(&["a", "b"]).await;
@@ -104,7 +106,7 @@ async fn a_lock_that_was_applied_and_refused_is_taken_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_whose_answer_is_lost_is_found_again() {
+async fn lock_with_a_lost_answer_is_found_again() {
     cov_mark::check!(lost_lock_found_again);
     let shop = Shop::open(&["a", "b"]).await;
     let lost = AtomicUsize::new(0);
@@ -119,9 +121,10 @@ async fn a_lock_whose_answer_is_lost_is_found_again() {
     assert_eq!((shop.value("a").await, shop.value("b").await), (Some(2), Some(2)));
 }
 
-/// The first try of a lock hangs in the network and lands when the attempt is over; the next is refused for certain.
+/// The first try of a lock arrives after the attempt. The store refuses the later tries for
+/// certain.
 #[tokio::test(start_paused = true)]
-async fn a_lock_in_doubt_stays_in_doubt_whatever_a_later_try_is_answered() {
+async fn later_refusal_does_not_settle_a_lock_in_doubt() {
     let shop = Shop::open(&["a", "b"]).await;
     let late: Arc<Mutex<Option<Write>>> = Arc::default();
     let (tries, kept) = (AtomicUsize::new(0), late.clone());
@@ -133,10 +136,10 @@ async fn a_lock_in_doubt_stays_in_doubt_whatever_a_later_try_is_answered() {
         true => Fate::RefuseWith(Outcome::Rejected("not sent".to_owned())),
         false => Fate::Pass,
     });
-    let error = set_both(&shop, 2).await.expect_err("it gets no lock");
+    let error = set_both(&shop, 2).await.expect_err("no lock is acknowledged");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let write = late.lock().take().expect("a lock was sent");
-    // The record of that attempt says that it is aborted, so whoever meets the lock need not wait.
+    // The record of that attempt is `aborted`, so another process need not wait for the lock.
     let WriteOp::Replace(source, _) = &write.op else { panic!("no lock: {write:?}") };
     let tid: AttemptId = source.split('"').nth(3).expect("a lock").parse().expect("a tid");
     let record = Key::new(format!("txn-shop-{}", tid.day()), tid.to_string());
@@ -145,12 +148,12 @@ async fn a_lock_in_doubt_stays_in_doubt_whatever_a_later_try_is_answered() {
         |read: &Read| matches!(read, Read::Found { source, .. } if source.contains("aborted"));
     assert!(read.iter().all(is_aborted), "{read:?}");
     shop.memory.write_many(&[write]).await;
-    shop.set(&shop.other, &["a", "b"], 3).await.expect("goes on");
+    shop.set(&shop.other, &["a", "b"], 3).await.expect("commits");
     shop.drained().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_asked_for_the_tid_learns_what_became_of_a_single_document() {
+async fn single_write_with_a_known_tid_has_an_outcome() {
     let shop = Shop::open(&["a"]).await;
     let asked = Mutex::new(None);
     let items = &shop.items;
@@ -161,12 +164,12 @@ async fn whoever_asked_for_the_tid_learns_what_became_of_a_single_document() {
         tx.put(items, "a", &Item { n: 2 })
     });
     let receipt = committed.await.expect("commits").receipt;
-    let tid = asked.lock().expect("asked");
+    let tid = asked.lock().expect("the closure ran");
     assert_eq!(receipt.tid, Some(tid));
-    let commit_version = receipt.commit_version.expect("it wrote");
+    let commit_version = receipt.commit_version.expect("a commit version");
     let outcome = shop.other.outcome(tid).await.expect("known");
     assert_eq!(outcome, TransactionOutcome::Committed { commit_version });
-    // Nobody asked: one write, and nobody can ask.
+    // Without a call of `tid`, the commit is one write without a record, and has no outcome.
     let quiet = shop.domain.run::<_, Error, _>(&options, async |tx| {
         tx.get(items, "a").await?;
         tx.put(items, "a", &Item { n: 3 })
@@ -174,9 +177,10 @@ async fn whoever_asked_for_the_tid_learns_what_became_of_a_single_document() {
     assert_eq!(quiet.await.expect("commits").receipt.tid, None);
 }
 
-/// A node that knows nothing of the partition answers for an earlier try that was applied; later tries are refused for certain.
+/// A lagging node answers `MissingCollection` for a try that was applied. The store refuses the
+/// later tries for certain.
 #[tokio::test(start_paused = true)]
-async fn a_refusal_for_certain_does_not_hide_an_earlier_try() {
+async fn later_refusal_does_not_settle_a_commit_in_doubt() {
     let shop = Shop::open(&["a", "b"]).await;
     let tries = AtomicUsize::new(0);
     shop.store.play(move |write| match is_commit(write) {
@@ -186,17 +190,17 @@ async fn a_refusal_for_certain_does_not_hide_an_earlier_try() {
         true => Fate::RefuseWith(Outcome::Rejected("not sent".to_owned())),
         false => Fate::Pass,
     });
-    let error = set_both(&shop, 2).await.expect_err("it is never acknowledged");
+    let error = set_both(&shop, 2).await.expect_err("the commit is never acknowledged");
     assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_does_not_say_that_a_commit_in_doubt_is_applied() {
+async fn shutdown_reports_a_commit_in_doubt_as_unapplied() {
     let shop = Shop::open(&["a", "b"]).await;
     refuse_and_go_down(&shop.store, Outcome::Unknown("lost".to_owned()), is_commit);
-    let error = set_both(&shop, 2).await.expect_err("its commit is in doubt");
+    let error = set_both(&shop, 2).await.expect_err("the commit is in doubt");
     assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
     shop.store.set_down(false);
     assert!(!shop.domain.shutdown(Duration::from_secs(5)).await);
-    assert_eq!(shop.other.inspect().await.expect("looks").locked.len(), 2);
+    assert_eq!(shop.other.inspect().await.expect("inspects").locked.len(), 2);
 }

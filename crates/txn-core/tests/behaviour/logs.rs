@@ -1,4 +1,4 @@
-//! What is logged, at every level, of transactions that commit, wait, fail and are recovered.
+//! Logs, at every level, of transactions that commit, fail or are recovered.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use txn_core::store::{Outcome, Refusal, RefusalKind};
 
 use super::support::{Fate, Item, Shop, is_commit, is_lock, writes};
 
-/// What stands in documents; nothing else has such a number.
+/// A number that occurs only in the contents of documents.
 const CONTENT: i64 = 4_815_162_342;
 
 #[derive(Clone, Default)]
@@ -38,7 +38,8 @@ impl<'a> MakeWriter<'a> for Lines {
 
 #[tokio::test(start_paused = true)]
 async fn contents_of_documents_are_not_logged() {
-    // As long as there is but one subscriber, `tracing` asks that of the thread which comes to a line first. Other tests run on others.
+    // With a single dispatcher, `tracing` asks the subscriber of the thread that reaches a line
+    // first. Other tests run on other threads, so a second dispatcher is kept.
     let _other = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt()
@@ -49,20 +50,20 @@ async fn contents_of_documents_are_not_logged() {
     let _logged = tracing::subscriber::set_default(subscriber);
     let shop = Shop::open(&["a", "b"]).await;
 
-    // Committed, read from its record, applied.
+    // A commit and an apply.
     shop.set(&shop.domain, &["a", "b"], CONTENT).await.expect("commits");
     let older = shop.domain.begin(&Options::default()).expect("begins");
-    // An older one wounds a younger one.
+    // An older transaction wounds a younger one.
     let pessimistic = Options::default().with_pessimistic(true);
     let younger = shop.domain.begin(&pessimistic).expect("begins");
     younger.get(&shop.items, "a").await.expect("locks");
-    younger.put(&shop.items, "a", &Item { n: CONTENT }).expect("takes it");
+    younger.put(&shop.items, "a", &Item { n: CONTENT }).expect("buffers");
     older.get_many(&shop.items, ["a", "b"]).await.expect("reads");
-    older.put(&shop.items, "a", &Item { n: CONTENT }).expect("takes it");
-    older.put(&shop.items, "b", &Item { n: CONTENT }).expect("takes it");
+    older.put(&shop.items, "a", &Item { n: CONTENT }).expect("buffers");
+    older.put(&shop.items, "b", &Item { n: CONTENT }).expect("buffers");
     older.commit().await.expect("commits");
     younger.commit().await.expect_err("is wounded");
-    // Refused for good by the store, after the commit.
+    // The store refuses the apply for good.
     shop.store.play(|write| {
         let refusal = Refusal { kind: RefusalKind::Document, reason: "no such field".to_owned() };
         match !is_commit(write) && !is_lock(write) && writes(write, "4815162342") {
@@ -76,7 +77,7 @@ async fn contents_of_documents_are_not_logged() {
 
     let text = String::from_utf8(lines.0.lock().clone()).expect("text");
     for level in ["DEBUG", "ERROR"] {
-        assert!(text.contains(level), "nothing of the level {level}: {text}");
+        assert!(text.contains(level), "no line of the level {level}: {text}");
     }
     for expected in ["Committed", "Wounded", "committed but not applied"] {
         assert!(text.contains(expected), "no {expected}: {text}");

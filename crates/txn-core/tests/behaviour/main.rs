@@ -1,4 +1,4 @@
-//! What the engine does when stores, callers and processes misbehave, in virtual time.
+//! The engine with misbehaving stores, callers and processes, in virtual time.
 
 mod endings;
 mod handoff;

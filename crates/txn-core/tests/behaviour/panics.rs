@@ -1,4 +1,6 @@
-//! Panics of others: they end what they happen in, and hold nobody else up.
+//! Panics in observers, stores, closures and codecs.
+//!
+//! A panic fails at most its own transaction.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +21,7 @@ impl Observer for Bomb {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_observer_that_panics_changes_nothing() {
+async fn observer_panic_changes_nothing() {
     let config = config().with_observer(Some(Arc::new(Bomb)));
     let shop = Shop::open_with(&["a", "b"], config).await;
     shop.set(&shop.domain, &["a", "b"], 2).await.expect("commits");
@@ -28,7 +30,9 @@ async fn an_observer_that_panics_changes_nothing() {
     assert_eq!((shop.value("a").await, shop.value("b").await), (Some(3), Some(3)));
 }
 
-/// The store panics once, at a write of a kind, behind it; with requests that are shared or not.
+/// Sets two documents on a store that panics after a matching write.
+///
+/// The panic occurs once. `shared` switches request batching.
 async fn panic_at(which: fn(&Write) -> bool, shared: bool) -> (Shop, Error) {
     let config = config().with_request_batching(Some(shared));
     let shop = Shop::open_with(&["a", "b"], config).await;
@@ -37,34 +41,34 @@ async fn panic_at(which: fn(&Write) -> bool, shared: bool) -> (Shop, Error) {
         true => Fate::Panic,
         false => Fate::Pass,
     });
-    let error = shop.set(&shop.domain, &["a", "b"], 2).await.expect_err("it panicked");
+    let error = shop.set(&shop.domain, &["a", "b"], 2).await.expect_err("the store panicked");
     (shop, error)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_panics_at_a_lock_fails_the_transaction_and_nothing_else() {
+async fn store_panic_at_a_lock_fails_only_its_transaction() {
     for shared in [false, true] {
         let (shop, error) = panic_at(is_lock, shared).await;
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        shop.set(&shop.domain, &["a", "b"], 3).await.expect("the same process goes on");
+        shop.set(&shop.domain, &["a", "b"], 3).await.expect("the process continues");
         shop.drained().await;
         assert_eq!((shop.value("a").await, shop.value("b").await), (Some(3), Some(3)));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_panics_at_the_commit_leaves_it_in_doubt_and_holds_nobody_up() {
+async fn store_panic_at_the_commit_leaves_it_in_doubt() {
     for shared in [false, true] {
         let (shop, error) = panic_at(is_commit, shared).await;
         assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
-        shop.set(&shop.domain, &["a", "b"], 3).await.expect("the same process goes on");
+        shop.set(&shop.domain, &["a", "b"], 3).await.expect("the process continues");
         shop.drained().await;
         assert_eq!((shop.value("a").await, shop.value("b").await), (Some(3), Some(3)));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_panics_at_the_apply_does_not_keep_the_documents() {
+async fn store_panic_at_the_apply_keeps_no_locks() {
     let shop = Shop::open(&["a", "b"]).await;
     let armed = AtomicBool::new(true);
     shop.store.play(move |write| {
@@ -74,14 +78,14 @@ async fn a_store_that_panics_at_the_apply_does_not_keep_the_documents() {
             false => Fate::Pass,
         }
     });
-    shop.set(&shop.domain, &["a", "b"], 2).await.expect("it is committed");
-    shop.set(&shop.domain, &["a", "b"], 3).await.expect("the same process goes on");
+    shop.set(&shop.domain, &["a", "b"], 2).await.expect("committed");
+    shop.set(&shop.domain, &["a", "b"], 3).await.expect("the process continues");
     shop.drained().await;
     assert_eq!((shop.value("a").await, shop.value("b").await), (Some(3), Some(3)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closure_that_panics_gives_its_locks_back() {
+async fn closure_panic_releases_its_locks() {
     let shop = Shop::open(&["a", "b"]).await;
     let (domain, items) = (shop.domain.clone(), shop.items.clone());
     let panicked = tokio::spawn(async move {
@@ -91,7 +95,7 @@ async fn a_closure_that_panics_gives_its_locks_back() {
         panic!("the closure panics");
     });
     assert!(panicked.await.is_err());
-    shop.set(&shop.domain, &["a", "b"], 3).await.expect("the same process goes on");
+    shop.set(&shop.domain, &["a", "b"], 3).await.expect("the process continues");
     shop.drained().await;
 }
 
@@ -111,7 +115,7 @@ impl Codec for Panicking {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_codec_that_panics_gives_the_locks_back() {
+async fn codec_panic_releases_the_locks() {
     let shop = Shop::open(&["a", "b"]).await;
     let domain = shop.domain.clone();
     let panicked = tokio::spawn(async move {
@@ -120,13 +124,13 @@ async fn a_codec_that_panics_gives_the_locks_back() {
         domain.run::<_, Error, _>(&options, async |tx| tx.get(&broken, "a").await).await
     });
     assert!(panicked.await.is_err());
-    shop.set(&shop.domain, &["a", "b"], 3).await.expect("the same process goes on");
+    shop.set(&shop.domain, &["a", "b"], 3).await.expect("the process continues");
     shop.drained().await;
 }
 
-/// Its heart stops, but not its limit.
+/// The panic ends the heartbeat. The attempt timeout still releases the lock.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_panics_at_a_heartbeat_does_not_keep_the_document() {
+async fn store_panic_at_a_heartbeat_keeps_no_lock() {
     let shop = Shop::open(&["a"]).await;
     shop.store.play(|write| match writes(write, "\"state\":\"pending\"") {
         true => Fate::Panic,
@@ -137,7 +141,7 @@ async fn a_store_that_panics_at_a_heartbeat_does_not_keep_the_document() {
     holder.get(&shop.items, "a").await.expect("reads");
     tokio::time::sleep(std::time::Duration::from_secs(15)).await;
     shop.store.play(|_| Fate::Pass);
-    shop.set(&shop.domain, &["a"], 2).await.expect("the same process goes on");
+    shop.set(&shop.domain, &["a"], 2).await.expect("the process continues");
     drop(holder);
     shop.drained().await;
 }

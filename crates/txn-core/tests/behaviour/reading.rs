@@ -1,4 +1,4 @@
-//! What closures and readers are shown, and what their errors rest on.
+//! Reads of closures and readers, and errors based on reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use txn_core::{Committed, Domain, Error, ErrorKind, Options};
 
 use super::support::{Fate, Item, Items, Scripted, Shop, config, is_commit};
 
-/// Renames an item, if it is there.
+/// Renames an item, if the item exists.
 async fn rename(shop: &Shop, from: &str, to: &str) {
     let items = &shop.items;
     let renamed = shop.other.transact::<_, Error, _>(async |tx| {
@@ -35,9 +35,9 @@ impl From<Error> for Failure {
     }
 }
 
-/// One item is called a or b, never neither: a closure that missed both saw what never was.
+/// The only item is always named `a` or `b`. A closure that misses both has read two states.
 #[tokio::test(start_paused = true)]
-async fn an_error_made_of_several_absences_rests_on_one_moment() {
+async fn error_based_on_absences_is_validated() {
     let shop = Shop::open(&["b"]).await;
     let runs = AtomicUsize::new(0);
     let items = &shop.items;
@@ -47,20 +47,20 @@ async fn an_error_made_of_several_absences_rests_on_one_moment() {
             rename(&shop, "b", "a").await;
         }
         let b = tx.get(items, "b").await?;
-        // Both were absent, each at its moment.
+        // Each document was absent at the time of its read.
         match (a, b) {
             (None, None) => Err(Failure::BothMissing),
             _ => Ok(()),
         }
     });
-    looked.await.expect("one of them is there");
+    looked.await.expect("one document exists");
     assert_eq!(runs.load(Ordering::SeqCst), 2);
     shop.drained().await;
 }
 
-/// As before, but the name changes between the looks of the validation itself.
+/// A name could also change between two reads of the validation. Locks exclude that.
 #[tokio::test(start_paused = true)]
-async fn absences_behind_an_error_are_locked_and_not_looked_at_one_by_one() {
+async fn absences_behind_an_error_are_locked() {
     let shop = Shop::open(&["c"]).await;
     let verified: Arc<AtomicUsize> = Arc::default();
     let count = verified.clone();
@@ -82,7 +82,7 @@ async fn absences_behind_an_error_are_locked_and_not_looked_at_one_by_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_that_cannot_be_examined_is_not_surfaced() {
+async fn unvalidated_application_error_is_not_returned() {
     let shop = Shop::open(&["a"]).await;
     let (items, store) = (&shop.items, &shop.store);
     let options = Options::default().with_timeout(Some(Duration::from_secs(3)));
@@ -97,9 +97,9 @@ async fn an_error_that_cannot_be_examined_is_not_surfaced() {
     }
 }
 
-/// A closure that does not wait for a locked document any more goes on without it.
+/// A closure gives up the read of a locked document and continues.
 #[tokio::test(start_paused = true)]
-async fn a_read_that_is_given_up_does_not_hold_up_the_commit() {
+async fn dropped_read_does_not_delay_the_commit() {
     let shop = Shop::open(&["a", "b"]).await;
     let items = &shop.items;
     let pessimistic = Options::default().with_pessimistic(true);
@@ -108,7 +108,7 @@ async fn a_read_that_is_given_up_does_not_hold_up_the_commit() {
     let began = tokio::time::Instant::now();
     let committed = shop.domain.run::<_, Error, _>(&pessimistic, async |tx| {
         let soon = Duration::from_millis(50);
-        tokio::time::timeout(soon, tx.get(items, "a")).await.expect_err("somebody older holds it");
+        tokio::time::timeout(soon, tx.get(items, "a")).await.expect_err("an older holder");
         tx.get(items, "b").await?;
         tx.put(items, "b", &Item { n: 2 })
     });
@@ -119,12 +119,12 @@ async fn a_read_that_is_given_up_does_not_hold_up_the_commit() {
     shop.drained().await;
 }
 
-/// A holder that has validated and is about to commit comes before what was acknowledged since.
+/// A holder that has validated precedes every commit acknowledged since.
 #[tokio::test(start_paused = true)]
 async fn a_verified_read_waits_for_an_undecided_holder() {
     let shop = Shop::open(&["a", "b"]).await;
     let held: Arc<tokio::sync::Semaphore> = Arc::new(tokio::sync::Semaphore::new(0));
-    // The commit is on its way for a while: refused for certain until the test lets it through.
+    // The store refuses the commit for certain until the test adds a permit.
     let gate = held.clone();
     shop.store.play(move |write| match is_commit(write) && gate.available_permits() == 0 {
         true => Fate::RefuseWith(Outcome::Rejected("not yet".to_owned())),
@@ -139,7 +139,7 @@ async fn a_verified_read_waits_for_an_undecided_holder() {
     let verified = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let unverified = shop.other.reader().get(items, "a").await.expect("reads");
-        assert_eq!(unverified, Some(Item { n: 1 }), "it waits for nobody");
+        assert_eq!(unverified, Some(Item { n: 1 }), "an unverified read does not wait");
         let read = shop.other.reader().verified();
         let (read, ()) = tokio::join!(read.get(items, "a"), async {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -152,7 +152,7 @@ async fn a_verified_read_waits_for_an_undecided_holder() {
     shop.drained().await;
 }
 
-/// Ten writers change ten documents faster than a reader can look at all of them.
+/// Returns the attempts of a reader while ten writers are faster.
 async fn attempts_of_a_reader(options: &Options) -> u32 {
     const IDS: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
     let shop = Shop::open(&IDS).await;
@@ -172,7 +172,7 @@ async fn attempts_of_a_reader(options: &Options) -> u32 {
     tokio::select! {
         biased;
         read = shop.domain.run::<_, Error, _>(options, slow) => {
-            let read = read.expect("it is not starved");
+            let read = read.expect("the reader is not starved");
             assert_eq!(read.value.len(), IDS.len());
             read.receipt.attempts
         }
@@ -181,27 +181,27 @@ async fn attempts_of_a_reader(options: &Options) -> u32 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn transactions_that_only_read_lock_as_they_read_before_they_starve() {
+async fn read_only_transactions_lock_before_they_starve() {
     for options in [Options::default(), Options::default().with_read_only(true)] {
         let attempts = attempts_of_a_reader(&options).await;
         assert!(attempts <= 5, "{attempts} attempts");
     }
 }
 
-/// Two processes take the next number of a sequence by the same closure. The older one takes the younger one's lock.
+/// Two processes take the next number of a sequence. The older transaction wounds the younger one.
 #[tokio::test(start_paused = true)]
-async fn a_document_that_came_about_meanwhile_does_not_exist_for_who_read_before() {
+async fn stale_transaction_gets_conflict_instead_of_exists() {
     let shop = Shop::open(&["a"]).await;
     let items = shop.items.clone();
     let older = shop.other.begin(&Options::default().with_pessimistic(true)).expect("begins");
-    // The older one has locked the id that it is about to insert.
+    // The older transaction locks the id of its later insert.
     older.get(&items, "seq1").await.expect("reads");
     let younger = {
         let (domain, items) = (shop.domain.clone(), items.clone());
         tokio::spawn(async move {
             domain
                 .transact::<_, Error, _>(async |tx| {
-                    let n = tx.get(&items, "a").await?.expect("there").n;
+                    let n = tx.get(&items, "a").await?.expect("exists").n;
                     tx.insert(&items, format!("seq{n}"), &Item { n })?;
                     tx.put(&items, "a", &Item { n: n + 1 })
                 })
@@ -209,18 +209,18 @@ async fn a_document_that_came_about_meanwhile_does_not_exist_for_who_read_before
         })
     };
     tokio::time::sleep(Duration::from_millis(1)).await;
-    let n = older.get(&items, "a").await.expect("reads").expect("there").n;
-    older.insert(&items, format!("seq{n}"), &Item { n }).expect("notes it");
-    older.put(&items, "a", &Item { n: n + 1 }).expect("notes it");
+    let n = older.get(&items, "a").await.expect("reads").expect("exists").n;
+    older.insert(&items, format!("seq{n}"), &Item { n }).expect("buffers");
+    older.put(&items, "a", &Item { n: n + 1 }).expect("buffers");
     older.commit().await.expect("commits");
-    younger.await.expect("no panic").expect("it takes the next number");
+    younger.await.expect("no panic").expect("the retry takes the next number");
     shop.drained().await;
     assert_eq!((shop.value("a").await, shop.value("seq2").await), (Some(3), Some(2)));
 }
 
-/// A content that is refused was made of reads that do not belong together.
+/// The store refuses a content that rests on reads of two states.
 #[tokio::test(start_paused = true)]
-async fn a_refusal_of_a_content_rests_on_reads_that_belong_together() {
+async fn refused_content_of_stale_reads_is_retried() {
     let shop = Shop::open(&["a", "b", "c"]).await;
     shop.store.play(|write| match &write.op {
         WriteOp::Check(source) if source.contains("\"n\":666") => {
@@ -231,38 +231,38 @@ async fn a_refusal_of_a_content_rests_on_reads_that_belong_together() {
     });
     let items = &shop.items;
     let written = shop.domain.transact::<_, Error, _>(async |tx| {
-        let a = tx.get(items, "a").await?.expect("there").n;
+        let a = tx.get(items, "a").await?.expect("exists").n;
         if a == 1 {
             shop.set(&shop.other, &["a", "b"], 2).await?;
             shop.drained().await;
         }
-        let b = tx.get(items, "b").await?.expect("there").n;
+        let b = tx.get(items, "b").await?.expect("exists").n;
         tx.put(items, "c", &Item { n: if a == b { 7 } else { 666 } })
     });
-    written.await.expect("a and b are always the same");
+    written.await.expect("a and b are always equal");
     shop.drained().await;
     assert_eq!(shop.value("c").await, Some(7));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_verified_read_in_the_closure_that_holds_the_document_is_told_at_once() {
+async fn verified_read_under_own_lock_is_invalid() {
     let shop = Shop::open(&["a"]).await;
     let items = &shop.items;
     let options = Options::default().with_pessimistic(true);
     let read = shop.domain.run::<_, Error, _>(&options, async |tx| {
         tx.get(items, "a").await?;
-        Ok(shop.domain.reader().verified().get(items, "a").await.expect_err("held by itself"))
+        Ok(shop.domain.reader().verified().get(items, "a").await.expect_err("own lock"))
     });
     let error = read.await.expect("commits").value;
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
 }
 
-/// The owner of a lock died, and the index was blocked before anybody took the lock off.
+/// The index is blocked before recovery removes a dead owner's lock.
 #[tokio::test(start_paused = true)]
 async fn void_lock_in_a_blocked_index_can_be_read_through() {
     let shop = Shop::open(&["a"]).await;
     let tx = shop.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
-    tx.get(&shop.items, "a").await.expect("locks it");
+    tx.get(&shop.items, "a").await.expect("locks");
     shop.store.set_down(true);
     let way = Arc::new(Scripted::new(shop.memory.clone()));
     let reader = Domain::open_or_create(way.clone(), "shop", config()).await.expect("opens");

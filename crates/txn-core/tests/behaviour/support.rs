@@ -1,4 +1,4 @@
-//! A shop in memory whose store does what a test says, and which tells what happened.
+//! A shop on a memory store with scripted answers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,24 +20,24 @@ pub(crate) struct Item {
 
 pub(crate) type Items = Collection<Typed<Item>>;
 
-/// What becomes of one write.
+/// The effect and the answer of one write.
 #[derive(Clone, Debug)]
 pub(crate) enum Fate {
-    /// It is carried out.
+    /// Carries the write out.
     Pass,
-    /// It is carried out, and answered like this.
+    /// Carries the write out, and returns this answer instead.
     AnswerWith(Outcome),
-    /// It is not carried out, and answered like this.
+    /// Returns this answer without carrying the write out.
     RefuseWith(Outcome),
-    /// It is carried out and never answered.
+    /// Carries the write out, and never answers.
     Hang,
-    /// The call panics.
+    /// Carries the write out, and panics.
     Panic,
 }
 
 type Script = Box<dyn Fn(&Write) -> Fate + Send + Sync>;
 
-/// Passes calls on to another store, as its script says.
+/// Forwards calls to another store, with the answers of a script.
 pub(crate) struct Scripted {
     inner: Arc<dyn Store>,
     script: Mutex<Arc<Script>>,
@@ -62,17 +62,17 @@ impl Scripted {
         }
     }
 
-    /// From now on writes go as `script` says.
+    /// Replaces the script for writes.
     pub(crate) fn play(&self, script: impl Fn(&Write) -> Fate + Send + Sync + 'static) {
         *self.script.lock() = Arc::new(Box::new(script));
     }
 
-    /// From now on a refresh does this.
+    /// Sets the fate of refreshes.
     pub(crate) fn set_refresh(&self, fate: Fate) {
         *self.refresh.lock() = fate;
     }
 
-    /// From now on nothing is carried out, or everything again.
+    /// Makes the store unavailable, or available again.
     pub(crate) fn set_down(&self, down: bool) {
         self.down.store(down, Ordering::SeqCst);
     }
@@ -149,7 +149,7 @@ impl Layer for Scripted {
     }
 }
 
-/// The first write of a kind is carried out and refused, and then the store is down.
+/// Carries out but refuses the first matching write, and goes down.
 pub(crate) fn refuse_and_go_down(
     store: &Arc<Scripted>,
     refusal: Outcome,
@@ -167,7 +167,7 @@ pub(crate) fn refuse_and_go_down(
     });
 }
 
-/// Whether a write makes a transaction committed.
+/// Whether a write commits a record.
 pub(crate) fn is_commit(write: &Write) -> bool {
     write.require_alias && writes(write, "\"state\":\"committed\"")
 }
@@ -177,19 +177,19 @@ pub(crate) fn is_lock(write: &Write) -> bool {
     !write.require_alias && writes(write, "\"transaction_tid\"")
 }
 
-/// Whether a write carries this text.
+/// Whether a write contains this text.
 pub(crate) fn writes(write: &Write, text: &str) -> bool {
     matches!(&write.op, WriteOp::Create(source) | WriteOp::Replace(source, _) if source.contains(text))
 }
 
-/// A shop with some items, each with 1 in it.
+/// A shop with some items, each with `n` 1.
 pub(crate) struct Shop {
     pub(crate) memory: Arc<MemoryStore>,
     pub(crate) store: Arc<Scripted>,
-    /// The process that the script is for.
+    /// The process with the scripted store.
     pub(crate) domain: Domain,
     pub(crate) items: Items,
-    /// Another one, whose store is sound.
+    /// Another process, on the plain memory store.
     pub(crate) other: Domain,
 }
 
@@ -218,10 +218,10 @@ impl Shop {
         shop
     }
 
-    /// Returns once nothing is locked and nothing open. Applies run behind the acknowledgement.
+    /// Waits until no lock and no open record is left. Applies run after the acknowledgement.
     pub(crate) async fn drained(&self) {
         for _ in 0..1_000 {
-            if self.other.inspect().await.expect("looks").is_clean() {
+            if self.other.inspect().await.expect("inspects").is_clean() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -229,12 +229,12 @@ impl Shop {
         panic!("left over: {:?}", self.other.inspect().await);
     }
 
-    /// What a process that knows nothing of the others reads.
+    /// Reads an item in the other process.
     pub(crate) async fn value(&self, id: &str) -> Option<i64> {
         self.other.reader().verified().get(&self.items, id).await.expect("reads").map(|i| i.n)
     }
 
-    /// Sets items, each read before, in one transaction.
+    /// Reads and sets items in one transaction.
     pub(crate) async fn set(&self, domain: &Domain, ids: &[&str], n: i64) -> Result<(), Error> {
         let items = &self.items;
         domain

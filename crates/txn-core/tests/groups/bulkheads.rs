@@ -1,4 +1,4 @@
-//! Groups beside a collection that is blocked or slow, and beside documents that the store refuses.
+//! Groups with a slow or blocked collection, or with refused documents.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,12 +13,14 @@ use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw, Resul
 use super::{Account, Bank, Refused};
 use crate::behaviour::support::{Fate, Scripted, is_commit, is_lock, writes};
 
-/// Takes two milliseconds for each request, or as long as one for the collection `cold` takes.
+/// A store that takes 2 ms for each request.
+///
+/// Requests with documents of `cold` may take longer.
 #[derive(Debug, Default)]
 struct Server {
     memory: MemoryStore,
     is_blocked: AtomicBool,
-    /// Milliseconds of a request with documents of `cold`.
+    /// The milliseconds of a request with documents of `cold`.
     cold_takes: AtomicU64,
 }
 
@@ -95,7 +97,9 @@ impl Load {
         put.await
     }
 
-    /// Hot transactions of 32 clients in four seconds, beside 20 cold ones a second.
+    /// Counts the hot transactions of 32 clients in 4 s.
+    ///
+    /// Meanwhile 20 cold transactions start per second.
     async fn hot_commits(&self) -> usize {
         let ends = Instant::now() + Duration::from_secs(4);
         let hot = join_all((0..32).map(|client| async move {
@@ -120,7 +124,7 @@ impl Load {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sick_collection_slows_no_other() {
+async fn slow_or_blocked_collection_slows_no_other() {
     let load = Load::open().await;
     let before = load.hot_commits().await;
     assert!(before > 4_000, "{before}");
@@ -133,7 +137,7 @@ async fn sick_collection_slows_no_other() {
     assert!(beside_blocked * 10 > before * 9, "{beside_blocked} of {before}");
 }
 
-/// A full shard refuses locks on some documents of an index for a while.
+/// A full shard refuses locks on some documents for a while.
 #[tokio::test(start_paused = true)]
 async fn refused_lock_delays_no_other_member() {
     cov_mark::check!(refused_lock_leaves_group);
@@ -146,7 +150,7 @@ async fn refused_lock_delays_no_other_member() {
     });
     let refused = bank.transfer(0, 1, 1);
     let others = async {
-        // Behind it in the queue, and so in one group.
+        // These transfers queue after the refused one, and so are in one group.
         let transfers = join_all([bank.transfer(2, 3, 1), bank.transfer(4, 5, 1)]);
         let all =
             timeout(Duration::from_secs(1), transfers).await.expect("waits for no other member");
@@ -154,7 +158,7 @@ async fn refused_lock_delays_no_other_member() {
         all
     };
     let (refused, others) = join(refused, others).await;
-    refused.expect("commits once it may");
+    refused.expect("commits after the refusals end");
     assert!(others.iter().all(Result::is_ok), "{others:?}");
     assert_eq!(bank.balances(6).await, [99, 101, 99, 101, 99, 101]);
 }
@@ -179,9 +183,9 @@ async fn lone_member_learns_why_its_record_is_refused() {
     }
 }
 
-/// A commit outside of the queue is applied, and the queue learns of it.
+/// The queue learns that a commit outside of groups is applied.
 #[tokio::test(start_paused = true)]
-async fn commit_by_itself_delays_no_single_document() {
+async fn commit_outside_groups_delays_no_single_write() {
     let bank = Bank::open(2).await;
     bank.settle().await;
     for _ in 0..3 {
@@ -221,11 +225,12 @@ async fn document_of_evicted_member_is_free_at_once() {
         free.expect("waits for no other commit").expect("commits");
     };
     let ((evicted, stays), ()) = join(join(evicted, bank.transfer(2, 3, 1)), others).await;
-    assert!(evicted.is_err(), "it is refused");
+    assert!(evicted.is_err(), "the member is refused");
     stays.expect("commits");
 }
 
-/// A closure that runs again may use another collection. Its group does not wait for that one.
+/// A closure that runs again may use another collection. The group does not wait for that
+/// collection.
 #[tokio::test(start_paused = true)]
 async fn member_that_changes_collections_leaves_its_group() {
     let load = Load::open().await;

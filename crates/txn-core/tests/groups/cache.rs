@@ -1,4 +1,4 @@
-//! Documents that a process has read lately.
+//! The cache of documents that a process has read lately.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use txn_core::{Error, Options};
 
 use super::Bank;
 
-/// Reads two accounts, and commits nothing.
+/// Reads two accounts in a read-only transaction.
 async fn look(bank: &Bank) -> i64 {
     let options = Options::default().with_read_only(true);
     let looked = bank.domain.run::<_, Error, _>(&options, async |tx| {

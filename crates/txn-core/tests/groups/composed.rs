@@ -1,4 +1,4 @@
-//! Many clients at once: what they share, and that nobody fails another.
+//! Many clients at once: shared writes, and failures of single members.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -38,7 +38,7 @@ async fn transfers_on_hot_accounts_share_locks_and_records() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_fails_another() {
+async fn failing_member_fails_no_other_member() {
     let bank = Bank::open(3).await;
     let existing = || async {
         let insert = bank.domain.transact(async |tx| {
@@ -46,7 +46,7 @@ async fn nobody_fails_another() {
             tx.put(&bank.accounts, "1", &seen)?;
             tx.insert(&bank.accounts, "0", &Account::default())
         });
-        insert.await.expect_err("it exists").kind()
+        insert.await.expect_err("exists").kind()
     };
     let poor = || async { matches!(bank.transfer(2, 1, 1_000).await, Err(Refused::Poor)) };
     let (good, existing, poor) = tokio::join!(
@@ -61,7 +61,7 @@ async fn nobody_fails_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closures_that_take_their_time_keep_nobody_waiting() {
+async fn slow_closure_delays_no_other_transaction() {
     let bank = Bank::open(2).await;
     let runs = AtomicU32::new(0);
     let slow = bank.domain.transact::<_, Error, _>(async |tx| {
@@ -85,7 +85,7 @@ async fn closures_that_take_their_time_keep_nobody_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_that_go_away_leave_or_are_committed_whole() {
+async fn dropped_member_leaves_or_commits_whole() {
     let bank = Bank::open(3).await;
     let transfers = (0..60_u64).map(|n| {
         let bank = &bank;
@@ -103,16 +103,16 @@ async fn callers_that_go_away_leave_or_are_committed_whole() {
     assert!(bank.domain.shutdown(Duration::from_secs(5)).await);
     let reader = Bank::beside(bank.store.clone()).await;
     assert_eq!(reader.balances(3).await.iter().sum::<i64>(), 300);
-    assert!(reader.domain.inspect().await.expect("looks").is_clean());
+    assert!(reader.domain.inspect().await.expect("inspects").is_clean());
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_another_process_changed_holds_up_only_those_who_use_it() {
+async fn stale_cache_retries_only_the_affected_members() {
     let ours = Bank::open(40).await;
     let theirs = Bank::beside(ours.store.clone()).await;
     let pairs =
         |bank| join_all((0..20_usize).map(move |n| Bank::transfer(bank, 2 * n, 2 * n + 1, 1)));
-    // Both remember what the other changes.
+    // Each process caches documents that the other process changes.
     for bank in [&ours, &theirs, &ours, &theirs] {
         let tries = pairs(bank).await;
         assert!(tries.iter().all(|tries| *tries.as_ref().expect("commits") <= 3), "{tries:?}");
@@ -124,7 +124,7 @@ async fn what_another_process_changed_holds_up_only_those_who_use_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_older_transaction_that_waits_goes_first() {
+async fn older_waiting_transaction_goes_before_groups() {
     let bank = Bank::open(2).await;
     let options = Options::default().with_pessimistic(true);
     let by_itself = bank.domain.run(&options, async |tx| {
@@ -162,7 +162,7 @@ async fn documents_that_are_only_read_are_shared() {
     changed.expect("commits");
     let balances = bank.balances(21).await;
     assert_eq!(balances[0], 1);
-    // Each paid the fee before the change, or behind it.
+    // Each member paid the fee before or after the change.
     assert!(balances[1..].iter().all(|balance| [0, 99].contains(balance)), "{balances:?}");
 }
 
@@ -171,7 +171,7 @@ async fn member_linked_to_an_evicted_one_commits_once() {
     cov_mark::check!(members_evicted);
     let ours = Bank::open(21).await;
     let theirs = Bank::beside(ours.store.clone()).await;
-    // Remembered, so that their first request is the group's.
+    // The process caches the accounts, so the first request of the members is that of the group.
     assert_eq!(join_all((0..21).map(|n| ours.add(n, 0))).await.len(), 21);
     let options = Options::default().with_pessimistic(true);
     let older = theirs.domain.run(&options, async |tx| {
@@ -193,7 +193,7 @@ async fn member_linked_to_an_evicted_one_commits_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_last_who_wrote_a_document_has_the_version_of_the_commit() {
+async fn only_the_last_writer_gets_the_commit_version() {
     cov_mark::check!(member_was_overwritten_by_a_later_one);
     let bank = Bank::open(2).await;
     let options = Options::default();
@@ -220,7 +220,7 @@ async fn only_the_last_who_wrote_a_document_has_the_version_of_the_commit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_little_time_leaves_the_others_theirs() {
+async fn short_timeout_of_a_member_fails_no_other_member() {
     let plan = FaultPlan::none(3).with_delay(1.0, Duration::from_millis(900));
     let slow = FaultStore::new(Arc::new(MemoryStore::new()), plan);
     let slow = Arc::new(slow);

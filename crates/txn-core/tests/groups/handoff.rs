@@ -1,4 +1,6 @@
-//! Groups that lock what the group before has committed and not applied yet.
+//! Hand-offs between groups of one process.
+//!
+//! A group locks documents that the previous group has committed and not yet applied.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +15,7 @@ use txn_sim::{CountingStore, FaultPlan, FaultStore};
 use super::refusing::Refusing;
 use super::{Account, Bank, Refused};
 
-/// Transfers one after the other between the same two accounts, with what they cost the store.
+/// Transfers between two accounts `n` times in sequence, and returns the cost.
 async fn back_to_back(bank: &Bank, n: usize) -> txn_sim::Counts {
     let before = bank.store.counts();
     for _ in 0..n {
@@ -24,24 +26,25 @@ async fn back_to_back(bank: &Bank, n: usize) -> txn_sim::Counts {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_written_again_is_handed_off_the_commit() {
+async fn repeated_writes_of_a_document_use_the_handoff() {
     let bank = Bank::open(2).await;
     bank.transfer(0, 1, 1).await.expect("commits");
     let counts = back_to_back(&bank, 64).await;
-    // One write locks a document and carries the commit before; beside it stand the record and its mark, and every few
-    // transfers an apply.
+    // A hand-off locks a document and carries the previous commit in a single write. Each transfer
+    // also writes its record twice, and a few transfers need an apply.
     assert!(counts.documents_written <= 64 * 4 + 16, "{counts}");
     assert!(counts.requests() <= 64 * 3 + 16, "{counts}");
     assert_eq!(bank.balances(2).await, [35, 165]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_back_a_moment_after_its_commit_is_waited_for() {
+async fn handoff_waits_for_a_caller_that_returns_soon() {
     let bank = Bank::open(2).await;
     let before = bank.store.counts();
     for _ in 0..64 {
         bank.transfer(0, 1, 1).await.expect("commits");
-        // More than those who are ready to run are waited for; time does not move meanwhile.
+        // The hand-off waits longer than for the tasks that are ready to run. Virtual time stands
+        // still.
         for _ in 0..50 {
             yield_now().await;
         }
@@ -53,7 +56,7 @@ async fn whoever_is_back_a_moment_after_its_commit_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_deleted_and_inserted_again_is_handed_off_the_commit() {
+async fn deletes_and_inserts_use_the_handoff() {
     let bank = Bank::open(2).await;
     let turn = |there: bool| {
         let bank = &bank;
@@ -80,7 +83,7 @@ async fn what_is_deleted_and_inserted_again_is_handed_off_the_commit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn groups_leave_hot_documents_to_each_other() {
+async fn groups_hand_off_hot_documents() {
     let bank = Bank::open(6).await;
     let before = bank.store.counts();
     let tries = join_all((0..48).map(|client| {
@@ -103,15 +106,16 @@ async fn groups_leave_hot_documents_to_each_other() {
     assert!(bank.domain.shutdown(Duration::from_secs(5)).await);
     let written = bank.store.counts().since(before).documents_written;
     let over = bank.sizes.1.load(Ordering::Relaxed);
-    assert!(over >= 100, "{over} documents were locked over the commit before");
+    assert!(over >= 100, "{over} documents were handed off");
     assert!(written <= 400, "{written} writes for 1200 transfers of two documents");
     assert_eq!(bank.balances(6).await.iter().sum::<i64>(), 600);
 }
 
-/// The lock is not written over the commit then: what stands there is looked at again, and that is what another process
-/// committed meanwhile.
+/// After the refusal the group reads the document again.
+///
+/// The read must show the commit of the other process.
 #[tokio::test(start_paused = true)]
-async fn a_refused_lock_over_a_commit_sees_what_others_did_meanwhile() {
+async fn refused_handoff_sees_commits_of_other_processes() {
     let plan = FaultPlan::none(1).with_delay(1.0, Duration::from_millis(2));
     let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan));
     let reason = "refused by the test".to_owned();
@@ -137,7 +141,7 @@ async fn a_refused_lock_over_a_commit_sees_what_others_did_meanwhile() {
     let both = async { tokio::join!(ours, theirs) };
     tokio::time::timeout(Duration::from_secs(60), Box::pin(both))
         .await
-        .expect("a lock is written over a commit");
+        .expect("a lock is handed off");
     let settled = bank.domain.shutdown(Duration::from_secs(60));
     assert!(settled.await);
     assert_eq!(others.balances(2).await, [96, 154]);

@@ -1,4 +1,4 @@
-//! Transactions of one process that are composed, in virtual time: on a store that takes two milliseconds for each request.
+//! Group commit, in virtual time, with 2 ms for each request.
 
 mod bulkheads;
 mod cache;
@@ -27,7 +27,7 @@ struct Account {
 
 type Accounts = Collection<Typed<Account>>;
 
-/// How many transactions were composed, group by group, and how many documents were locked over the commit before.
+/// The sizes of the groups, and the number of hand-offs of documents.
 #[derive(Debug, Default)]
 struct Sizes(Mutex<Vec<usize>>, AtomicU32);
 
@@ -43,7 +43,7 @@ impl Observer for Sizes {
     }
 }
 
-/// Why a transfer did not happen.
+/// The reason why a transfer failed.
 #[derive(Debug)]
 enum Refused {
     Poor,
@@ -64,7 +64,7 @@ struct Bank {
 }
 
 impl Bank {
-    /// Accounts `0` to `n - 1` with 100 each.
+    /// Opens a bank with `n` accounts of 100 each.
     async fn open(n: usize) -> Self {
         Self::on(Self::slow_store(), n).await
     }
@@ -74,7 +74,7 @@ impl Bank {
         Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan))
     }
 
-    /// The same on any store.
+    /// Opens the same bank on another store.
     async fn on(store: Arc<dyn Store>, n: usize) -> Self {
         let bank = Self::beside(Arc::new(CountingStore::new(store))).await;
         let put = bank.domain.transact::<_, Error, _>(async |tx| {
@@ -86,7 +86,7 @@ impl Bank {
         bank
     }
 
-    /// Another process.
+    /// Opens another process on the store.
     async fn beside(store: Arc<CountingStore>) -> Self {
         let sizes = Arc::new(Sizes::default());
         let config = Config::default()
@@ -125,7 +125,7 @@ impl Bank {
         Ok(committed.await?.receipt.attempts)
     }
 
-    /// Takes what stands in account `0`, which is only read, from another.
+    /// Subtracts the balance of account `0` from another account. Account `0` is only read.
     async fn pay_fee(&self, id: usize) -> Result<()> {
         let pay = self.domain.transact(async |tx| {
             let fee = tx.get(&self.accounts, "0").await?.unwrap_or_default().balance;
@@ -135,9 +135,9 @@ impl Bank {
         pay.await
     }
 
-    /// Until nothing is left to be applied.
+    /// Waits until every commit is applied.
     async fn settle(&self) {
-        while !self.domain.inspect().await.expect("looks").is_clean() {
+        while !self.domain.inspect().await.expect("inspects").is_clean() {
             sleep(Duration::from_millis(1)).await;
         }
     }

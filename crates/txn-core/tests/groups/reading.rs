@@ -1,4 +1,4 @@
-//! Transactions that only read what others of their process write.
+//! Read-only transactions on documents that other transactions write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use txn_core::{Error, ErrorKind, Options, Receipt, Result};
 use super::{Bank, Refused};
 use crate::behaviour::support::{Fate, Scripted, is_commit, refuse_and_go_down, writes};
 
-/// Reads accounts in a transaction that only reads.
+/// Reads accounts in a read-only transaction.
 async fn look(bank: &Bank, ids: &[usize]) -> Result<(i64, Receipt)> {
     let options = Options::default().with_read_only(true);
     let committed = bank.domain.run(&options, async |tx| {
@@ -22,7 +22,7 @@ async fn look(bank: &Bank, ids: &[usize]) -> Result<(i64, Receipt)> {
     committed.await.map(|committed| (committed.value, committed.receipt))
 }
 
-/// Moves money between two accounts until it is told to stop.
+/// Moves money between two accounts without a pause, until `stop` is set.
 async fn move_without_rest(bank: &Bank, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         bank.transfer(0, 1, 1).await.expect("commits");
@@ -30,7 +30,10 @@ async fn move_without_rest(bank: &Bank, stop: &AtomicBool) {
     }
 }
 
-/// The longest of some looks by this process, or by another, at what a client of this one writes that never rests.
+/// Reads two accounts that a client writes without a pause.
+///
+/// The reader runs in the same process or in another. Returns the longest time and the most
+/// attempts of a read.
 async fn beside_a_busy_writer(by_another: bool) -> (Duration, u32) {
     let bank = Bank::open(2).await;
     let another = match by_another {
@@ -45,7 +48,7 @@ async fn beside_a_busy_writer(by_another: bool) -> (Duration, u32) {
             sleep(Duration::from_millis(3)).await;
             let begun = Instant::now();
             let (sum, receipt) = look(reader, &[0, 1]).await.expect("reads");
-            assert_eq!(sum, 200, "of one moment");
+            assert_eq!(sum, 200, "both reads are of one moment");
             longest = longest.max(begun.elapsed());
             tries = tries.max(receipt.attempts);
         }
@@ -57,13 +60,13 @@ async fn beside_a_busy_writer(by_another: bool) -> (Duration, u32) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_goes_with_the_writer_that_never_rests() {
+async fn reader_joins_the_groups_of_a_busy_writer() {
     let (longest, tries) = beside_a_busy_writer(false).await;
     assert!(longest < Duration::from_millis(40) && tries <= 2, "{longest:?}, {tries} attempts");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_of_another_process_soon_knows_that_it_comes_too_late() {
+async fn reader_is_not_starved_by_another_process() {
     let (longest, tries) = beside_a_busy_writer(true).await;
     assert!(longest < Duration::from_millis(600) && tries <= 5, "{longest:?}, {tries} attempts");
 }
@@ -78,7 +81,7 @@ async fn readers_add_no_writes_to_a_group() {
         let looks = join_all((0..readers).map(|n| {
             let bank = &bank;
             async move {
-                // Some come while a group is under way.
+                // Some readers arrive while a group runs.
                 sleep(Duration::from_millis(n as u64 % 8)).await;
                 look(bank, &[0, 1, 2, 3]).await
             }
@@ -98,7 +101,7 @@ async fn readers_add_no_writes_to_a_group() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_who_read_hold_no_writer_up() {
+async fn many_readers_delay_no_writer() {
     let bank = Bank::open(4).await;
     let stop = AtomicBool::new(false);
     let looks = join_all((0..32).map(|n| {
@@ -122,7 +125,7 @@ async fn many_who_read_hold_no_writer_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_only_reads_is_never_in_doubt() {
+async fn read_only_transaction_never_sees_unknown() {
     cov_mark::check!(reader_starts_again_where_others_are_in_doubt);
     let store = Arc::new(Scripted::new(Bank::slow_store()));
     let bank = Bank::on(store.clone(), 2).await;
@@ -150,9 +153,9 @@ async fn who_only_reads_is_never_in_doubt() {
     assert!(!looks.contains(&ErrorKind::Unknown), "{looks:?}");
 }
 
-/// An index was blocked between a commit and its apply. What is applied can be read.
+/// An index is blocked between a commit and its apply. Applied documents can still be read.
 #[tokio::test(start_paused = true)]
-async fn reader_does_not_wait_for_documents_of_a_blocked_index() {
+async fn reader_does_not_wait_for_a_blocked_index() {
     let store = Arc::new(Scripted::new(Bank::slow_store()));
     let bank = Bank::on(store.clone(), 3).await;
     bank.settle().await;
@@ -162,7 +165,7 @@ async fn reader_does_not_wait_for_documents_of_a_blocked_index() {
         false => Fate::Pass,
     });
     bank.transfer(0, 1, 10).await.expect("commits");
-    // The commit is being applied by now, and the first document is.
+    // By now the first document is applied, and the second is refused.
     sleep(Duration::from_millis(50)).await;
     let begun = Instant::now();
     let (sum, _) = look(&bank, &[0, 2]).await.expect("reads");
@@ -173,7 +176,7 @@ async fn reader_does_not_wait_for_documents_of_a_blocked_index() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_gets_through_to_what_others_lock_again_and_again_and_leave_alone() {
+async fn reader_gets_past_repeated_read_locks() {
     let bank = Bank::open(2).await;
     let others = Bank::beside(bank.store.clone()).await;
     let stop = AtomicBool::new(false);
@@ -185,7 +188,7 @@ async fn a_reader_gets_through_to_what_others_lock_again_and_again_and_leave_alo
                 sleep(Duration::from_secs(2)).await;
                 Ok(())
             });
-            // Whoever is older puts it aside.
+            // An older transaction wounds this one.
             drop(locked.await);
         }
     }));

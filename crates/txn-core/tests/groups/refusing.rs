@@ -1,4 +1,4 @@
-//! Stores that do not take a lock over a commit, or do not answer for a document.
+//! A store that refuses a hand-off.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,8 +8,9 @@ use tokio::sync::Notify;
 use txn_core::fields;
 use txn_core::store::{Key, Layer, Outcome, Read, Store, Write, WriteOp};
 
-/// Refuses, once, the lock on a document that is written over the lock of another transaction; what others do meanwhile is in
-/// between.
+/// Refuses the next hand-off of a document, once `armed`.
+///
+/// The refusal waits for `go_on`, so that another process can write in between.
 #[derive(Debug)]
 pub(super) struct Refusing {
     inner: Arc<dyn Store>,
@@ -26,7 +27,7 @@ impl Refusing {
         Arc::new(Self { inner, id, with, armed, refuses, go_on })
     }
 
-    /// Whether the document is locked already.
+    /// Whether the document is locked.
     async fn is_over(&self, key: &Key) -> bool {
         let stands = self.inner.read_primary(std::slice::from_ref(key)).await;
         let is_locked =
@@ -58,14 +59,14 @@ fn has_lock(source: &str) -> bool {
     source.contains(&format!("\"{}\":", fields::TRANSACTION_TID))
 }
 
-/// Where among the writes the lock on a document is, if it is one of them.
+/// Returns the index of the write that locks the document.
 fn lock_on(id: &str, writes: &[Write]) -> Option<usize> {
     let is_lock =
         |write: &Write| matches!(&write.op, WriteOp::Replace(source, _) if has_lock(source));
     writes.iter().position(|write| *write.key.id == *id && is_lock(write))
 }
 
-/// Writes all but one, which has this outcome.
+/// Writes all but the write at `at`, which receives `outcome`.
 async fn write_others(
     inner: &dyn Store,
     writes: &[Write],

@@ -1,4 +1,4 @@
-//! Several processes that want the same documents.
+//! Several processes on the same documents.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,8 +10,9 @@ use txn_core::{Error, Options};
 
 use super::{Account, Bank};
 
-/// Moves money from one of ten accounts to two others, again and again, for so long. Returns how often, and the most attempts that
-/// one transfer took.
+/// Moves money from one account to two other accounts, repeatedly, for `length`.
+///
+/// Returns the number of transfers, and the most attempts of one transfer.
 async fn move_money(bank: &Bank, worker: usize, length: Duration) -> (u32, u32) {
     let ends = Instant::now() + length;
     let (mut moved, mut most) = (0, 0);
@@ -51,26 +52,29 @@ async fn processes_take_turns_at_hot_documents() {
     let counts = banks[0].store.counts().since(before);
     let (least, most) = (moved.iter().min().expect("four"), moved.iter().max().expect("four"));
     let all: u32 = moved.iter().map(|(moved, _)| moved).sum();
-    assert!(most.0 <= 2 * least.0, "each has its share: {moved:?}");
+    assert!(most.0 <= 2 * least.0, "each process has its share: {moved:?}");
     assert!(moved.iter().all(|(_, tries)| *tries <= 5), "{moved:?}");
-    // A transfer of three documents by itself writes eight.
+    // A transfer of three documents without groups writes eight documents.
     let written = counts.documents_written;
     assert!(written <= u64::from(all) * 5 / 2, "{written} writes for {all} transfers");
     assert_eq!(banks[0].balances(10).await.iter().sum::<i64>(), 1_000);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stands_in_a_circle_is_found_though_others_come_and_go() {
+async fn deadlock_is_broken_despite_changing_holders() {
     let mut stood = Vec::new();
     for _ in 0..5 {
         stood.push(circle_beside_others().await);
     }
-    // Whom it meets is chance: once in a while others are in its way all the time that it is courteous.
+    // The holders that the older transaction finds are random. Sometimes a third process holds the
+    // documents during the whole grace period, so the median counts.
     stood.sort_unstable();
     assert!(stood[2] < Duration::from_millis(500), "{stood:?}");
 }
 
-/// How long two stand in a circle, of which one also wants what others write all the time.
+/// Returns the length of a deadlock of two transactions.
+///
+/// The older transaction also wants documents that a third process writes all the time.
 async fn circle_beside_others() -> Duration {
     let banks = [Bank::open(4).await];
     let [ours] = &banks;
@@ -78,13 +82,14 @@ async fn circle_beside_others() -> Duration {
         (Bank::beside(ours.store.clone()).await, Bank::beside(ours.store.clone()).await);
     let options = Options::default().with_pessimistic(true);
     let begun = Instant::now();
-    // Permits stay: an attempt that released its locks for the board runs its closure again.
+    // The permit stays for further runs. An attempt that releases its locks for the board runs its
+    // closure again.
     let (has, asked) = (Semaphore::new(0), AtomicBool::new(false));
     let older = async {
         let run = ours.domain.run(&options, async |tx| {
             let one = tx.get(&ours.accounts, "0").await?.unwrap_or_default();
             let _ = has.acquire().await;
-            // One of them stays, and at the other somebody new is met each time.
+            // The holder of `1` stays the same. The holder of `2` changes all the time.
             tx.get_many(&ours.accounts, ["1", "2"]).await?;
             asked.store(true, Ordering::Relaxed);
             tx.put(&ours.accounts, "0", &Account { balance: one.balance + 1 })

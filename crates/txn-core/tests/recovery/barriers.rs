@@ -1,4 +1,6 @@
-//! Barriers beside what is damaged: the report names it, and searches see everything else.
+//! Barriers with damaged documents.
+//!
+//! The report names the damaged documents, and searches see all other commits.
 
 use std::time::Duration;
 
@@ -23,14 +25,14 @@ async fn healthy_commit(w: &Shop) {
     let dead = w.process(Dies::AfterCommit).await;
     let tx = dead.domain.begin(&Options::default()).expect("begins");
     for id in ["h1", "h2"] {
-        tx.insert(&dead.items, id, &Item { n: 5 }).expect("takes it");
+        tx.insert(&dead.items, id, &Item { n: 5 }).expect("buffers");
     }
     tx.commit().await.expect("commits");
 }
 
 async fn assert_healthy_is_searchable(w: &Shop, p: &Process) {
     for id in ["h1", "h2"] {
-        let (_, source) = w.stored(&p.items.key(id)).await.expect("it stands");
+        let (_, source) = w.stored(&p.items.key(id)).await.expect("exists");
         assert!(source.contains("\"n\":5") && !source.contains("transaction_tid"), "{source}");
     }
 }
@@ -67,13 +69,13 @@ async fn damaged_document_does_not_fail_the_barrier() {
         tx.insert(&other, "x", &Item { n: 2 })?;
         tx.get(&p.items, "d0000").await.map(drop)
     });
-    insert.await.expect("a person writes it again");
+    insert.await.expect("an operator writes the document again");
     let report = p.domain.barrier(WAIT).await.expect("passes");
     assert!(report.is_complete(), "{report:?}");
     report.into_result().expect("complete");
 }
 
-/// Each transaction that meets the damaged document touches the record of its holder.
+/// Each transaction that finds the damaged document touches the holder's record.
 #[tokio::test(start_paused = true)]
 async fn record_that_readers_touch_does_not_delay_barrier() {
     let w = Shop::of(1).await;

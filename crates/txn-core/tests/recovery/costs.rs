@@ -1,4 +1,4 @@
-//! What recovery asks of the store is bounded by a constant for each document, however many of them one holder left.
+//! Costs of recovery: a constant number of writes per document.
 
 use txn_core::{Error, Options};
 use txn_sim::Counts;
@@ -7,8 +7,10 @@ use super::shop::{Dies, Shop, ids};
 
 const SIZES: [usize; 3] = [20, 80, 320];
 
-/// Three writes for each document, and a few for the record. Requests do not grow with the documents; some of them are
-/// looks at a lock until its holder is dead.
+/// Checks the bound of three writes per document, plus the record.
+///
+/// The number of requests does not grow with the documents. Some requests read a lock until the
+/// holder counts as dead.
 fn is_bounded(n: usize, counts: Counts, what: &str) {
     assert!(counts.documents_written <= 3 * n as u64 + 20, "{what}, {n} documents: {counts}");
     assert!(counts.requests() <= 100, "{what}, {n} documents: {counts}");
@@ -39,7 +41,7 @@ async fn a_writer_writes_a_constant_for_each_document() {
             w.left_by_the_dead(n, dies, false).await;
             let p = w.process(Dies::Never).await;
             let (set, counts) = p.cost(p.put_all(n, 3)).await;
-            set.expect("gets through");
+            set.expect("commits");
             is_bounded(n, counts, &format!("{dies:?}"));
             assert_eq!(p.values(n).await, vec![Some(3); n]);
         }
@@ -47,7 +49,7 @@ async fn a_writer_writes_a_constant_for_each_document() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_asks_as_often_for_many_documents_as_for_few() {
+async fn reader_requests_do_not_grow_with_documents() {
     for (dies, expected) in [(Dies::BeforeCommit, 1), (Dies::AfterCommit, 2)] {
         for n in SIZES {
             let w = Shop::of(n).await;
@@ -57,7 +59,7 @@ async fn a_reader_asks_as_often_for_many_documents_as_for_few() {
             let values: Vec<_> = read.expect("reads").into_iter().map(|i| i.map(|i| i.n)).collect();
             assert_eq!(values, vec![Some(expected); n]);
             assert_eq!((counts.requests(), counts.documents_written), (2, 0), "{counts}");
-            // A verified read waits for who is undecided, and recovers the dead.
+            // A verified read waits for an undecided holder, and recovers a dead one.
             let (values, counts) = p.cost(p.values(n)).await;
             assert_eq!(values, vec![Some(expected); n]);
             is_bounded(n, counts, &format!("verified, {dies:?}"));

@@ -1,4 +1,6 @@
-//! Days that are dropped between the read of a lock and the lookup of its holder's record.
+//! Days that are dropped after a lock was read.
+//!
+//! The drop comes before the read of the holder's record.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +15,7 @@ use txn_core::{Config, Domain, Error, Options};
 use super::shop::{Dies, Item, Items, Process, Shop, ids};
 use crate::support::Wall;
 
-/// A store whose next lookup of a record waits until it may go on.
+/// A store whose next read of a record waits for `goes_on`.
 #[derive(Debug)]
 struct Halting {
     inner: Arc<dyn Store>,
@@ -66,13 +68,13 @@ impl Layer for Halting {
     }
 }
 
-/// The settings of a process that takes the owner's day for past its retention.
+/// Settings under which the owner's day is past the retention.
 fn late() -> Config {
     let ahead = Wall::ahead(Duration::from_secs(9 * 24 * 3_600));
     Config::default().with_janitor_interval(None).with_clock(ahead)
 }
 
-/// A process that reads.
+/// The reading process.
 struct Reading {
     store: Arc<Halting>,
     domain: Domain,
@@ -92,23 +94,24 @@ async fn reading(w: &Shop, blocked: bool) -> Reading {
     Reading { store, domain, items }
 }
 
-/// An owner that sets two documents to 2 and holds their locks. Its writes of documents fail from
-/// its commit on.
+/// Begins a transaction that locks two documents and sets both to 2.
+///
+/// From the commit on, the store refuses the owner's writes of documents.
 async fn owner(w: &Shop) -> (Process, txn_core::Transaction) {
     let owner = w.process(Dies::HeldBackAfterCommit).await;
     let tx = owner.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
     for id in ids(2) {
         tx.get(&owner.items, id.as_str()).await.expect("locks");
-        tx.put(&owner.items, id.as_str(), &Item { n: 2 }).expect("takes it");
+        tx.put(&owner.items, id.as_str(), &Item { n: 2 }).expect("buffers");
     }
     (owner, tx)
 }
 
-/// Once a lookup of a record halts, the owner applies its commit and a janitor drops the day.
+/// Lets the owner apply and drops the day, during a halted read.
 async fn drop_the_day(w: &Shop, store: &Halting, owner: &Process) {
     store.halted.notified().await;
     owner.frail.held_back.store(false, Ordering::SeqCst);
-    assert!(owner.domain.shutdown(Duration::from_secs(30)).await, "in order");
+    assert!(owner.domain.shutdown(Duration::from_secs(30)).await, "drained");
     let janitor = Domain::open_or_create(w.memory.clone(), "shop", late()).await.expect("opens");
     let report = janitor.janitor_pass().await.expect("passes");
     assert!(report.partitions_dropped > 0 && report.is_clean(), "{report:?}");
@@ -132,7 +135,7 @@ async fn verified_read_shows_a_commit_of_a_dropped_day() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn read_only_transaction_sees_a_whole_commit_of_a_dropped_day() {
+async fn read_only_sees_a_whole_commit_of_a_dropped_day() {
     for blocked in [false, true] {
         let w = Shop::of(2).await;
         let (owner, tx) = owner(&w).await;

@@ -1,4 +1,4 @@
-//! Collections that are dropped and made again under a transaction that is committed.
+//! Collections that are dropped and recreated between commit and apply.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,13 +19,13 @@ enum Change {
     Delete,
 }
 
-/// The document in the collection that is made in its place.
+/// The document in the recreated collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Nothing,
-    /// A plain client wrote it.
+    /// A plain client wrote the document.
     Plain,
-    /// Another transaction committed it.
+    /// Another transaction committed the document.
     Committed,
 }
 
@@ -37,7 +37,7 @@ async fn other(p: &Process) -> Items {
     p.domain.create_collection("other", None).await.expect("opens")
 }
 
-/// A process that has committed 2 to `items/d0000`, and a change to `other/x`.
+/// Commits 2 to `items/d0000`, and a change to `other/x`.
 async fn committed(w: &Shop, change: Change, dies: Dies) -> (Process, AttemptId) {
     let founder = w.process(Dies::Never).await;
     let of_founder = other(&founder).await;
@@ -46,7 +46,7 @@ async fn committed(w: &Shop, change: Change, dies: Dies) -> (Process, AttemptId)
             .domain
             .transact::<_, Error, _>(async |tx| tx.insert(&of_founder, "x", &Item { n: 1 }));
         insert.await.expect("inserts");
-        // It is applied behind the commit.
+        // The apply runs after the commit.
         let report = founder.domain.barrier(Duration::from_secs(10)).await.expect("passes");
         assert!(report.is_complete(), "{report:?}");
     }
@@ -54,20 +54,20 @@ async fn committed(w: &Shop, change: Change, dies: Dies) -> (Process, AttemptId)
     let of_owner = other(&p).await;
     let tx = p.domain.begin(&Options::default()).expect("begins");
     tx.get(&p.items, "d0000").await.expect("reads");
-    tx.put(&p.items, "d0000", &Item { n: 2 }).expect("takes it");
+    tx.put(&p.items, "d0000", &Item { n: 2 }).expect("buffers");
     tx.get(&of_owner, "x").await.expect("reads");
     let changed = match change {
         Change::Insert => tx.insert(&of_owner, "x", &Item { n: 2 }),
         Change::Put => tx.put(&of_owner, "x", &Item { n: 2 }),
         Change::Delete => tx.delete(&of_owner, "x"),
     };
-    changed.expect("takes it");
+    changed.expect("buffers");
     let tid = tx.tid();
     tx.commit().await.expect("commits");
     (p, tid)
 }
 
-/// Drops the collection and makes it again. Returns the document in the new collection.
+/// Drops and recreates the collection. Returns the document in the new collection.
 async fn make_again(w: &Shop, then: Then) -> Option<String> {
     w.memory.drop_collection("other").await.expect("drops");
     let p = w.process(Dies::Never).await;
@@ -114,7 +114,7 @@ async fn owner_reports_a_commit_lost_with_its_collection() {
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(owner.log.damaged(), [lost()], "{change:?}, {then:?}");
         assert_eq!(content(&w).await, stands, "{change:?}, {then:?}");
-        assert_eq!(owner.values(1).await, [Some(2)], "the other is applied");
+        assert_eq!(owner.values(1).await, [Some(2)], "d0000 is applied");
         assert!(w.is_in_state(tid, State::Committed).await, "{change:?}, {then:?}");
     }
 }
@@ -132,21 +132,22 @@ async fn recoverer_reports_a_lost_commit_then_finishes() {
             let is_told = report.damaged.iter().any(|(key, _)| *key == lost());
             assert!(is_told, "{change:?}, {then:?}: {report:?}");
             assert!(w.is_in_state(tid, State::Committed).await, "a node may lag");
-            assert_eq!(p.values(1).await, [Some(2)], "the other is applied");
+            assert_eq!(p.values(1).await, [Some(2)], "d0000 is applied");
             tokio::time::sleep(Duration::from_secs(100)).await;
         }
         tokio::time::sleep(Duration::from_secs(600)).await;
         let report = p.domain.janitor_pass().await.expect("passes");
         assert!(report.open.is_empty(), "{report:?}");
-        assert!(w.is_in_state(tid, State::Finished).await, "its day can be dropped");
+        assert!(w.is_in_state(tid, State::Finished).await, "the day can be dropped");
         assert_eq!(p.log.damaged(), [lost()], "{change:?}, {then:?}");
         assert!(!is_called_applied(&p, tid), "{change:?}, {then:?}");
         assert_eq!(content(&w).await, stands, "{change:?}, {then:?}");
     }
 }
 
-/// A store that removes a lock at the commit, and makes the collection again at the moment at which
-/// the owner locks the document again.
+/// A store that removes a lock at the commit.
+///
+/// The store recreates the collection right before the owner locks the document again.
 #[derive(Debug)]
 struct AtTheLock {
     memory: Arc<MemoryStore>,
@@ -165,7 +166,7 @@ impl Layer for AtTheLock {
             let WriteOp::Create(source) = &write.op else { continue };
             if write.require_alias && source.contains("\"state\":\"committed\"") {
                 self.is_committed.store(true, Ordering::SeqCst);
-                let (version, _) = shop.stored(&lost()).await.expect("it is locked");
+                let (version, _) = shop.stored(&lost()).await.expect("locked");
                 shop.write(Write::new(lost(), WriteOp::Delete(version))).await;
             } else if write.key == lost() && self.is_committed.swap(false, Ordering::SeqCst) {
                 self.memory.drop_collection("other").await.expect("drops");
@@ -178,7 +179,7 @@ impl Layer for AtTheLock {
 }
 
 #[tokio::test(start_paused = true)]
-async fn owner_takes_no_lock_in_a_collection_made_again() {
+async fn owner_takes_no_lock_in_a_recreated_collection() {
     let w = Shop::of(1).await;
     other(&w.process(Dies::Never).await).await;
     let is_committed = AtomicBool::new(false);
@@ -190,20 +191,20 @@ async fn owner_takes_no_lock_in_a_collection_made_again() {
     let options = Options::default().with_metadata(Some("\"with a record\"".to_owned()));
     let insert =
         domain.run::<_, Error, _>(&options, async |tx| tx.insert(&items, "x", &Item { n: 2 }));
-    let tid = insert.await.expect("commits").receipt.tid.expect("it has a record");
+    let tid = insert.await.expect("commits").receipt.tid.expect("a record");
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(content(&w).await, None, "nothing is left in the new one");
+    assert_eq!(content(&w).await, None, "nothing remains in the new collection");
     assert_eq!(log.damaged(), [lost()]);
     assert!(w.is_in_state(tid, State::Committed).await);
 }
 
-/// A restored collection holds the lock or the commit: the apply goes on there.
+/// A restored collection holds the lock or the commit. The apply continues there.
 #[tokio::test(start_paused = true)]
 async fn commit_is_applied_to_a_restored_lock() {
     for is_applied in [false, true] {
         let w = Shop::of(1).await;
         let (_, tid) = committed(&w, Change::Put, Dies::AfterCommit).await;
-        let copy = content(&w).await.expect("it is locked");
+        let copy = content(&w).await.expect("locked");
         let record = w.stored(&Shop::record_key(tid)).await.expect("a record").1;
         let record: serde_json::Value = serde_json::from_str(&record).expect("JSON");
         let commit = record["commit_version"].as_str().expect("a version");
@@ -214,7 +215,7 @@ async fn commit_is_applied_to_a_restored_lock() {
         w.plainly(&lost(), if is_applied { &applied } else { &copy }).await;
         let report = p.domain.janitor_pass().await.expect("passes");
         assert!(report.is_clean(), "{report:?}");
-        let stands = content(&w).await.expect("it stands");
+        let stands = content(&w).await.expect("exists");
         let is_locked = stands.contains("\"transaction_tid\":\"");
         assert!(stands.contains("\"n\":2") && !is_locked, "{stands}");
         assert!(w.is_in_state(tid, State::Finished).await);

@@ -1,4 +1,4 @@
-//! Recovery, in virtual time: what becomes of locks and records that somebody left, and what that costs.
+//! Recovery of abandoned locks and records, and its costs, in virtual time.
 
 mod barriers;
 mod costs;

@@ -1,5 +1,6 @@
-//! Locks that a plain client moves or removes behind the commit: what `_update_by_query` and
-//! `_delete_by_query` do to placeholders.
+//! Locks that a plain client moves or removes after the commit.
+//!
+//! `_update_by_query` and `_delete_by_query` do this to placeholders.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,33 +15,33 @@ use txn_core::{AttemptId, Config, Domain, Error, ErrorKind, Options, State, Wait
 
 use super::shop::{Dies, Item, Items, Log, Shop};
 
-/// What the plain client does to a document.
+/// The change of a document by the plain client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meddling {
-    /// Writes it again as it is.
+    /// Writes the same content again.
     Rewrite,
     /// Adds a field.
     AddField,
-    /// Deletes it.
+    /// Deletes the document.
     Remove,
 }
 
-/// When the owner dies.
+/// The moment at which the owner dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Never,
-    /// Its commit is the last that it writes.
+    /// The commit is the last write of the owner.
     AtCommit,
-    /// It applies everything, and does not finish.
+    /// The owner applies every participant, and does not finish the record.
     BeforeFinish,
 }
 
-/// A store beside which a plain client meddles, once, as soon as a commit is written.
+/// A store on which a plain client changes documents after a commit.
 #[derive(Debug)]
 struct Beside {
     memory: Arc<MemoryStore>,
     meddling: Mutex<Vec<(Key, Meddling)>>,
-    /// Whether somebody touches the record of the commit, too.
+    /// Whether another process touches the record of the commit, too.
     touches_record: bool,
     end: End,
     is_dead: AtomicBool,
@@ -62,7 +63,7 @@ impl Beside {
             shop.plainly(record, &source).await;
         }
         for (key, what) in meddling {
-            let (version, source) = shop.stored(&key).await.expect("it is locked");
+            let (version, source) = shop.stored(&key).await.expect("locked");
             assert!(source.contains("transaction_tid"), "{source}");
             match what {
                 Meddling::Rewrite => shop.plainly(&key, &source).await,
@@ -89,7 +90,7 @@ impl Layer for Beside {
                 self.is_dead.store(true, Ordering::SeqCst);
             }
             if self.is_dead.load(Ordering::SeqCst) && write.op.changes() {
-                outcomes.push(Outcome::Rejected("nobody listens".to_owned()));
+                outcomes.push(Outcome::Rejected("the process is dead".to_owned()));
                 continue;
             }
             outcomes.extend(self.memory.write_many(std::slice::from_ref(write)).await);
@@ -109,7 +110,9 @@ struct Owner {
     tid: AttemptId,
 }
 
-/// A process that has committed the insert of `new` and a change of `d0000`, beside a plain client.
+/// Commits an insert of `new` and a change of `d0000`.
+///
+/// A plain client changes documents right after the commit.
 async fn owner(w: &Shop, meddling: &[(&str, Meddling)], end: End, touches_record: bool) -> Owner {
     let keys = meddling.iter().map(|(id, what)| (Key::new("items", *id), *what));
     let store = Arc::new(Beside {
@@ -126,10 +129,10 @@ async fn owner(w: &Shop, meddling: &[(&str, Meddling)], end: End, touches_record
     let tx = domain.begin(&Options::default()).expect("begins");
     let tid = tx.tid();
     tx.get(&items, "d0000").await.expect("reads");
-    tx.put(&items, "d0000", &Item { n: 7 }).expect("takes it");
-    tx.insert(&items, "new", &Item { n: 7 }).expect("takes it");
+    tx.put(&items, "d0000", &Item { n: 7 }).expect("buffers");
+    tx.insert(&items, "new", &Item { n: 7 }).expect("buffers");
     tx.commit().await.expect("commits");
-    // What it does behind the commit, it does within this time.
+    // The owner ends the work after the commit within this time.
     tokio::time::sleep(Duration::from_secs(40)).await;
     Owner { domain, items, log, tid }
 }
@@ -142,7 +145,7 @@ async fn content(w: &Shop, id: &str) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn owner_writes_over_what_a_plain_client_moved() {
+async fn owner_overwrites_locks_moved_by_a_plain_client() {
     cov_mark::check!(unapplied_participant_relocked);
     use Meddling::{AddField, Remove, Rewrite};
     for (meddling, told) in [
@@ -158,7 +161,7 @@ async fn owner_writes_over_what_a_plain_client_moved() {
         let w = Shop::of(1).await;
         let owner = owner(&w, &meddling, End::Never, false).await;
         for id in ["d0000", "new"] {
-            assert_eq!(content(&w, id).await.as_deref(), Some("7"), "{id} behind {meddling:?}");
+            assert_eq!(content(&w, id).await.as_deref(), Some("7"), "{id} after {meddling:?}");
         }
         let damaged = owner.log.damaged();
         let names: Vec<&str> = damaged.iter().map(|key| &*key.id).collect();
@@ -170,7 +173,7 @@ async fn owner_writes_over_what_a_plain_client_moved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn recoverer_reports_what_it_cannot_tell_until_a_person_writes_it() {
+async fn recoverer_reports_a_participant_it_cannot_settle() {
     cov_mark::check!(unclear_participant_reported);
     for meddling in [Meddling::Rewrite, Meddling::AddField, Meddling::Remove] {
         let w = Shop::of(1).await;
@@ -182,18 +185,18 @@ async fn recoverer_reports_what_it_cannot_tell_until_a_person_writes_it() {
             assert!(report.damaged.iter().any(|(key, _)| *key == new), "{meddling:?}: {report:?}");
             assert!(p.log.damaged().contains(&new));
             assert!(w.is_in_state(dead.tid, State::Committed).await, "{meddling:?}");
-            assert_eq!(content(&w, "d0000").await.as_deref(), Some("7"), "the other is applied");
+            assert_eq!(content(&w, "d0000").await.as_deref(), Some("7"), "d0000 is applied");
         }
         if meddling != Meddling::Remove {
-            // The placeholder is in everybody's way.
-            let (version, _) = w.stored(&p.items.key("new")).await.expect("it stands");
+            // The placeholder blocks every insert, so an operator deletes the placeholder.
+            let (version, _) = w.stored(&p.items.key("new")).await.expect("exists");
             w.write(Write::new(p.items.key("new"), WriteOp::Delete(version))).await;
         }
         let insert = p.domain.transact::<_, Error, _>(async |tx| {
             tx.insert(&p.items, "new", &Item { n: 7 })?;
             tx.get(&p.items, "d0000").await.map(drop)
         });
-        insert.await.expect("writes it again");
+        insert.await.expect("an operator writes the document again");
         let report = p.domain.janitor_pass().await.expect("passes");
         assert!(report.is_clean(), "{meddling:?}: {report:?}");
         assert!(w.is_in_state(dead.tid, State::Finished).await, "{meddling:?}");
@@ -201,7 +204,7 @@ async fn recoverer_reports_what_it_cannot_tell_until_a_person_writes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn recoverer_knows_of_a_deletion_by_its_record() {
+async fn recoverer_finds_a_deletion_by_its_record() {
     cov_mark::check!(deletion_on_record);
     for (id, next_day) in [("new", false), ("d0000", false), ("new", true)] {
         let w = Shop::of(1).await;
@@ -212,7 +215,7 @@ async fn recoverer_knows_of_a_deletion_by_its_record() {
             tx.get(&p.items, id).await?;
             tx.delete(&p.items, id)
         });
-        delete.await.expect("deletes it");
+        delete.await.expect("deletes");
         if next_day {
             tokio::time::sleep(Duration::from_secs(24 * 3_600)).await;
         }
@@ -220,7 +223,7 @@ async fn recoverer_knows_of_a_deletion_by_its_record() {
         assert!(report.is_clean(), "{id}: {report:?}");
         assert!(p.log.damaged().is_empty(), "{id}: {:?}", p.log.damaged());
         assert!(w.is_in_state(dead.tid, State::Finished).await, "{id}");
-        assert_eq!(content(&w, id).await, None, "it stays deleted");
+        assert_eq!(content(&w, id).await, None, "the document stays deleted");
     }
 }
 
@@ -265,14 +268,14 @@ async fn janitor_retries_a_participant_that_no_scan_shows() {
         tx.get(&items, "new").await?;
         tx.delete(&items, "new")
     });
-    delete.await.expect("deletes it");
+    delete.await.expect("deletes");
     let report = domain.janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "{report:?}");
     assert!(w.is_in_state(dead.tid, State::Finished).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn owner_whose_record_was_touched_writes_over_nothing() {
+async fn owner_with_a_touched_record_overwrites_nothing() {
     for meddling in [Meddling::Rewrite, Meddling::Remove] {
         let w = Shop::of(1).await;
         let owner = owner(&w, &[("new", meddling)], End::Never, true).await;
@@ -285,17 +288,17 @@ async fn owner_whose_record_was_touched_writes_over_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_see_a_committed_insert_under_a_moved_placeholder() {
+async fn readers_see_an_insert_under_a_moved_placeholder() {
     let w = Shop::of(1).await;
     owner(&w, &[("new", Meddling::Rewrite)], End::AtCommit, false).await;
     let p = w.process(Dies::Never).await;
     let read = p.domain.reader().get(&p.items, "new").await.expect("reads");
-    assert_eq!(read, Some(Item { n: 7 }), "its caller was told that it is committed");
+    assert_eq!(read, Some(Item { n: 7 }), "the commit was acknowledged");
     let error = p.domain.transact::<_, Error, _>(async |tx| {
         tx.insert(&p.items, "new", &Item { n: 8 })?;
         tx.get(&p.items, "d0000").await.map(drop)
     });
-    let error = error.await.expect_err("nobody can tell whether it was applied");
+    let error = error.await.expect_err("the apply is unclear");
     assert!(matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Exists), "{error}");
     let options = Options::default().with_wait_for(WaitFor::Apply);
     let change = p.domain.run::<_, Error, _>(&options, async |tx| {

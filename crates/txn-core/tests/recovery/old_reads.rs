@@ -1,4 +1,6 @@
-//! A write on an old read is refused for certain, where it can be: it was not sent.
+//! Writes on old reads.
+//!
+//! The engine verifies an old read before the write, so a stale write is refused for certain.
 
 use std::time::Duration;
 
@@ -25,22 +27,22 @@ async fn set_often(p: &Process, id: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transaction_whose_document_was_deleted_meanwhile_is_a_conflict() {
+async fn put_of_a_deleted_document_is_a_conflict() {
     let w = Shop::of(2).await;
     let p = w.process(Dies::Never).await;
     let tx = p.domain.begin(&Options::default()).expect("begins");
     tx.get(&p.items, "d0000").await.expect("reads");
     delete(&p, "d0000").await;
     tokio::time::sleep(THOUGHT).await;
-    tx.put(&p.items, "d0000", &Item { n: 2 }).expect("takes it");
-    let error = tx.commit().await.expect_err("it is gone");
+    tx.put(&p.items, "d0000", &Item { n: 2 }).expect("buffers");
+    let error = tx.commit().await.expect_err("the document is deleted");
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert_eq!(p.values(1).await, [None]);
 }
 
-/// Run again, it finds that there is nothing any more.
+/// The second run finds no document.
 #[tokio::test(start_paused = true)]
-async fn a_closure_that_thought_for_long_runs_again() {
+async fn slow_closure_with_an_old_read_runs_again() {
     cov_mark::check!(old_read_of_a_single_write);
     let w = Shop::of(2).await;
     let p = w.process(Dies::Never).await;
@@ -57,7 +59,7 @@ async fn a_closure_that_thought_for_long_runs_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_snapshot_is_a_mismatch() {
+async fn compare_and_set_of_an_old_read_is_a_mismatch() {
     let w = Shop::of(2).await;
     let p = w.process(Dies::Never).await;
     for (id, deleted) in [("d0000", false), ("d0001", true)] {
@@ -75,7 +77,7 @@ async fn an_old_snapshot_is_a_mismatch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_read_costs_one_request_more_and_a_fresh_one_none() {
+async fn only_an_old_read_costs_one_more_request() {
     let w = Shop::of(1).await;
     let p = w.process(Dies::Never).await;
     for (thought, verifies) in [(Duration::ZERO, 0), (THOUGHT, 1)] {
@@ -89,9 +91,10 @@ async fn an_old_read_costs_one_request_more_and_a_fresh_one_none() {
     }
 }
 
-/// The list of a document that no transaction has written could not tell what became of a write of it.
+/// A document of a plain client has no list of recent commits. Such a list settles writes without
+/// a record.
 #[tokio::test(start_paused = true)]
-async fn of_two_who_set_a_plain_document_one_hears_of_the_other() {
+async fn second_set_of_a_plain_document_is_a_mismatch() {
     cov_mark::check!(plain_document_is_set_by_a_record);
     let w = Shop::of(1).await;
     let p = w.process(Dies::Never).await;
@@ -100,11 +103,11 @@ async fn of_two_who_set_a_plain_document_one_hears_of_the_other() {
     let (one, other) = (read().await, read().await);
     let set = async |snapshot, n| p.domain.compare_and_set(&p.items, snapshot, &Item { n }).await;
     assert!(matches!(set(&one, 2).await, Ok(CompareAndSet::Written(_))));
-    assert_eq!(set(&other, 3).await.expect("it is known"), CompareAndSet::Mismatch);
+    assert_eq!(set(&other, 3).await.expect("the outcome is known"), CompareAndSet::Mismatch);
     assert_eq!(read().await.value, Some(Item { n: 2 }));
 }
 
-/// Another process locks `d0000`, and takes its lock off without a change.
+/// Another process locks `d0000`, and releases the lock without a change.
 async fn lock_comes_and_goes(other: &Process) {
     let pessimistic = Options::default().with_pessimistic(true);
     let tx = other.domain.begin(&pessimistic).expect("begins");
@@ -123,11 +126,11 @@ async fn is_read_under_a_lock(other: &Process) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lock_that_came_and_went_is_no_mismatch() {
+async fn released_lock_is_no_mismatch() {
     for (reads, thinks) in [(false, false), (true, false), (false, true), (true, true)] {
         let w = Shop::of(2).await;
         let (p, other) = (w.process(Dies::Never).await, w.process(Dies::Never).await);
-        let before = w.stored(&p.items.key("d0000")).await.expect("stands");
+        let before = w.stored(&p.items.key("d0000")).await.expect("exists");
         let snapshot = p.domain.reader().read(&p.items, "d0000").await.expect("reads");
         if reads {
             is_read_under_a_lock(&other).await;
@@ -137,7 +140,7 @@ async fn lock_that_came_and_went_is_no_mismatch() {
         if thinks {
             tokio::time::sleep(THOUGHT).await;
         }
-        let after = w.stored(&p.items.key("d0000")).await.expect("stands");
+        let after = w.stored(&p.items.key("d0000")).await.expect("exists");
         assert_ne!(before.0, after.0, "the store's version moved");
         let set = p.domain.compare_and_set(&p.items, &snapshot, &Item { n: 7 }).await;
         assert!(matches!(set, Ok(CompareAndSet::Written(_))), "{reads} {thinks}: {set:?}");
@@ -160,7 +163,7 @@ async fn compare_and_set_waits_for_the_holder() {
         let ends = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             if changes {
-                tx.put(&other.items, "d0000", &Item { n: 5 }).expect("takes it");
+                tx.put(&other.items, "d0000", &Item { n: 5 }).expect("buffers");
                 tx.commit().await.expect("commits");
             } else {
                 tx.rollback().await;
@@ -182,10 +185,10 @@ async fn same_bytes_of_another_commit_are_a_mismatch() {
     let snapshot = read().await;
     p.put_all(1, 1).await.expect("writes the same");
     assert_eq!(set(&snapshot, 7).await.expect("answers"), CompareAndSet::Mismatch);
-    // A plain client changes the content and keeps the commit's tid.
+    // A plain client changes the content and keeps the commit version.
     let snapshot = read().await;
     let key = p.items.key("d0000");
-    let (_, source) = w.stored(&key).await.expect("stands");
+    let (_, source) = w.stored(&key).await.expect("exists");
     w.plainly(&key, &source.replace("\"n\":1", "\"n\":6")).await;
     assert_eq!(set(&snapshot, 7).await.expect("answers"), CompareAndSet::Mismatch);
     assert_eq!(p.values(1).await, [Some(6)]);

@@ -1,4 +1,4 @@
-//! Commits whose lock a plain client takes off before they are applied, while others write on.
+//! Commits whose locked documents are overwritten before the apply.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,34 +10,36 @@ use txn_core::store::Key;
 use super::records::held_back;
 use super::shop::{Dies, Shop};
 
-/// A document, or a record, as it stands.
+/// Reads a document or a record.
 async fn json_of(w: &Shop, key: &Key) -> Value {
-    let (_, source) = w.stored(key).await.expect("it exists");
+    let (_, source) = w.stored(key).await.expect("exists");
     serde_json::from_str(&source).expect("JSON")
 }
 
-/// What stands in a list.
+/// Returns a commit version as listed in the recent commits.
 fn compact(tid: AttemptId) -> Value {
     json!(tid.to_string().replace('-', ""))
 }
 
-/// Others write a document that is locked, as if it were not: the list keeps its oldest entry, and these.
+/// Overwrites a locked document. The list of recent commits keeps its oldest entry, and `commits`.
 async fn written_over(w: &Shop, key: &Key, commits: &[AttemptId]) {
     let mut document = json_of(w, key).await;
     let oldest = document["transaction_recent"][0].clone();
     let listed = std::iter::once(oldest).chain(commits.iter().copied().map(compact));
     document["transaction_recent"] = listed.collect();
     document["transaction_version"] = json!(commits.last());
-    document.as_object_mut().expect("an object").remove("transaction_tid").expect("it is locked");
+    document.as_object_mut().expect("an object").remove("transaction_tid").expect("locked");
     w.plainly(key, &document.to_string()).await;
 }
 
-/// The one that committed wrote the document again itself, and what stood under its lock was taken out of the list.
+/// The list lacks the version under the lock.
+///
+/// Later commits of the owner's own process are in the list.
 #[tokio::test(start_paused = true)]
-async fn an_owner_tells_of_a_commit_that_others_did_not_follow() {
+async fn owner_reports_its_overwritten_commit() {
     for is_followed in [false, true] {
         let w = Shop::of(2).await;
-        // So that there is an older commit than the one under the lock.
+        // The document has an older commit than the version under the lock.
         let earlier = w.process(Dies::Never).await;
         for n in [1, 2] {
             earlier.put_all(2, n).await.expect("commits");

@@ -1,4 +1,4 @@
-//! The participants of a committed transaction are applied each for itself: what is wrong with one is no matter of the others.
+//! Participants of a committed transaction, each applied independently.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ async fn state(w: &Shop, tid: txn_core::AttemptId, state: State) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_collection_does_not_keep_the_others_locked() {
+async fn dropped_collection_keeps_no_other_document_locked() {
     for janitor in [false, true] {
         let w = Shop::of(2).await;
         let tid = w.left_by_the_dead(2, Dies::AfterCommit, true).await;
@@ -26,28 +26,29 @@ async fn a_dropped_collection_does_not_keep_the_others_locked() {
             assert!(report.damaged.iter().any(|(key, _)| *key == lost), "{report:?}");
             assert_eq!(p.values(2).await, [Some(2), Some(2)]);
         } else {
-            p.put_all(2, 3).await.expect("its documents can be written");
+            p.put_all(2, 3).await.expect("the documents can be written");
             assert_eq!(p.values(2).await, [Some(3), Some(3)]);
-            // One answer may be that of a node that lags: it is told once it stays so.
+            // A single answer may come from a lagging node, so a later pass reports the loss.
             p.domain.janitor_pass().await.expect("passes");
         }
         assert!(p.log.damaged().contains(&Key::new("other", "x")));
         let report = p.domain.janitor_pass().await.expect("passes");
         assert_eq!(report.recovered, 0, "nothing more can be done: {report:?}");
-        assert!(state(&w, tid, State::Committed).await, "it is not finished");
+        assert!(state(&w, tid, State::Committed).await, "the record stays open");
     }
 }
 
-/// Its owner deleted one participant and died before the other: whoever holds the place of the first and helps with the other
-/// meets its own lock.
+/// The owner deleted one participant and died before the other apply.
+///
+/// An attempt that locks the first document and rolls the second forward finds its own lock.
 #[tokio::test(start_paused = true)]
-async fn who_helps_does_not_wound_itself() {
+async fn roll_forward_does_not_wound_its_own_attempt() {
     let w = Shop::of(2).await;
     let dead = w.process(Dies::AfterCommit).await;
     let (gone, kept) = ("d0000", "d0001");
     let tx = dead.domain.begin(&Options::default()).expect("begins");
-    tx.delete(&dead.items, gone).expect("takes it");
-    tx.put(&dead.items, kept, &Item { n: 2 }).expect("takes it");
+    tx.delete(&dead.items, gone).expect("buffers");
+    tx.put(&dead.items, kept, &Item { n: 2 }).expect("buffers");
     tx.commit().await.expect("commits");
     let key = Key::new("items", gone);
     let (version, _) = w.stored(&key).await.expect("a locked document");
@@ -65,7 +66,7 @@ async fn who_helps_does_not_wound_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_collection_that_is_missing_for_long_counts_as_gone() {
+async fn collection_missing_for_long_counts_as_gone() {
     let w = Shop::of(2).await;
     let tid = w.left_by_the_dead(2, Dies::AfterCommit, true).await;
     w.memory.drop_collection("other").await.expect("drops");
@@ -78,11 +79,11 @@ async fn a_collection_that_is_missing_for_long_counts_as_gone() {
     tokio::time::sleep(Duration::from_secs(600)).await;
     let report = p.domain.janitor_pass().await.expect("passes");
     assert!(report.open.is_empty(), "{report:?}");
-    assert!(state(&w, tid, State::Finished).await, "its day can be dropped");
+    assert!(state(&w, tid, State::Finished).await, "the day can be dropped");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closed_collection_does_not_keep_the_others_locked() {
+async fn closed_collection_keeps_no_other_document_locked() {
     for janitor in [false, true] {
         let w = Shop::of(2).await;
         let tid = w.left_by_the_dead(2, Dies::AfterCommit, true).await;
@@ -95,33 +96,33 @@ async fn a_closed_collection_does_not_keep_the_others_locked() {
             assert_eq!(p.values(2).await, [Some(2), Some(2)]);
         } else {
             let began = tokio::time::Instant::now();
-            p.put_all(2, 3).await.expect("its documents can be written");
+            p.put_all(2, 3).await.expect("the documents can be written");
             assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
         }
-        assert!(state(&w, tid, State::Committed).await, "it is not finished");
+        assert!(state(&w, tid, State::Committed).await, "the record stays open");
         w.closed.lock().clear();
         let report = p.domain.janitor_pass().await.expect("passes");
         assert!(report.is_clean(), "{report:?}");
         assert!(state(&w, tid, State::Finished).await);
-        let (_, source) = w.stored(&Key::new("other", "x")).await.expect("it is applied");
+        let (_, source) = w.stored(&Key::new("other", "x")).await.expect("applied");
         assert!(source.contains("\"n\":2"), "{source}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_damaged_member_does_not_keep_the_others_locked() {
+async fn damaged_participant_keeps_no_other_locked() {
     for garbage in ["{\"transaction_version\":7}", "{\"n\":99}"] {
         let w = Shop::of(3).await;
         let tid = w.left_by_the_dead(3, Dies::AfterCommit, false).await;
         let p = w.process(Dies::Never).await;
         let damaged = p.items.key("d0002");
         w.plainly(&damaged, garbage).await;
-        p.put_all(2, 3).await.expect("the others can be written");
+        p.put_all(2, 3).await.expect("the other documents can be written");
         assert_eq!(p.log.damaged(), std::slice::from_ref(&damaged), "{garbage}");
         let report = p.domain.janitor_pass().await.expect("passes");
         assert!(report.locked.is_empty(), "{report:?}");
         assert!(report.damaged.iter().any(|(key, _)| *key == damaged), "{report:?}");
-        assert!(state(&w, tid, State::Committed).await, "it is not finished");
+        assert!(state(&w, tid, State::Committed).await, "the record stays open");
     }
     let w = Shop::of(3).await;
     w.left_by_the_dead(3, Dies::AfterCommit, false).await;
@@ -129,6 +130,6 @@ async fn a_damaged_member_does_not_keep_the_others_locked() {
     let key = p.items.key("d0002");
     let (_, source) = w.stored(&key).await.expect("a document");
     w.plainly(&key, &source.replace("\"n\":1", "\"transaction_version\":7,\"n\":1")).await;
-    let error = p.put_all(3, 3).await.expect_err("one of them is damaged");
+    let error = p.put_all(3, 3).await.expect_err("one document is damaged");
     assert_eq!((error.kind(), error.document()), (ErrorKind::Damaged, Some(&key)), "{error}");
 }

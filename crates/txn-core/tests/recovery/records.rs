@@ -1,4 +1,4 @@
-//! Records that somebody deletes while the locks of their transactions stand.
+//! Records that a plain client deletes while the transaction holds its locks.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,7 +15,7 @@ async fn delete_record(w: &Shop, tid: AttemptId) {
     w.write(Write::new(key, WriteOp::Delete(version))).await;
 }
 
-/// Whether each that was taken for dead had a record.
+/// Returns whether each attempt that recovery aborted had a record.
 fn voided(p: &Process) -> Vec<bool> {
     p.log.of(|event| match event {
         Event::AbortedByRecovery { recorded, .. } => Some(*recorded),
@@ -24,7 +24,7 @@ fn voided(p: &Process) -> Vec<bool> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_without_a_record_is_told_apart() {
+async fn holder_without_a_record_is_reported_as_such() {
     cov_mark::check!(dead_holder_without_a_record);
     cov_mark::check!(dead_holder_with_a_record);
     let w = Shop::of(2).await;
@@ -32,28 +32,28 @@ async fn a_holder_without_a_record_is_told_apart() {
     delete_record(&w, tid).await;
     let p = w.process(Dies::Never).await;
     assert!(p.domain.janitor_pass().await.expect("passes").is_clean());
-    assert_eq!(voided(&p), [false], "it may have been committed");
+    assert_eq!(voided(&p), [false], "the transaction may have been committed");
     assert_eq!(p.values(2).await, [Some(1), Some(1)]);
 
     let dead = w.process(Dies::BeforeCommit).await;
     let tx = dead.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
     tx.get_many(&dead.items, ids(2)).await.expect("locks");
     for id in ids(2) {
-        tx.put(&dead.items, id.as_str(), &Item { n: 3 }).expect("takes it");
+        tx.put(&dead.items, id.as_str(), &Item { n: 3 }).expect("buffers");
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
-    tx.commit().await.expect_err("dies");
+    tx.commit().await.expect_err("the process is dead");
     assert!(p.domain.janitor_pass().await.expect("passes").is_clean());
-    assert_eq!(voided(&p), [false, true], "it was pending");
+    assert_eq!(voided(&p), [false, true], "the record was pending");
 }
 
-/// Two documents are set to 2; the owner cannot write to them from its commit on.
+/// Commits 2 to two documents. From the commit on, the store refuses the owner's applies.
 pub(super) async fn held_back(w: &Shop) -> (Process, AttemptId) {
     let owner = w.process(Dies::HeldBackAfterCommit).await;
     let tx = owner.domain.begin(&Options::default()).expect("begins");
     for id in ids(2) {
         tx.get(&owner.items, id.as_str()).await.expect("reads");
-        tx.put(&owner.items, id.as_str(), &Item { n: 2 }).expect("takes it");
+        tx.put(&owner.items, id.as_str(), &Item { n: 2 }).expect("buffers");
     }
     let tid = tx.tid();
     tx.commit().await.expect("commits");
@@ -61,40 +61,43 @@ pub(super) async fn held_back(w: &Shop) -> (Process, AttemptId) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_is_held_up_writes_its_record_again() {
+async fn delayed_owner_rewrites_its_deleted_record() {
     let w = Shop::of(2).await;
     let (owner, tid) = held_back(&w).await;
     delete_record(&w, tid).await;
     let other = w.process(Dies::Never).await;
     other.domain.janitor_pass().await.expect("passes");
-    assert!(voided(&other).is_empty(), "nobody took it for dead");
+    assert!(voided(&other).is_empty(), "the owner counts as alive");
     assert_eq!(owner.values(2).await, [Some(2), Some(2)]);
     owner.frail.held_back.store(false, Ordering::SeqCst);
     owner.domain.shutdown(Duration::from_secs(30)).await;
     assert_eq!(other.values(2).await, [Some(2), Some(2)]);
     let outcome = other.domain.outcome(tid).await.expect("known");
-    assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "it is known as what it is");
-    assert_eq!(owner.log.damaged(), [Shop::record_key(tid)], "it is told");
+    assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "the outcome stays committed");
+    assert_eq!(owner.log.damaged(), [Shop::record_key(tid)], "the damage is reported");
 }
 
-/// Nobody met it in between: it is applied when its record is found to be missing.
+/// No process found the locks in between. The commit is applied when the owner finds the record
+/// missing.
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_is_done_writes_its_record_again() {
+async fn owner_rewrites_a_deleted_record_after_the_apply() {
     cov_mark::check!(committed_record_was_removed);
     let w = Shop::of(2).await;
     let (owner, tid) = held_back(&w).await;
     delete_record(&w, tid).await;
     owner.frail.held_back.store(false, Ordering::SeqCst);
-    assert!(owner.domain.shutdown(Duration::from_secs(30)).await, "in order");
+    assert!(owner.domain.shutdown(Duration::from_secs(30)).await, "drained");
     assert_eq!(owner.values(2).await, [Some(2), Some(2)]);
     let outcome = w.process(Dies::Never).await.domain.outcome(tid).await.expect("known");
-    assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "it is known as what it is");
-    assert_eq!(owner.log.damaged(), [Shop::record_key(tid)], "it is told");
+    assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "the outcome stays committed");
+    assert_eq!(owner.log.damaged(), [Shop::record_key(tid)], "the damage is reported");
 }
 
-/// The record was removed and the transaction aborted by others, all between two looks of the owner.
+/// Another process aborted the transaction between two reads of the owner.
+///
+/// The record had been removed before.
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_finds_its_commit_aborted_tells_it() {
+async fn owner_reports_its_commit_found_aborted() {
     cov_mark::check!(committed_record_was_replaced);
     let w = Shop::of(2).await;
     let (owner, tid) = held_back(&w).await;
@@ -104,14 +107,14 @@ async fn an_owner_that_finds_its_commit_aborted_tells_it() {
     );
     w.plainly(&record, &aborted).await;
     owner.frail.held_back.store(false, Ordering::SeqCst);
-    assert!(!owner.domain.shutdown(Duration::from_secs(30)).await, "not in order");
-    assert_eq!(owner.values(2).await, [Some(2), Some(2)], "its caller was told so");
+    assert!(!owner.domain.shutdown(Duration::from_secs(30)).await, "not drained");
+    assert_eq!(owner.values(2).await, [Some(2), Some(2)], "the caller received Ok");
     assert_eq!(owner.log.damaged(), [record]);
 }
 
-/// Its locks are off, or never stood: only the record is left of it.
+/// Only the record of the transaction is left. No lock is left, or no lock was written.
 #[tokio::test(start_paused = true)]
-async fn an_open_record_without_a_lock_is_decided_once_its_owner_is_dead() {
+async fn pending_record_without_a_lock_is_aborted() {
     let w = Shop::of(2).await;
     let p = w.process(Dies::Never).await;
     let tx = p.domain.begin(&Options::default()).expect("begins");

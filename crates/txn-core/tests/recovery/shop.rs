@@ -1,4 +1,4 @@
-//! A shop whose coordinators die at the commit, and whose collections may be closed.
+//! A shop with processes that die and collections that are closed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -45,25 +45,27 @@ impl Log {
     }
 }
 
-/// When a coordinator dies: from then on nothing that it writes arrives.
+/// The moment from which the writes of a process no longer arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dies {
     Never,
     BeforeCommit,
     AfterCommit,
-    /// Not at all; but from the commit on nothing that it writes to data arrives, until it is let go.
+    /// The store refuses writes of documents after the commit.
+    ///
+    /// The process lives on, and its writes arrive again once `held_back` is cleared.
     HeldBackAfterCommit,
 }
 
-/// What one process sees of the store.
+/// The store as one process sees it.
 #[derive(Debug)]
 pub(crate) struct Frail {
     inner: Arc<dyn Store>,
     dies: Dies,
     dead: AtomicBool,
-    /// Shared by all processes.
+    /// The closed collections, shared by all processes.
     closed: Arc<Mutex<BTreeSet<String>>>,
-    /// Nothing that is written to data arrives.
+    /// Whether writes of documents are refused.
     pub(crate) held_back: AtomicBool,
 }
 
@@ -84,7 +86,7 @@ impl Frail {
             self.dead.store(true, Ordering::SeqCst);
         }
         if self.dead.load(Ordering::SeqCst) && write.op.changes() {
-            return Outcome::Rejected("nobody listens".to_owned());
+            return Outcome::Rejected("the process is dead".to_owned());
         }
         if self.is_closed(&write.key.collection)
             || self.held_back.load(Ordering::SeqCst) && !write.require_alias
@@ -138,7 +140,7 @@ impl Layer for Frail {
     }
 }
 
-/// A domain with its items, as one process has it; what it asks of the store is counted.
+/// A process with a domain and items, on a counting store.
 pub(crate) struct Process {
     pub(crate) store: Arc<CountingStore>,
     pub(crate) frail: Arc<Frail>,
@@ -157,7 +159,7 @@ pub(crate) fn ids(n: usize) -> Vec<String> {
 }
 
 impl Shop {
-    /// With so many items, each of them 1.
+    /// Opens a shop with `n` items, each 1.
     pub(crate) async fn of(n: usize) -> Self {
         let world = Self { memory: Arc::new(MemoryStore::new()), closed: Arc::default() };
         world.process(Dies::Never).await.put_all(n, 1).await.expect("inserts");
@@ -180,7 +182,9 @@ impl Shop {
         Process { store, frail, log, domain, items }
     }
 
-    /// A coordinator that dies at the commit of all items, which it sets to 2, and of one more document elsewhere.
+    /// Leaves the transaction of a process that dies at the commit.
+    ///
+    /// The transaction sets all items to 2 and, with `elsewhere`, inserts `other/x`.
     pub(crate) async fn left_by_the_dead(
         &self,
         n: usize,
@@ -195,10 +199,10 @@ impl Shop {
         let tx = dead.domain.begin(&Options::default()).expect("begins");
         tx.get_many(&dead.items, ids(n)).await.expect("reads");
         for id in ids(n) {
-            tx.put(&dead.items, id.as_str(), &Item { n: 2 }).expect("takes it");
+            tx.put(&dead.items, id.as_str(), &Item { n: 2 }).expect("buffers");
         }
         if let Some(more) = &more {
-            tx.insert(more, "x", &Item { n: 2 }).expect("takes it");
+            tx.insert(more, "x", &Item { n: 2 }).expect("buffers");
         }
         let tid = tx.tid();
         assert_eq!(tx.commit().await.is_ok(), dies == Dies::AfterCommit);
@@ -217,7 +221,7 @@ impl Shop {
         assert!(matches!(outcomes[..], [Outcome::Applied(_)]), "{outcomes:?}");
     }
 
-    /// Writes a document as a plain client would.
+    /// Writes a document as a plain client.
     pub(crate) async fn plainly(&self, key: &Key, source: &str) {
         let op = match self.stored(key).await {
             Some((version, _)) => WriteOp::Replace(source.into(), version),
@@ -226,7 +230,7 @@ impl Shop {
         self.write(Write::new(key.clone(), op)).await;
     }
 
-    /// Whether the record of a transaction is in a state.
+    /// Whether the record of a transaction has this state.
     pub(crate) async fn is_in_state(&self, tid: AttemptId, state: State) -> bool {
         let (_, record) = self.stored(&Self::record_key(tid)).await.expect("a record");
         record.contains(&format!("\"state\":{}", serde_json::to_string(&state).expect("a state")))
@@ -255,7 +259,7 @@ impl Process {
         read.expect("reads").into_iter().map(|item| item.map(|item| item.n)).collect()
     }
 
-    /// What `work` asks of the store.
+    /// Runs `work`, and returns its requests to the store.
     pub(crate) async fn cost<T>(&self, work: impl Future<Output = T>) -> (T, Counts) {
         let before = self.store.counts();
         let done = work.await;

@@ -1,4 +1,4 @@
-//! Locks that their holder's record does not name: copied by an application, or left out.
+//! Orphan locks: copied by an application, or missing in the record.
 
 use txn_core::event::Event;
 use txn_core::store::Key;
@@ -6,7 +6,7 @@ use txn_core::{AttemptId, Options, State};
 
 use super::shop::{Dies, Item, Process, Shop, ids};
 
-/// What stands under a lock, as an application copies it to another id.
+/// Copies a document with a lock of `holder` to another id.
 async fn locked_copy(w: &Shop, from: &Key, to: &Key, holder: AttemptId) {
     let (_, source) = w.stored(from).await.expect("a document");
     let rest = source.split_once(',').expect("fields").1;
@@ -14,7 +14,7 @@ async fn locked_copy(w: &Shop, from: &Key, to: &Key, holder: AttemptId) {
     w.plainly(to, &format!("{{\"transaction_tid\":\"{holder}\",{own}")).await;
 }
 
-/// A transaction that is finished, and was committed and applied before.
+/// Runs a transaction that is committed, applied and finished.
 async fn finished(p: &Process) -> AttemptId {
     let write = async |tx: &txn_core::Transaction| {
         for id in ids(2) {
@@ -28,21 +28,21 @@ async fn finished(p: &Process) -> AttemptId {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copied_lock_of_a_finished_transaction_is_replaced_by_a_writer() {
+async fn writer_replaces_a_copied_lock() {
     let w = Shop::of(2).await;
     let p = w.process(Dies::Never).await;
     let holder = finished(&p).await;
     locked_copy(&w, &p.items.key("d0000"), &p.items.key("copy"), holder).await;
     let (set, counts) = p.cost(set(&p, &["copy", "d0001"])).await;
-    set.expect("it is nobody's lock");
-    // Whoever is finished is given a moment first, as its lock may have been seen before that.
+    set.expect("the lock is void");
+    // The writer waits a moment for a finished holder: the lock may be older than the finish.
     assert!(counts.requests() < 30, "{counts}");
     let report = p.domain.janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered == 0, "{report:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copied_lock_is_taken_off_by_the_janitor_and_the_content_is_kept() {
+async fn janitor_removes_a_copied_lock_and_keeps_content() {
     let w = Shop::of(2).await;
     let p = w.process(Dies::Never).await;
     let holder = finished(&p).await;
@@ -50,7 +50,7 @@ async fn a_copied_lock_is_taken_off_by_the_janitor_and_the_content_is_kept() {
     locked_copy(&w, &p.items.key("d0000"), &copy, holder).await;
     let report = p.domain.janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered == 1, "{report:?}");
-    let (_, source) = w.stored(&copy).await.expect("it is kept");
+    let (_, source) = w.stored(&copy).await.expect("kept");
     assert!(source.contains("\"n\":2") && !source.contains("transaction_tid"), "{source}");
 }
 
@@ -70,9 +70,9 @@ async fn a_copied_placeholder_is_deleted() {
     assert!(w.stored(&p.items.key("one")).await.is_some());
 }
 
-/// The owner is dead, its record is committed, and it names one of the two documents that it locked.
+/// The owner is dead. The committed record names two of the three documents with its lock.
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_a_committed_record_does_not_name_is_void() {
+async fn lock_that_its_record_does_not_name_is_void() {
     cov_mark::check!(lock_that_no_record_names);
     for janitor in [false, true] {
         let w = Shop::of(3).await;
@@ -82,7 +82,7 @@ async fn a_lock_that_a_committed_record_does_not_name_is_void() {
         locked_copy(&w, &stray, &stray, holder).await;
         assert_eq!(p.values(3).await, [Some(2), Some(2), Some(1)], "readers");
         if !janitor {
-            set(&p, &["d0000", "d0001", "d0002"]).await.expect("goes on");
+            set(&p, &["d0000", "d0001", "d0002"]).await.expect("commits");
         }
         let report = p.domain.janitor_pass().await.expect("passes");
         assert!(report.is_clean(), "{report:?}");
@@ -96,7 +96,7 @@ async fn a_lock_that_a_committed_record_does_not_name_is_void() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn read_only_transactions_and_one_document_writers_take_a_stray_lock_off() {
+async fn readers_and_single_writes_remove_an_orphan_lock() {
     let w = Shop::of(2).await;
     let p = w.process(Dies::Never).await;
     let holder = finished(&p).await;
@@ -106,18 +106,18 @@ async fn read_only_transactions_and_one_document_writers_take_a_stray_lock_off()
     let set = p.domain.compare_and_set(&p.items, &snapshot, &Item { n: 2 }).await;
     let written = matches!(set, Ok(txn_core::CompareAndSet::Written(_)));
     assert!(written, "no transaction holds the lock: {set:?}");
-    assert!(!w.stored(&copy).await.expect("it is kept").1.contains("transaction_tid"));
+    assert!(!w.stored(&copy).await.expect("kept").1.contains("transaction_tid"));
     locked_copy(&w, &copy, &copy, holder).await;
     let read = async |tx: &txn_core::Transaction| tx.get(&p.items, "copy").await;
     let options = Options::default().with_read_only(true);
     let read = p.domain.run::<_, txn_core::Error, _>(&options, read).await.expect("reads");
     assert_eq!(read.value, Some(Item { n: 2 }));
-    assert!(!w.stored(&copy).await.expect("it is kept").1.contains("transaction_tid"));
+    assert!(!w.stored(&copy).await.expect("kept").1.contains("transaction_tid"));
     let unlocked = p.log.of(|event| match event {
         Event::Unlocked { document, .. } => Some(document.clone()),
         _ => None,
     });
-    assert_eq!(unlocked, [copy], "the writer took its place by its own lock");
+    assert_eq!(unlocked, [copy], "the writer replaced the first lock by its own");
 }
 
 async fn set(p: &Process, ids: &[&str]) -> Result<(), txn_core::Error> {

@@ -1,5 +1,7 @@
-//! A store in memory of which parts can be closed, and which tells a time and what was asked of it.
-#![allow(dead_code, reason = "each suite uses a part of it")]
+//! A memory store for tests, with collections that can be closed.
+//!
+//! The store also reports a server time, and records which collections were refreshed and scanned.
+#![allow(dead_code, reason = "each suite uses a part")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,17 +27,19 @@ pub(crate) struct TestStore {
 }
 
 impl TestStore {
-    /// From now on everything that is asked of the collection is unavailable.
+    /// Makes every request for the collection fail as unavailable.
     pub(crate) fn close(&self, collection: &str) {
         self.closed.lock().insert(collection.to_owned());
     }
 
-    /// From the next commit on everything that is asked of the collection is unavailable.
+    /// Closes the collection at the next commit.
     pub(crate) fn close_at_commit(&self, collection: &str) {
         *self.close_at_commit.lock() = Some(collection.to_owned());
     }
 
-    /// The next write of a document whose id begins so is answered by a conflict, as a request is that raced with itself.
+    /// Answers the next write with this id prefix with a conflict.
+    ///
+    /// The write is applied. A request that races with its own retry receives the same answer.
     pub(crate) fn race(&self, id: &str) {
         *self.races.lock() = Some(id.to_owned());
     }
@@ -44,12 +48,12 @@ impl TestStore {
         self.closed.lock().remove(collection);
     }
 
-    /// What the server's clock says from now on.
+    /// Sets the server time.
     pub(crate) fn set_time(&self, time: Option<Duration>) {
         *self.time.lock() = time;
     }
 
-    /// The collections that were refreshed and scanned since the last call.
+    /// Returns the collections that were refreshed and scanned since the last call.
     pub(crate) fn looked_at(&self) -> (Vec<String>, Vec<String>) {
         (std::mem::take(&mut self.refreshed.lock()), std::mem::take(&mut self.scanned.lock()))
     }
