@@ -12,7 +12,7 @@ use crate::programs::{self, Program, Runner};
 use crate::servers::Borrowed;
 use crate::steps::{self, Step};
 use crate::times::Times;
-use crate::{Failure, prerequisites, tidy};
+use crate::{Failure, lint, prerequisites};
 
 /// The servers of the suites that need one node of each kind.
 const SINGLE: [ServerKind; 6] = [
@@ -69,9 +69,9 @@ fn before_the_tests(quick: bool, times: &Times) -> (Vec<Step>, Step) {
             prerequisites::for_servers(&ServerKind::ALL)
         }),
         Step::command("format", seconds(5), cargo("fmt --all --check")),
-        Step::work("tidy", seconds(2), |_| tidy::tidy()),
+        Step::work("lint", seconds(2), |_| lint::lint()),
         Step::command(
-            "lints",
+            "clippy",
             minutes(3),
             cargo("clippy --workspace --all-targets --all-features -- -D warnings"),
         ),

@@ -7,13 +7,14 @@ mod cargo;
 mod checks;
 mod circles;
 mod links;
+mod lint;
 mod live;
 mod package;
 mod prerequisites;
 mod programs;
+mod prose;
 mod servers;
 mod steps;
-mod tidy;
 mod times;
 mod torture;
 
@@ -51,7 +52,7 @@ enum Task {
     ///
     /// Each rule of the protocol has its reason, its model and its mutation. No file is too long.
     /// Crates depend downwards, and the links of the documents resolve.
-    Tidy,
+    Lint,
     /// Check that every published crate can be packed, and pack it.
     Package,
     /// Build the documents as a book, in the folder `book`.
@@ -70,7 +71,6 @@ enum Task {
         /// The duration.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
-        /// The target.
         #[arg(long, value_enum)]
         target: torture::Target,
         /// Kill processes of a system on the engine instead.
@@ -134,7 +134,7 @@ fn main() -> ExitCode {
         Task::Servers(ServersTask::Down { kinds }) => servers::down(&kinds),
         Task::Servers(ServersTask::Status) => servers::status(),
         Task::Test { quick } => checks::test(quick),
-        Task::Tidy => tidy::tidy(),
+        Task::Lint => lint::lint(),
         Task::Package => package::package(),
         Task::Book => book::build(),
         Task::Torture { seconds, target, system, faults, rest } => {

@@ -94,7 +94,6 @@ pub(super) struct Pool {
     pub(super) who: String,
     /// From the first arrival to the last answer, in seconds.
     pub(super) run_time: f64,
-    /// The mean.
     pub(super) mean: f64,
     /// The 95th percentile.
     pub(super) p95: f64,

@@ -33,7 +33,6 @@ pub(super) enum Figure {
 pub(super) struct Row {
     /// The name of the measurement.
     pub(super) what: String,
-    /// The aim.
     pub(super) aim: Aim,
     /// The result.
     pub(super) figure: Figure,

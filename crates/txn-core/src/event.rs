@@ -1,4 +1,4 @@
-//! What happens inside the engine, told to an observer as it happens.
+//! Events of the engine, for an observer.
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! Classifies answers: the fate of a write, and the errors of reads.
 //!
-//! Pure functions. The type of an error decides: both a write block and a missing privilege are 403.
+//! Pure functions. The type of an error decides, because many errors share one status.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

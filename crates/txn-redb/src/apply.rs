@@ -33,7 +33,6 @@ pub(crate) enum Command {
     },
     /// See [`txn_store::Store::block_writes`].
     Block {
-        /// The collection.
         collection: String,
         /// Whether to set the block, or to lift it.
         blocked: bool,

@@ -84,7 +84,7 @@ impl RedbStore {
     /// Opens the store in this file with these settings; see [`open`](Self::open).
     ///
     /// # Errors
-    /// Those of [`open`](Self::open).
+    /// The same as [`open`](Self::open).
     pub fn open_with(path: impl AsRef<Path>, config: &RedbConfig) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let (file, clock) = File::open(path, config)?;

@@ -22,8 +22,8 @@
 //!   conflict, and a retried `create` can bring a deleted document back.
 //! - Answer [`Outcome::Rejected`] or [`Outcome::Invalid`] for a write whose fate is unknown: the
 //!   right answer is [`Outcome::RejectedInDoubt`] or [`Outcome::Unknown`]. A write is definitely
-//!   not applied if the store never sent the write, if the server refused the whole request before
-//!   any item ran, or if the document does not fit.
+//!   not applied in three cases: the store never sent it, the server refused the whole request
+//!   before any item ran, or the document does not fit.
 //!
 //! # What is *not* guaranteed
 //! An [`Outcome::Conflict`] is no proof that the write did not happen: a request may fork on a

@@ -6,7 +6,6 @@ use txn_hot_documents::report::Report;
 #[derive(Parser)]
 #[command(about = "Simulates processes that contend for hot documents, and prints tables")]
 struct Arguments {
-    /// The scenarios.
     #[arg(required = true)]
     scenarios: Vec<Scenario>,
     /// The seeds, separated by commas. Seeds 1 to 10 chose the numbers of the policy.

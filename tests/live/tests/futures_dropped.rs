@@ -157,7 +157,6 @@ enum End {
     Nothing,
     /// Dropped, and the transaction happened.
     Committed,
-    /// Ready.
     Ready,
 }
 

@@ -78,7 +78,6 @@ pub(crate) struct Turn<'a> {
     pub(crate) scenario: &'a Scenario,
     /// The state.
     pub(crate) world: &'a World,
-    /// The actor.
     pub(crate) actor: Actor,
     /// The steps found.
     pub(crate) steps: &'a mut Vec<Step>,

@@ -51,7 +51,6 @@ pub(crate) struct Load {
     recoveries: Arc<Recoveries>,
     rounds: u64,
     lists: Lists,
-    /// Violations.
     pub(crate) violations: Vec<String>,
 }
 

@@ -25,7 +25,6 @@ struct Arguments {
     /// The time in which new rounds begin, in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// The target.
     #[arg(long)]
     target: Target,
     /// The faults, in turn; all faults of the target by default.

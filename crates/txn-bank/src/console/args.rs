@@ -91,7 +91,6 @@ pub(crate) enum Command {
     Open {
         /// The name of the account
         name: String,
-        /// The owner
         #[arg(long)]
         owner: String,
         /// The opening balance

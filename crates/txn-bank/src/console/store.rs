@@ -11,7 +11,6 @@ use crate::console::address::Address;
 use crate::console::args::Global;
 use crate::console::failure::Failure;
 
-/// An open store.
 #[derive(Clone)]
 pub(crate) struct OpenStore {
     pub(crate) store: Arc<dyn Store>,

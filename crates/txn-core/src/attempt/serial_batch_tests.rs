@@ -11,7 +11,7 @@ use crate::attempt::Edit;
 /// The contents of the documents 0 to 2.
 type State = [Option<u8>; 3];
 
-/// What a transaction does with a document.
+/// A call of a transaction on a document.
 #[derive(Clone, Copy, Debug)]
 enum Call {
     Read,

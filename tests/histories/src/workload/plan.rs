@@ -45,7 +45,6 @@ impl Plan {
 
 #[derive(Clone, Debug)]
 pub(super) enum How {
-    /// A transaction.
     Transaction(Box<Options>),
     /// A read by a reader that asks the primary.
     VerifiedRead,

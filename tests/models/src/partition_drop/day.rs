@@ -31,7 +31,6 @@ pub(super) struct Domain {
 /// The only document, which the transaction holds at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Held {
-    /// Locked.
     #[default]
     Locked,
     /// The lock was removed as void.

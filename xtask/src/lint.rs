@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: rules that no compiler checks.
+//! `cargo xtask lint`: rules that no compiler checks.
 //!
 //! Each rule is a function from plain text to the violations.
 
@@ -12,7 +12,7 @@ use txn_protocol::rule::Rule;
 use crate::Failure;
 use crate::cargo::{cargo, root};
 use crate::circles::circles;
-use crate::links;
+use crate::{links, prose};
 
 /// The maximum number of lines of a library's file.
 const MOST_LINES: usize = 600;
@@ -32,11 +32,11 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 10] = [
 ];
 
 /// The layers of `txn-core`, and the layers above them, which they must not name.
-const ROOMS: [(&str, &[&str]); 3] =
+const LAYERS: [(&str, &[&str]); 3] =
     [("engine", &["attempt", "group", "api"]), ("attempt", &["group", "api"]), ("group", &["api"])];
 
 /// The texts that have to name the rules.
-struct Places {
+struct Mentions {
     /// The text of `docs/protocol.md`.
     reasons: String,
     /// The flaws of the models: the texts of `tests/models/src`.
@@ -46,46 +46,55 @@ struct Places {
 }
 
 /// Checks all rules, and reports each violation.
-pub(crate) fn tidy() -> Result<(), Failure> {
+pub(crate) fn lint() -> Result<(), Failure> {
     let root = root();
-    let places = Places {
+    let mentions = Mentions {
         reasons: read(&root.join("docs/protocol.md"))?,
         models: texts(&root.join("tests/models/src"))?.into_iter().map(|(_, text)| text).collect(),
         mutations: read(&root.join("tests/simulation/tests/mutations.rs"))?,
     };
-    let mut gaps = unnamed(Rule::ALL, &places);
+    let mut gaps = unnamed(Rule::ALL, &mentions);
     for package in folders(&root.join("crates"))? {
         gaps.extend(long(&texts(&package.join("src"))?));
     }
-    for (room, above) in ROOMS {
-        gaps.extend(upwards(&texts(&root.join("crates/txn-core/src").join(room))?, above));
+    for (layer, above) in LAYERS {
+        gaps.extend(upwards(&texts(&root.join("crates/txn-core/src").join(layer))?, above));
     }
     for package in sources(&root)? {
         gaps.extend(circles(&package, &texts(&package)?));
     }
+    for folder in ["crates", "tests", "benches", "examples", "xtask"] {
+        let texts = texts(&root.join(folder))?;
+        gaps.extend(texts.iter().flat_map(|(path, text)| prose::in_rust(path, text)));
+    }
     let pages = pages(&root)?;
     gaps.extend(links::broken(&pages, |path| root.join(path).exists()));
     gaps.extend(links::lost(&pages));
+    gaps.extend(pages.iter().flat_map(|(path, text)| prose::in_markdown(path, text)));
     let output = cargo("metadata --no-deps --format-version 1").output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
     }
     gaps.extend(wrong_way(&serde_json::from_slice(&output.stdout)?));
-    if gaps.is_empty() { Ok(()) } else { Err(format!("not tidy:\n  {}", gaps.join("\n  ")).into()) }
+    if gaps.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("violations:\n  {}", gaps.join("\n  ")).into())
+    }
 }
 
 /// Returns the rules that a text lacks, or names against their declaration.
-fn unnamed(rules: &[Rule], places: &Places) -> Vec<String> {
+fn unnamed(rules: &[Rule], mentions: &Mentions) -> Vec<String> {
     let mut gaps = Vec::new();
     for rule in rules {
         let id = rule.id();
         // Once with its reason, and once in the table of all rules.
-        if places.reasons.matches(&format!("`{id}`")).count() < 2 {
+        if mentions.reasons.matches(&format!("`{id}`")).count() < 2 {
             gaps.push(format!("{id} has no reason or no row in docs/protocol.md"));
         }
         let variant = format!("Rule::{rule:?}");
-        let in_model = places.models.iter().any(|text| has_word(flaws(text), &variant));
-        let in_table = has_word(table(&places.mutations), &variant);
+        let in_model = mentions.models.iter().any(|text| has_word(flaws(text), &variant));
+        let in_table = has_word(table(&mentions.mutations), &variant);
         for (what, is_shown, has) in [
             ("flaw of a model (tests/models/src)", in_model, rule.shown_by().has_model()),
             (
@@ -137,8 +146,8 @@ fn long(texts: &[(PathBuf, String)]) -> Vec<String> {
 fn upwards(texts: &[(PathBuf, String)], above: &[&str]) -> Vec<String> {
     let mut gaps = Vec::new();
     for (path, text) in texts {
-        for room in above.iter().filter(|room| has_word(text, &format!("crate::{room}"))) {
-            gaps.push(format!("{} names the layer {room}, which is above it", path.display()));
+        for layer in above.iter().filter(|layer| has_word(text, &format!("crate::{layer}"))) {
+            gaps.push(format!("{} names the layer {layer}, which is above it", path.display()));
         }
     }
     gaps
@@ -232,8 +241,8 @@ mod tests {
 
     const RULES: [Rule; 2] = [Rule::TouchAborted, Rule::TouchKeepsLock];
 
-    fn places(reasons: &str, model: &str, mutations: &str) -> Places {
-        Places {
+    fn mentions(reasons: &str, model: &str, mutations: &str) -> Mentions {
+        Mentions {
             reasons: reasons.to_owned(),
             models: vec!["no flaws here: Rule::TouchAborted".to_owned(), model.to_owned()],
             mutations: mutations.to_owned(),
@@ -247,28 +256,28 @@ mod tests {
         "NOTICED_BY: &[(Rule, By)] = &[(Rule::TouchAborted, Seed(1))]; Rule::TouchKeepsLock";
 
     #[test]
-    fn rule_with_all_names_is_tidy() {
-        assert_eq!(unnamed(&RULES, &places(REASONS, MODEL, MUTATIONS)), Vec::<String>::new());
+    fn rule_with_all_names_passes() {
+        assert_eq!(unnamed(&RULES, &mentions(REASONS, MODEL, MUTATIONS)), Vec::<String>::new());
     }
 
     #[test]
     fn a_rule_without_a_reason_is_a_gap() {
         let reasons = REASONS.replacen("`TOUCH_ABORTED`", "TOUCH_ABORTED", 1);
-        let gaps = unnamed(&RULES, &places(&reasons, MODEL, MUTATIONS));
+        let gaps = unnamed(&RULES, &mentions(&reasons, MODEL, MUTATIONS));
         assert_eq!(gaps, ["TOUCH_ABORTED has no reason or no row in docs/protocol.md"]);
     }
 
     #[test]
     fn a_rule_without_a_flaw_is_a_gap() {
         let model = MODEL.replace("Rule::TouchAborted", "Rule::TouchAbortedToo");
-        let gaps = unnamed(&RULES, &places(REASONS, &model, MUTATIONS));
+        let gaps = unnamed(&RULES, &mentions(REASONS, &model, MUTATIONS));
         assert_eq!(gaps, ["TOUCH_ABORTED has no flaw of a model (tests/models/src)"]);
     }
 
     #[test]
     fn a_rule_without_a_mutation_is_a_gap() {
         let mutations = MUTATIONS.replace("TouchAborted", "TouchNothing");
-        let gaps = unnamed(&RULES, &places(REASONS, MODEL, &mutations));
+        let gaps = unnamed(&RULES, &mentions(REASONS, MODEL, &mutations));
         let gap = "TOUCH_ABORTED has no mutation (tests/simulation/tests/mutations.rs)";
         assert_eq!(gaps, [gap]);
     }
@@ -276,7 +285,7 @@ mod tests {
     #[test]
     fn an_excuse_that_is_stale_is_a_gap() {
         let mutations = MUTATIONS.replace("&[(Rule::", "&[(Rule::TouchKeepsLock), (Rule::");
-        let gaps = unnamed(&RULES, &places(REASONS, MODEL, &mutations));
+        let gaps = unnamed(&RULES, &mentions(REASONS, MODEL, &mutations));
         assert_eq!(gaps.len(), 1, "{gaps:?}");
         assert!(gaps[0].starts_with("TOUCH_KEEPS_LOCK has a mutation"), "{gaps:?}");
     }

@@ -1,0 +1,263 @@
+//! Plain English in comments, documents and the names of tests.
+//!
+//! The rules are those that a program can check. Each is a function from text to violations.
+
+use std::path::Path;
+
+/// Words that leave the actor of a sentence unnamed.
+const BANNED: [&str; 5] = ["whoever", "nobody", "somebody", "anybody", "anew"];
+
+/// Openings that leave the subject of a sentence unnamed.
+const OPENINGS: [&str; 5] = ["Who", "Whoever", "What", "Whatever", "Those"];
+
+/// The maximum number of words of a sentence.
+const MOST_WORDS: usize = 30;
+
+/// The maximum number of columns of a line with a comment.
+const MOST_COLUMNS: usize = 100;
+
+/// The maximum length of a test's name.
+const MOST_NAME: usize = 50;
+
+/// Words that say nothing about an item.
+const EMPTY: [&str; 7] = ["a", "an", "its", "of", "s", "the", "this"];
+
+/// Consecutive comment lines of one kind.
+struct Comment<'t> {
+    /// The number of its first line.
+    line: usize,
+    /// `//`, `///` or `//!`.
+    kind: &'t str,
+    lines: Vec<&'t str>,
+    /// The code line after the comment, without attributes.
+    item: &'t str,
+}
+
+/// Returns the violations in a Rust file.
+pub(crate) fn in_rust(path: &Path, text: &str) -> Vec<String> {
+    let at = |line: usize, what: String| format!("{}:{line}: {what}", path.display());
+    let mut found = Vec::new();
+    for comment in comments(text) {
+        let line = comment.line;
+        found.extend(in_passage(&comment.lines).into_iter().map(|what| at(line, what)));
+        if repeats_its_item(&comment) {
+            found.push(at(line, "the comment only repeats the name".to_owned()));
+        }
+    }
+    for (number, line) in text.lines().enumerate() {
+        let is_wide = line.chars().count() > MOST_COLUMNS;
+        let is_link = line.contains("](") || line.contains("://");
+        let is_code = line.trim_start().starts_with("/// #") || line.contains("//! #");
+        if is_wide && is_comment(line) && !is_link && !is_code {
+            found.push(at(number + 1, format!("a comment has at most {MOST_COLUMNS} columns")));
+        }
+    }
+    for (line, name) in tests(text) {
+        if name.len() > MOST_NAME {
+            found.push(at(line, format!("the test {name} has more than {MOST_NAME} letters")));
+        }
+    }
+    found
+}
+
+/// Returns the violations in a Markdown page.
+pub(crate) fn in_markdown(path: &Path, text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let found = in_passage(&lines).into_iter();
+    found.map(|what| format!("{}: {what}", path.display())).collect()
+}
+
+fn in_passage(lines: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for sentence in sentences(lines) {
+        let words: Vec<&str> = sentence.split_whitespace().collect();
+        let start = words.iter().take(6).copied().collect::<Vec<_>>().join(" ");
+        let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
+        if let Some(word) = words.iter().find(|word| BANNED.contains(&&*bare(word).to_lowercase()))
+        {
+            found.push(format!("name the actor instead of {word:?}: {start} …"));
+        }
+        let first = words.first().map(|word| bare(word)).unwrap_or_default();
+        if OPENINGS.contains(&&*first) && !sentence.ends_with('?') {
+            found.push(format!("begin with a noun instead of {first:?}: {start} …"));
+        }
+        if words.len() > MOST_WORDS {
+            found.push(format!("{} words, at most {MOST_WORDS}: {start} …", words.len()));
+        }
+    }
+    found
+}
+
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with("//")
+}
+
+/// Returns the comments of a Rust file.
+fn comments(text: &str) -> Vec<Comment<'_>> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found: Vec<Comment<'_>> = Vec::new();
+    let mut last = None;
+    for (number, line) in lines.iter().enumerate() {
+        let code = line.trim_start();
+        let Some(kind) = ["//!", "///", "//"].into_iter().find(|kind| code.starts_with(kind))
+        else {
+            continue;
+        };
+        let rest = &code[kind.len()..];
+        let follows = last.is_some_and(|last| last + 1 == number);
+        last = Some(number);
+        match found.last_mut().filter(|comment| follows && comment.kind == kind) {
+            Some(comment) => comment.lines.push(rest),
+            None => {
+                found.push(Comment { line: number + 1, kind, lines: vec![rest], item: "" });
+            }
+        }
+    }
+    for comment in &mut found {
+        let after = lines.iter().skip(comment.line - 1 + comment.lines.len());
+        let mut code = after.map(|line| line.trim());
+        comment.item = code.find(|line| !line.starts_with("#[")).unwrap_or_default();
+    }
+    found
+}
+
+/// Returns the sentences of prose: without code blocks, tables, headings and inline code.
+fn sentences(lines: &[&str]) -> Vec<String> {
+    let mut paragraphs: Vec<String> = vec![String::new()];
+    let mut is_code = false;
+    for line in lines.iter().map(|line| line.trim()) {
+        if line.starts_with("```") {
+            is_code = !is_code;
+        }
+        let item = line.trim_start_matches(|c: char| c.is_ascii_digit() || "-*.".contains(c));
+        let begins_item = item.len() < line.len() && item.starts_with(' ');
+        let is_prose = !(is_code || line.is_empty() || line.starts_with(['|', '#', '`', '<']));
+        if !is_prose || begins_item {
+            paragraphs.push(String::new());
+        }
+        if let Some(paragraph) = paragraphs.last_mut().filter(|_| is_prose) {
+            paragraph.push_str(if begins_item { item.trim() } else { line });
+            paragraph.push(' ');
+        }
+    }
+    paragraphs.iter().flat_map(|paragraph| split(&without_code(paragraph))).collect()
+}
+
+/// Replaces inline code and the targets of links by one word each.
+fn without_code(text: &str) -> String {
+    let mut plain = String::new();
+    for (number, part) in text.split('`').enumerate() {
+        plain.push_str(if number % 2 == 0 { part } else { "X" });
+    }
+    let mut rest = plain.as_str();
+    let mut linked = String::new();
+    while let Some((before, after)) = rest.split_once("](") {
+        linked.push_str(before);
+        rest = after.split_once(')').map_or("", |(_, after)| after);
+    }
+    linked + rest
+}
+
+/// Splits a paragraph at the ends of its sentences.
+fn split(paragraph: &str) -> Vec<String> {
+    let mut found = vec![String::new()];
+    for word in paragraph.split_whitespace() {
+        if let Some(sentence) = found.last_mut() {
+            sentence.push_str(word);
+            sentence.push(' ');
+        }
+        if word.trim_end_matches(['*', ')', '"']).ends_with(['.', '!', '?', ':', ';']) {
+            found.push(String::new());
+        }
+    }
+    let trimmed = found.into_iter().map(|sentence| sentence.trim_end().to_owned());
+    trimmed.filter(|sentence| !sentence.is_empty()).collect()
+}
+
+/// Whether a doc comment of a private item has only the words of the item's name.
+fn repeats_its_item(comment: &Comment<'_>) -> bool {
+    let [line] = comment.lines.as_slice() else { return false };
+    let is_public = comment.item.starts_with("pub ");
+    let words = |text: &str| -> Vec<String> {
+        let mut spaced = String::new();
+        for c in text.chars() {
+            if c.is_uppercase() {
+                spaced.push(' ');
+            }
+            spaced.extend(c.to_lowercase());
+        }
+        let words = spaced.split(|c: char| !c.is_alphanumeric());
+        words.filter(|w| !w.is_empty() && !EMPTY.contains(w)).map(str::to_owned).collect()
+    };
+    let said = words(line);
+    comment.kind == "///" && !is_public && !said.is_empty() && said == words(name(comment.item))
+}
+
+/// Returns the name of a function, type or module that a line of code declares.
+fn name(code: &str) -> &str {
+    let declares = ["fn", "struct", "enum", "trait", "type", "mod", "static"];
+    let mut words = code.split_whitespace().skip_while(|word| !declares.contains(word));
+    let word = words.nth(1).unwrap_or_default();
+    let end = word.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(word.len());
+    &word[..end]
+}
+
+/// Returns the names of the tests in a Rust file, with the lines of their attributes.
+fn tests(text: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let mut attribute = None;
+    for (number, line) in text.lines().map(str::trim).enumerate() {
+        if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+            attribute = Some(number + 1);
+        } else if line.contains("fn ")
+            && let Some(at) = attribute.take()
+        {
+            found.push((at, name(line)));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    fn rust(text: &str) -> Vec<String> {
+        in_rust(Path::new("a.rs"), text)
+    }
+
+    #[test]
+    fn plain_comments_pass() {
+        let text = "//! Locks of a process.\n\n/// Returns the lock.\n///\n/// ```\n/// // \
+                    Nobody reads code.\n/// ```\nfn lock() {}\n// What is a lock?\n";
+        assert_eq!(rust(text), [""; 0]);
+        assert_eq!(in_markdown(Path::new("a.md"), "# Who reads\n\n`Nobody` is a name."), [""; 0]);
+    }
+
+    #[test]
+    fn planted_violations_are_found() {
+        let wide = format!("// {}\n", "wide ".repeat(20));
+        let long = format!("/// {}.\nfn a() {{}}\n", "many words".to_owned() + &" more".repeat(30));
+        let test = format!("#[test]\nfn {}() {{}}\n", "n".repeat(51));
+        for (text, words) in [
+            ("// The lock that nobody holds.\n", "name the actor"),
+            ("/// Whoever waits.\nfn wait() {}\n", "name the actor"),
+            ("/// What a lock is.\nfn lock() {}\n", "begin with a noun"),
+            (&wide, "columns"),
+            (&long, "32 words"),
+            (&test, "letters"),
+            ("/// The lock table.\nstruct LockTable;\n", "repeats the name"),
+        ] {
+            let found = rust(text);
+            assert!(found.iter().any(|one| one.contains(words)), "{text}: {found:?}");
+        }
+        let page = in_markdown(Path::new("a.md"), "Fine.\n\n- Those of a lock.\n");
+        assert!(page.len() == 1 && page[0].contains("begin with a noun"), "{page:?}");
+    }
+
+    #[test]
+    fn sentences_are_split_at_their_ends() {
+        let lines = ["One lock. Two", "locks: three.", "", "- Four `a. b` locks", "| a | b |"];
+        assert_eq!(sentences(&lines), ["One lock.", "Two locks:", "three.", "Four X locks"]);
+    }
+}
