@@ -49,10 +49,10 @@ pub use api::reader::{CompareAndSet, Reader, Versioned};
 pub use api::transaction::Transaction;
 pub use attempt::Receipt;
 pub use config::{Config, Options, WaitFor};
-pub use engine::barrier::{BarrierReport, UnappliedWrite};
-pub use engine::janitor::JanitorReport;
-pub use engine::outcome::TransactionOutcome;
-pub use engine::rebuild::RebuildReport;
+pub use engine::admin::barrier::{BarrierReport, UnappliedWrite};
+pub use engine::admin::janitor::JanitorReport;
+pub use engine::admin::rebuild::RebuildReport;
+pub use engine::recovery::outcome::TransactionOutcome;
 pub use error::{Error, ErrorKind, Result};
 #[doc(inline)]
 pub use txn_protocol::document::{Image, JsonError};

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use crate::api::domain::Domain;
+use crate::engine::admin::barrier::BarrierReport;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::barrier::BarrierReport;
 use crate::error::Result;
 
 impl Domain {

@@ -1,8 +1,8 @@
 //! Janitor passes and inspections on demand, for operators.
 
 use super::domain::Domain;
+use crate::engine::admin::janitor::JanitorReport;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::janitor::JanitorReport;
 use crate::error::Result;
 
 impl Domain {

@@ -2,7 +2,7 @@
 
 use crate::api::domain::Domain;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::outcome::TransactionOutcome;
+use crate::engine::recovery::outcome::TransactionOutcome;
 use crate::error::Result;
 use txn_protocol::ids::AttemptId;
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::api::domain::Domain;
 use crate::config::Config;
 use crate::engine::Engine;
+use crate::engine::admin::rebuild::RebuildReport;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::rebuild::RebuildReport;
 use crate::error::Result;
 use crate::store::Store;
 

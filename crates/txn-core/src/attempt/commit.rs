@@ -19,9 +19,9 @@ use super::{Attempt, Mutation, ReadEntry};
 use crate::config::WaitFor;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
-use crate::engine::places::RecordOf;
-use crate::engine::settle::{Because, Place, Settled};
-use crate::engine::transaction_table::{Partition, RecordLookup};
+use crate::engine::store::settle::{Because, Place, Settled};
+use crate::engine::store::settle_targets::RecordOf;
+use crate::engine::table::transaction_table::{Partition, RecordLookup};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Outcome, Refusal, RefusalKind, Version, Write, WriteOp};
@@ -83,7 +83,7 @@ impl Attempt {
             Stage::Sent(CommitKind::Single) | Stage::Released(Some(CommitKind::Single))
                 if let Some(key) = single() =>
             {
-                Err(crate::engine::single_write::unknown(&key, &Error::unavailable(why)))
+                Err(crate::engine::store::single_write::unknown(&key, &Error::unavailable(why)))
             }
             _ => Err(self.in_doubt(Error::unavailable(why).into())),
         }

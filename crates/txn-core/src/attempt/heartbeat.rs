@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use futures::FutureExt;
 
 use super::Attempt;
-use crate::engine::store_access::ReadPreference;
+use crate::engine::store::store_access::ReadPreference;
 use crate::store::WriteOp;
 use txn_protocol::machines::record::Beat;
 use txn_protocol::machines::settle::{Answer, Condition};

@@ -13,7 +13,7 @@ use super::reservation::{DocumentReservation, Reservation};
 use super::serial_batch::{Merge, SerialBatch};
 use super::{Attempt, Working};
 use crate::engine::attempt_error::RetryReason;
-use crate::engine::observe::ReadEntry;
+use crate::engine::store::observe::ReadEntry;
 use crate::store::Key;
 
 /// The members of an attempt, by component.

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::{Attempt, HeldLock, Locks, Mutation};
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::history::{History, read_head};
+use crate::engine::history::heads::{History, read_head};
 use crate::error::{Error, ErrorKind};
 use crate::store::{Key, Version};
 use txn_protocol::document::{Image, View};

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Attempt;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::store_access::ReadPreference;
+use crate::engine::store::store_access::ReadPreference;
 use crate::error::Error;
 use crate::store::Key;
 use txn_protocol::document::Image;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Attempt;
-use crate::engine::store_access::ReadPreference;
+use crate::engine::store::store_access::ReadPreference;
 use crate::event::Event;
 use crate::store::{Key, Outcome, Write};
 

@@ -10,7 +10,7 @@ use txn_protocol::ids::AttemptId;
 use txn_protocol::rules::validate::Observed;
 
 use super::{Mutation, Working};
-use crate::engine::observe::ReadEntry;
+use crate::engine::store::observe::ReadEntry;
 use crate::store::Key;
 
 /// The result of merging a transaction into a batch.

@@ -10,7 +10,7 @@ use super::commit::Single;
 use super::state::CommitKind;
 use super::{Attempt, Mutation, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
-use crate::engine::store_access::ReadPreference;
+use crate::engine::store::store_access::ReadPreference;
 use crate::event::Event;
 use crate::store::Key;
 use txn_protocol::ids::CommitVersion;

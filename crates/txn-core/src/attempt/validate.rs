@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Attempt, HeldLock, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
-use crate::engine::help::Resolution;
-use crate::engine::holder::Lock;
-use crate::engine::store_access::ReadPreference;
+use crate::engine::recovery::holder::Lock;
+use crate::engine::recovery::roll_forward::Resolution;
+use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
 use crate::store::{Key, Outcome, Write, WriteOp};

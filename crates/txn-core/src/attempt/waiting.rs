@@ -10,7 +10,7 @@ use crate::clock::Backoff;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::hot::board::Wanted;
 use crate::engine::lock_queue::Ticket;
-use crate::engine::store_access::ReadPreference;
+use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::event::Event;
 use crate::store::Key;

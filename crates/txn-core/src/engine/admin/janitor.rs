@@ -1,0 +1,423 @@
+//! The janitor: recovers abandoned transactions, and drops old partitions.
+//!
+//! A scan shows candidates only; each verdict is an acknowledged write.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::engine::Engine;
+use crate::engine::admin::scan::{Faults, Survey, Suspect};
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::recovery::failure_detector::LookedAt;
+use crate::engine::recovery::holder::{Holding, Lock};
+use crate::engine::recovery::roll_forward::{Resolution, Resolutions};
+use crate::engine::store::store_access::{ReadPreference, view};
+use crate::engine::table::transaction_table::RecordLookup;
+use crate::error::{Error, ErrorKind};
+use crate::store::{Key, Read, Version};
+use txn_protocol::document::View;
+use txn_protocol::ids::AttemptId;
+use txn_protocol::machines::domain::DomainDocument;
+use txn_protocol::record::State;
+use txn_protocol::rules::conflict::Requester;
+
+/// The findings of the janitor in a domain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JanitorReport {
+    /// Locked documents, with their holders as text. A forged lock need not hold a tid.
+    pub locked: Vec<(Key, String)>,
+    /// Records that are neither finished nor aborted, with their state.
+    pub open: Vec<(AttemptId, State)>,
+    /// Damaged documents, records and parts of the domain, with the damage.
+    ///
+    /// An operator must act. The id `*` means a whole collection.
+    pub damaged: Vec<(Key, String)>,
+    /// Collections and partitions that could not be read, with the reason.
+    ///
+    /// The contents of these collections are unknown.
+    pub unreachable: Vec<(String, String)>,
+    /// The number of transactions that were decided or applied.
+    pub recovered: usize,
+    /// The number of partitions that were dropped from the transaction table.
+    pub partitions_dropped: usize,
+}
+
+impl JanitorReport {
+    /// Whether every part was read, and nothing is left over.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.locked.is_empty()
+            && self.open.is_empty()
+            && self.damaged.is_empty()
+            && self.unreachable.is_empty()
+    }
+
+    fn add(&mut self, faults: Faults) {
+        self.damaged.extend(faults.damaged);
+        self.damaged.sort();
+        self.damaged.dedup();
+        self.unreachable.extend(faults.unreachable);
+        self.unreachable.sort();
+        self.unreachable.dedup_by(|(name, _), (before, _)| name == before);
+    }
+}
+
+/// The maximum number of suspects at a time, which bounds memory.
+const SUSPECTS: usize = 5_000;
+
+/// The number of documents in one read.
+const READS: usize = 500;
+
+impl Engine {
+    /// Runs a complete pass, and then scans for leftovers.
+    pub(crate) async fn complete_pass(&self) -> Result<JanitorReport, AttemptError> {
+        let mut report = JanitorReport::default();
+        let faults = self.pass(true, &mut report).await?;
+        let look = self.look(&mut report).await;
+        report.add(faults);
+        look?;
+        Ok(report)
+    }
+
+    /// Scans for locks, open records and damage, without recovery.
+    pub(crate) async fn inspect(&self) -> Result<JanitorReport, AttemptError> {
+        let mut report = JanitorReport::default();
+        self.look(&mut report).await?;
+        Ok(report)
+    }
+
+    /// Runs one pass: recovers dead transactions, and drops old days.
+    ///
+    /// A complete pass refreshes the collections first. Other passes find missed documents later.
+    #[tracing::instrument(level = "debug", skip_all, fields(domain = %self.table.domain()))]
+    pub(crate) async fn pass(
+        &self,
+        complete: bool,
+        report: &mut JanitorReport,
+    ) -> Result<Faults, AttemptError> {
+        let mut pass = Pass::new(self);
+        let today = self.today();
+        // A process with a wrong clock neither creates nor drops days.
+        let right = self.confirm_not_ahead().await;
+        let days = if right.is_ok() { vec![today, today.plus(1)] } else { Vec::new() };
+        for day in days {
+            let deadline = self.deadline(self.config.timeout);
+            if let Err(error) = self.ensure_partition(day, &deadline).await {
+                pass.faults.note_place(&self.table.alias(day), error);
+            }
+        }
+        let Some(document) = self.document_or_fault(&mut pass.faults).await? else {
+            return Ok(pass.faults);
+        };
+        let mut survey = Survey::new(self, &document, complete);
+        let mut suspects = Vec::new();
+        while let Some(page) = survey.next().await {
+            suspects.extend(page);
+            if suspects.len() >= SUSPECTS {
+                pass.settle(std::mem::take(&mut suspects)).await;
+            }
+        }
+        pass.settle(suspects).await;
+        let dropped = match right {
+            Ok(()) => {
+                let deadline = self.deadline(self.config.timeout);
+                self.drop_old_partitions(today, &mut report.partitions_dropped, &deadline).await
+            }
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = dropped {
+            pass.faults.note_place(self.table.domain(), error);
+        }
+        report.recovered = pass.recovered;
+        let mut faults = survey.faults;
+        faults.damaged.extend(pass.faults.damaged);
+        faults.unreachable.extend(pass.faults.unreachable);
+        Ok(faults)
+    }
+
+    /// Scans the whole domain, and adds the findings to the report.
+    async fn look(&self, report: &mut JanitorReport) -> Result<(), AttemptError> {
+        let mut faults = Faults::default();
+        if let Some(document) = self.document_or_fault(&mut faults).await? {
+            let mut survey = Survey::new(self, &document, true);
+            while let Some(page) = survey.next().await {
+                for Suspect { key, holder, state } in page {
+                    match state {
+                        Some(state) => report.open.push((holder, state)),
+                        None => report.locked.push((key, holder.to_string())),
+                    }
+                }
+            }
+            report.locked.sort();
+            report.locked.dedup();
+            report.open.sort_by_key(|(tid, _)| *tid);
+            report.open.dedup_by_key(|(tid, _)| *tid);
+            report.add(survey.faults);
+            self.find_lost_parts(&document, &mut faults).await;
+        }
+        report.add(faults);
+        Ok(())
+    }
+
+    /// Reads the domain document. A lost or damaged document becomes a fault.
+    async fn document_or_fault(
+        &self,
+        faults: &mut Faults,
+    ) -> Result<Option<DomainDocument>, AttemptError> {
+        let deadline = self.deadline(self.config.timeout);
+        match self.domain_document(&deadline).await {
+            Ok((document, ..)) => Ok(Some(document)),
+            Err(AttemptError::Fail(error)) if faults.note(&self.table.domain_key(), &error) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The state of one pass.
+struct Pass<'a> {
+    engine: &'a Engine,
+    recovered: usize,
+    faults: Faults,
+    /// Transactions that this pass could not decide.
+    ///
+    /// The pass skips these transactions, so that the rest gets enough time.
+    blocked: BTreeSet<AttemptId>,
+    lifted: bool,
+}
+
+/// The locks and the record found for one holder.
+#[derive(Default)]
+struct Held {
+    locks: Vec<Lock>,
+    /// Whether the record is open.
+    whole: bool,
+}
+
+/// The current state of a suspect.
+enum Standing {
+    /// Unchanged, with the view if the suspect is a document.
+    Still(Option<View>),
+    Gone,
+    Unknown,
+}
+
+impl<'a> Pass<'a> {
+    fn new(engine: &'a Engine) -> Self {
+        let (faults, blocked) = Default::default();
+        Self { engine, recovered: 0, faults, blocked, lifted: false }
+    }
+
+    /// Follows suspects until each is decided, or its owner proves alive.
+    ///
+    /// The pass first waits for one lease, because the owners may still be at work.
+    async fn settle(&mut self, mut suspects: Vec<Suspect>) {
+        let config = &self.engine.config;
+        let until = self.engine.now() + config.attempt_timeout + 2 * config.lease;
+        let mut wait = config.lease;
+        while !suspects.is_empty() {
+            config.clock.sleep(wait).await;
+            wait = config.lease / 2;
+            let mut left = Vec::new();
+            for some in suspects.chunks(READS) {
+                let standings = self.standings(some).await;
+                left.extend(self.settle_some(some, standings).await);
+            }
+            suspects = left;
+            self.lift_blocks().await;
+            if self.engine.now() >= until {
+                return;
+            }
+        }
+    }
+
+    /// Lifts the write blocks of a dead janitor, once per pass.
+    ///
+    /// All blocked transactions then have a second chance.
+    async fn lift_blocks(&mut self) {
+        if self.lifted || self.blocked.is_empty() {
+            return;
+        }
+        cov_mark::hit!(janitor_lifts_blocks);
+        self.lifted = true;
+        let days = std::mem::take(&mut self.blocked).iter().map(|holder| holder.day()).collect();
+        let deadline = self.engine.deadline(self.engine.config.timeout);
+        if let Err(error) = self.engine.lift_blocks(&days, &deadline).await {
+            self.faults.note_place(self.engine.table.domain(), error);
+        }
+    }
+
+    async fn standings(&mut self, suspects: &[Suspect]) -> Vec<Standing> {
+        let keys: Vec<Key> = suspects.iter().map(|suspect| suspect.key.clone()).collect();
+        let mut reads = self.engine.store.get_many(&keys).await.into_iter();
+        let mut standings = Vec::new();
+        for suspect in suspects {
+            standings.push(match reads.next() {
+                Some(Read::Found { version, source }) => self.standing(suspect, version, &source),
+                // The scan itself reports a missing collection.
+                Some(Read::Absent | Read::MissingCollection) => Standing::Gone,
+                Some(Read::Unavailable(_)) | None => Standing::Unknown,
+            });
+        }
+        standings
+    }
+
+    fn standing(&mut self, suspect: &Suspect, version: Version, source: &str) -> Standing {
+        let key = &suspect.key;
+        let seen = match suspect.state {
+            Some(_) => crate::engine::table::format::read_record(key, source)
+                .map(|record| (record.is_open(), None)),
+            None => view(key, version, source)
+                .map(|view| (view.holder() == Some(suspect.holder), Some(view))),
+        };
+        match seen {
+            Ok((true, view)) => Standing::Still(view),
+            Ok((false, _)) => Standing::Gone,
+            Err(error) => {
+                self.faults.note(key, &error);
+                Standing::Gone
+            }
+        }
+    }
+
+    /// Decides suspects, holder by holder. Returns the suspects to check again.
+    async fn settle_some(&mut self, some: &[Suspect], standings: Vec<Standing>) -> Vec<Suspect> {
+        let mut left = Vec::new();
+        let mut holders: BTreeMap<AttemptId, Held> = BTreeMap::new();
+        for (suspect, standing) in some.iter().zip(standings) {
+            let view = match standing {
+                Standing::Gone => continue,
+                Standing::Unknown => {
+                    left.push(suspect.clone());
+                    continue;
+                }
+                Standing::Still(view) => view,
+            };
+            if self.blocked.contains(&suspect.holder) {
+                if !self.lifted {
+                    left.push(suspect.clone());
+                }
+                continue;
+            }
+            let held = holders.entry(suspect.holder).or_default();
+            match view {
+                Some(view) => held.locks.push(Lock { key: suspect.key.clone(), view }),
+                None => held.whole = true,
+            }
+        }
+        let mut unapplied = BTreeSet::new();
+        let mut records = self.records(holders.keys().copied()).await;
+        for (holder, held) in holders {
+            let found = records.remove(&holder);
+            for key in self.recover(holder, held, found).await {
+                unapplied.insert((holder, key));
+            }
+        }
+        let is_left = |s: &&Suspect| unapplied.contains(&(s.holder, s.key.clone()));
+        left.extend(some.iter().filter(is_left).cloned());
+        left
+    }
+
+    /// Reads the records of holders, with the time of the read.
+    ///
+    /// If this read fails, the map is empty, and the caller reads each record alone.
+    async fn records(
+        &self,
+        holders: impl Iterator<Item = AttemptId>,
+    ) -> BTreeMap<AttemptId, (RecordLookup, LookedAt)> {
+        let engine = self.engine;
+        let tids: BTreeSet<AttemptId> = holders.collect();
+        let asked = engine.now();
+        let deadline = engine.deadline(engine.config.lease);
+        let found = match tids.is_empty() {
+            true => Ok(BTreeMap::new()),
+            false => engine.records(&tids, ReadPreference::AnyCopy, &deadline).await,
+        };
+        let at = LookedAt { asked, answered: engine.now() };
+        found.unwrap_or_default().into_iter().map(|(tid, found)| (tid, (found, at))).collect()
+    }
+
+    /// Rolls one holder forward, or removes its locks. Returns the keys to check again.
+    async fn recover(
+        &mut self,
+        holder: AttemptId,
+        held: Held,
+        found: Option<(RecordLookup, LookedAt)>,
+    ) -> Vec<Key> {
+        let engine = self.engine;
+        let met_at = held.locks.iter().map(|lock| lock.key.clone());
+        let record = held.whole.then(|| engine.table.record_key(holder));
+        let met_at: Vec<Key> = met_at.chain(record.clone()).collect();
+        let met = match self.resolve_lock(holder, held, found).await {
+            Ok(met) => met,
+            Err(error) => {
+                let error = error.into_error();
+                let blocked = error.kind() == ErrorKind::Unavailable;
+                if blocked {
+                    self.blocked.insert(holder);
+                }
+                let Some(first) = met_at.first() else { return met_at };
+                let again = self.is_retried(first, &error);
+                return if again { met_at } else { Vec::new() };
+            }
+        };
+        let mut again = BTreeSet::new();
+        for (key, result) in met {
+            let is_retried = match result {
+                Ok(Resolution::Blocked) => true,
+                Ok(Resolution::RolledForward | Resolution::Aborted) => {
+                    self.recovered += 1;
+                    false
+                }
+                Err(error) => self.is_retried(&key, &error),
+            };
+            if is_retried {
+                // A participant outside of the scan is checked again through its record.
+                let is_met = met_at.contains(&key);
+                again.extend(if is_met { Some(key) } else { record.clone() });
+            }
+        }
+        again.into_iter().collect()
+    }
+
+    async fn resolve_lock(
+        &self,
+        holder: AttemptId,
+        Held { locks, whole }: Held,
+        found: Option<(RecordLookup, LookedAt)>,
+    ) -> Result<Resolutions, AttemptError> {
+        let engine = self.engine;
+        let deadline = engine.deadline(engine.config.lease);
+        let (found, at) = match found {
+            Some(found) => found,
+            None => {
+                let asked = engine.now();
+                let found = engine.record_of(holder, ReadPreference::AnyCopy, &deadline).await?;
+                (found, LookedAt { asked, answered: engine.now() })
+            }
+        };
+        let holding = Holding { holder, locks: locks.clone(), found, at, whole };
+        let mut met = engine.resolve_holder(Requester::NonPreempting, holding, &deadline).await?;
+        let is_void = |lock: &Lock| matches!(met.get(&lock.key), Some(Ok(Resolution::Aborted)));
+        let void: Vec<Lock> = locks.into_iter().filter(is_void).collect();
+        // The read is stale: an unlock succeeds only if the lock is unchanged.
+        let unlocked = engine.unlock_all(&void).await.into_iter();
+        met.extend(unlocked.map(|(key, result)| (key, result.map(|_| Resolution::Aborted))));
+        Ok(met)
+    }
+
+    /// Whether this pass retries after the error. Notes errors without a retry.
+    fn is_retried(&mut self, key: &Key, error: &Error) -> bool {
+        match error.kind() {
+            ErrorKind::Conflict => true,
+            ErrorKind::Unavailable => !self.lifted,
+            _ => {
+                if !self.faults.note(key, error) {
+                    self.faults.unreachable.insert(key.to_string(), error.to_string());
+                }
+                false
+            }
+        }
+    }
+}

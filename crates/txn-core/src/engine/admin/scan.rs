@@ -1,0 +1,226 @@
+//! Scans a domain for locks and open records, page by page.
+//!
+//! A collection or a partition that cannot be scanned is noted, and the scan continues with the
+//! next one. Each result is a hint only: scans are stale and may miss documents.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::engine::Engine;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::Deadline;
+use crate::engine::store::pages::{Documents, PAGE};
+use crate::engine::store::store_access::view;
+use crate::error::{Error, ErrorKind};
+use crate::store::{CollectionSpec, Filter, Key, Pages, Role, StoreErrorKind};
+use txn_protocol::ids::{AttemptId, Day};
+use txn_protocol::machines::domain::DomainDocument;
+use txn_protocol::record::State;
+use txn_protocol::rule::Rule;
+
+/// A collection or a partition to scan.
+#[derive(Clone, Debug)]
+enum Place {
+    Collection { name: String, uid: String },
+    Partition { day: Day, name: String },
+}
+
+impl Place {
+    fn name(&self) -> &str {
+        let (Self::Collection { name, .. } | Self::Partition { name, .. }) = self;
+        name
+    }
+
+    fn filter(&self) -> Filter {
+        match self {
+            Self::Collection { .. } => Filter::Exists(crate::fields::TRANSACTION_TID),
+            Self::Partition { .. } => open_records(),
+        }
+    }
+}
+
+/// Records that are neither finished nor aborted.
+pub(crate) fn open_records() -> Filter {
+    Filter::any_of(crate::fields::STATE, State::OPEN)
+}
+
+/// A lock or an open record that may need recovery.
+#[derive(Clone, Debug)]
+pub(crate) struct Suspect {
+    /// The locked document, or the record.
+    pub(crate) key: Key,
+    pub(crate) holder: AttemptId,
+    /// The state of the record; `None` for a document.
+    pub(crate) state: Option<State>,
+}
+
+/// The faults of a domain, by document and by part.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    pub(crate) damaged: BTreeMap<Key, String>,
+    pub(crate) unreachable: BTreeMap<String, String>,
+}
+
+impl Faults {
+    /// Notes a fault. Returns `false` for an error that may pass with time.
+    pub(crate) fn note(&mut self, about: &Key, error: &Error) -> bool {
+        let noted = matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Misconfigured);
+        if noted {
+            let document = error.document().unwrap_or(about).clone();
+            self.damaged.insert(document, error.to_string());
+        }
+        noted
+    }
+
+    /// Notes why a collection or a partition could not be read.
+    pub(crate) fn note_place(&mut self, name: &str, error: AttemptError) {
+        let error = error.into_error();
+        if !self.note(&Key::new(name, "*"), &error) {
+            self.unreachable.insert(name.to_owned(), error.to_string());
+        }
+    }
+}
+
+/// A scan through all collections and partitions of a domain.
+pub(crate) struct Survey<'a> {
+    engine: &'a Engine,
+    places: VecDeque<Place>,
+    /// The collection or partition that is being scanned.
+    at: Option<(Place, Pages<'a>)>,
+    complete: bool,
+    pub(crate) faults: Faults,
+}
+
+impl<'a> Survey<'a> {
+    /// Starts a scan.
+    ///
+    /// A complete scan refreshes the collections first. Other scans find missed documents later.
+    pub(crate) fn new(engine: &'a Engine, document: &DomainDocument, complete: bool) -> Self {
+        let collections = document.collections.iter().map(|(name, uid)| {
+            let (name, uid) = (name.clone(), uid.clone());
+            Place::Collection { name, uid }
+        });
+        let partitions = document
+            .partitions
+            .iter()
+            .map(|(day, name)| Place::Partition { day: *day, name: name.clone() });
+        let places = collections.chain(partitions).collect();
+        Self { engine, places, at: None, complete, faults: Faults::default() }
+    }
+
+    /// Returns the suspects of the next page, or `None` at the end.
+    ///
+    /// The scan of a collection may begin again, and show documents twice.
+    pub(crate) async fn next(&mut self) -> Option<Vec<Suspect>> {
+        loop {
+            let (place, mut pages) = match self.at.take() {
+                Some(at) => at,
+                None => {
+                    let place = self.places.pop_front()?;
+                    let pages = self.engine.pages(place.name(), place.filter(), PAGE);
+                    (place, pages)
+                }
+            };
+            match self.page(&place, &mut pages).await {
+                Ok(Some(documents)) => {
+                    let suspects = self.suspects(&place, documents);
+                    self.at = Some((place, pages));
+                    return Some(suspects);
+                }
+                Ok(None) => {}
+                Err(error) => self.note(&place, error).await,
+            }
+        }
+    }
+
+    async fn page(
+        &self,
+        place: &Place,
+        pages: &mut Pages<'_>,
+    ) -> Result<Option<Documents>, AttemptError> {
+        if !pages.is_at_beginning() {
+            match pages.next().await {
+                // The scan began again without an answer: the collection gets a new deadline.
+                Err(error)
+                    if error.kind == StoreErrorKind::Unavailable && pages.is_at_beginning() => {}
+                page => return page.map_err(|error| Error::from(error).into()),
+            }
+        }
+        let engine = self.engine;
+        // An unreadable collection must not use up the time of the rest.
+        let deadline = engine.deadline(2 * engine.config.lease);
+        let name = place.name();
+        if let Place::Collection { uid, .. } = place {
+            let role = Role::Data { owner: None };
+            let spec =
+                CollectionSpec { name: name.to_owned(), role, create: false, mappings: None };
+            let info =
+                engine.retry_unavailable(&deadline, || engine.store.open_collection(&spec)).await?;
+            if *info.uid != **uid {
+                let what = "the collection was dropped and made again: its transactions are lost; \
+                            open it again to claim it";
+                return Err(Error::damaged(what).into());
+            }
+        }
+        if self.complete || matches!(place, Place::Partition { .. }) {
+            engine.refresh(name, &deadline).await?;
+        }
+        engine.next_page(pages, &deadline).await
+    }
+
+    fn suspects(&mut self, place: &Place, documents: Documents) -> Vec<Suspect> {
+        let mut suspects = Vec::new();
+        for (key, version, source) in documents {
+            let suspect = match place {
+                Place::Collection { .. } => view(&key, version, &source).map(|view| {
+                    let holder = view.holder()?;
+                    Some(Suspect { key: key.clone(), holder, state: None })
+                }),
+                Place::Partition { .. } => crate::engine::table::format::read_record(&key, &source)
+                    .map(|record| {
+                        let (holder, state) = (record.tid, Some(record.state));
+                        Some(Suspect { key: self.engine.table.record_key(holder), holder, state })
+                    }),
+            };
+            match suspect {
+                Ok(suspect) => suspects.extend(suspect),
+                Err(error) => {
+                    self.faults.note(&key, &error);
+                }
+            }
+        }
+        suspects
+    }
+
+    async fn note(&mut self, place: &Place, error: AttemptError) {
+        if let (Place::Partition { day, name }, AttemptError::Fail(error)) = (place, &error)
+            && error.is_not_found()
+        {
+            // Another janitor may have dropped the partition meanwhile.
+            let deadline = self.engine.deadline(self.engine.config.timeout);
+            match self.engine.domain_document(&deadline).await {
+                Ok((document, ..)) if document.partitions.get(day) != Some(name) => {}
+                Ok(_) => {
+                    let lost = self.engine.lost_partition(*day, name);
+                    self.faults.damaged.insert(Key::new(name.as_str(), "*"), lost.to_string());
+                }
+                Err(error) => self.faults.note_place(name, error),
+            }
+            return;
+        }
+        self.faults.note_place(place.name(), error);
+    }
+}
+
+impl Engine {
+    /// Whether a partition has open records, which keep its day.
+    ///
+    /// The scan is complete.
+    pub(crate) async fn has_open_records(
+        &self,
+        name: &str,
+        deadline: &Deadline,
+    ) -> Result<bool, AttemptError> {
+        let found = self.holds_any(name, open_records(), deadline).await?;
+        Ok(found && self.rules.decides(Rule::DropOnlyResolved))
+    }
+}

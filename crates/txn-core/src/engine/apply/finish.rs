@@ -1,0 +1,86 @@
+//! The record after the commit: kept during the apply, then finished.
+
+use crate::engine::Engine;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::Deadline;
+use crate::engine::store::settle::{Because, Unsettled};
+use crate::engine::store::settle_targets::RecordOf;
+use crate::engine::store::store_access::ReadPreference;
+use crate::engine::table::transaction_table::RecordLookup;
+use crate::error::Error;
+use crate::event::Event;
+use crate::store::{Outcome, Version, WriteOp};
+use txn_protocol::ids::AttemptId;
+use txn_protocol::machines::record::{Finish, Standing};
+use txn_protocol::record::{Record, State};
+use txn_protocol::rules::conflict::HolderState;
+
+impl Engine {
+    /// Writes a removed record of this process again.
+    ///
+    /// Without the record other processes would take the owner for dead, abort the transaction, and
+    /// remove its unapplied locks. If another process has written a record meanwhile, that record
+    /// stays.
+    pub(crate) async fn keep_record(
+        &self,
+        record: &Record,
+        deadline: &Deadline,
+    ) -> Result<(), AttemptError> {
+        let found = self.record_of(record.tid, ReadPreference::Primary, deadline).await?;
+        if found.state() == HolderState::Missing {
+            let source = record.encode().map_err(|e| Error::damaged(e.to_string()))?;
+            let write = self.write_record(record.tid, &WriteOp::Create(source), deadline).await?;
+            if let Outcome::Applied(_) = write {
+                self.tell_of_removed(record.tid);
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks a committed transaction as finished, after every apply is acknowledged.
+    ///
+    /// `version`: the version of the committed record.
+    pub(crate) async fn finish(
+        &self,
+        record: &Record,
+        version: Version,
+        deadline: &Deadline,
+    ) -> Result<(), AttemptError> {
+        let tid = record.tid;
+        let finished =
+            Record { state: State::Finished, modified_at: self.unix_millis(), ..record.clone() };
+        let source = finished.encode().map_err(|e| Error::damaged(e.to_string()))?;
+        let presumed = RecordLookup::known(Standing::at(State::Committed, version));
+        let content = |_: &RecordLookup| Ok(source.clone());
+        let settled = self.settle(&RecordOf(tid), &Finish, presumed, content, deadline).await;
+        match settled {
+            Ok(settled) => {
+                if settled.found.state() == HolderState::Missing {
+                    cov_mark::hit!(committed_record_was_removed);
+                    self.tell_of_removed(tid);
+                }
+                Ok(())
+            }
+            // The day was dropped, so another process has finished the transaction.
+            Err(Unsettled { because: Because::Refused(Outcome::MissingCollection), .. }) => Ok(()),
+            Err(Unsettled { because: Because::Stuck, .. }) => {
+                cov_mark::hit!(committed_record_was_replaced);
+                let message = "its committed record was removed, and replaced by something else: \
+                               check each of its documents";
+                let key = self.table.record_key(tid);
+                Err(Error::damaged(message).at(&key).in_transaction(tid).into())
+            }
+            Err(unsettled) => Err(unsettled.while_doing("finish a transaction")),
+        }
+    }
+
+    /// Reports that the record of a committed transaction was removed.
+    ///
+    /// An acknowledged write has shown the removal.
+    fn tell_of_removed(&self, tid: AttemptId) {
+        let document = self.table.record_key(tid);
+        tracing::error!(%tid, record = %document, "a committed record was removed");
+        let what = "its committed record was removed; it is written again".to_owned();
+        self.emit(&Event::Damaged { tid, document, what });
+    }
+}

@@ -1,0 +1,217 @@
+//! Verdicts on lock holders: wait, abort, or roll forward.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::Deadline;
+use crate::engine::recovery::failure_detector::LookedAt;
+use crate::engine::store::settle::{Because, Settled, Unsettled};
+use crate::engine::store::settle_targets::RecordOf;
+use crate::engine::store::store_access::ReadPreference;
+use crate::engine::table::transaction_table::RecordLookup;
+use crate::error::Error;
+use crate::event::Event;
+use crate::store::{Key, Outcome, Version};
+use txn_protocol::document::View;
+use txn_protocol::ids::AttemptId;
+use txn_protocol::machines::record::{Decide, Decision};
+use txn_protocol::record::{Record, State};
+use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
+
+/// A foreign lock, as it was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Lock {
+    pub(crate) key: Key,
+    pub(crate) view: View,
+}
+
+/// Groups locks by holder.
+pub(crate) fn by_holder(locks: impl IntoIterator<Item = Lock>) -> BTreeMap<AttemptId, Vec<Lock>> {
+    let mut holders: BTreeMap<AttemptId, Vec<Lock>> = BTreeMap::new();
+    for lock in locks {
+        if let Some(holder) = lock.view.holder() {
+            holders.entry(holder).or_default().push(lock);
+        }
+    }
+    holders
+}
+
+/// The locks and the record of one holder, as they were read.
+pub(crate) struct Holding {
+    pub(crate) holder: AttemptId,
+    pub(crate) locks: Vec<Lock>,
+    /// The record, and the time of its read.
+    pub(crate) found: RecordLookup,
+    pub(crate) at: LookedAt,
+    /// Whether the caller found the record, too. Then all participants are wanted.
+    pub(crate) whole: bool,
+}
+
+/// A verdict on a transaction, final by an acknowledged write.
+#[derive(Clone, Debug)]
+pub(crate) enum Decided {
+    /// The transaction never commits: its locks are void.
+    Aborted,
+    /// The transaction is committed. `version`: the version of its record.
+    Committed { record: Arc<Record>, version: Version },
+}
+
+impl Engine {
+    /// Groups locks by holder, and reads all records at once.
+    ///
+    /// Also returns the locks whose holders live in this process and may go first.
+    pub(crate) async fn look_up(
+        &self,
+        requester: Requester,
+        locks: impl IntoIterator<Item = Lock>,
+        deadline: &Deadline,
+    ) -> Result<(Vec<Holding>, Vec<Lock>), AttemptError> {
+        let mut busy = Vec::new();
+        let mut holders = by_holder(locks);
+        holders.retain(|holder, locks| {
+            // The requester's own lock needs no verdict. A roll forward may find this lock on a
+            // participant of another transaction.
+            let goes_first = |me: AttemptId| *holder == me || holder.age() < me.age();
+            let entitled = requester.tid().is_none_or(goes_first);
+            let is_busy = entitled && self.live_attempts.is_live(*holder);
+            if is_busy {
+                busy.append(locks);
+            }
+            !is_busy
+        });
+        if holders.is_empty() {
+            return Ok((Vec::new(), busy));
+        }
+        let tids = holders.keys().copied().collect();
+        let asked = self.now();
+        let mut records = self.records(&tids, ReadPreference::AnyCopy, deadline).await?;
+        let at = LookedAt { asked, answered: self.now() };
+        let holdings = holders.into_iter().filter_map(|(holder, locks)| {
+            let found = records.remove(&holder)?;
+            Some(Holding { holder, locks, found, at, whole: false })
+        });
+        Ok((holdings.collect(), busy))
+    }
+
+    /// Decides a holder that is dead, wounded or already decided.
+    ///
+    /// Returns `None` if the holder may continue.
+    pub(crate) async fn judge(
+        &self,
+        requester: Requester,
+        holding: &Holding,
+        deadline: &Deadline,
+    ) -> Result<Option<Decided>, AttemptError> {
+        let Holding { holder, locks, found, at, whole } = holding;
+        let (holder, state) = (*holder, found.state());
+        let record_key = self.table.record_key(holder);
+        let lease = self.config.lease_of(holder.attempt());
+        let live = self.live_attempts.is_live(holder);
+        // Within this process no grace is needed: a release wakes the oldest waiter.
+        let requester = match requester {
+            Requester::WithinGrace(me) if live => Requester::Locking(me),
+            requester => requester,
+        };
+        // The verdict holds for the time of the read. The holder may have moved on since.
+        let stands = |key: &Key| self.liveness.is_dead(holder, key, found.version(), lease, *at);
+        // `count` visits every lock, because the detector must note each of them.
+        let unchanged = locks.iter().filter(|lock| stands(&lock.key)).count() > 0;
+        let dead = (unchanged || *whole && stands(&record_key)) && !live;
+        if conflict(&self.rules, requester, holder, state, dead) == Conflict::Wait {
+            return Ok(None);
+        }
+        let why = match requester.tid() {
+            Some(me) if !dead => format!("wounded by the older transaction {me}"),
+            _ => "unchanged for one lease: taken for dead".to_owned(),
+        };
+        let met_at = locks.first().map_or(&record_key, |lock| &lock.key);
+        let decided = Box::pin(self.decide(holder, found.clone(), &why, deadline)).await;
+        let Some(decided) = decided.map_err(|error| error.at(met_at))? else { return Ok(None) };
+        for key in locks.iter().map(|lock| &lock.key).chain([&record_key]) {
+            self.liveness.forget(holder, key);
+        }
+        let undecided = matches!(state, HolderState::Missing | HolderState::Record(State::Pending));
+        match decided {
+            // The owner lives in this process, and applies the transaction itself.
+            Decided::Committed { .. } if live => return Ok(None),
+            Decided::Aborted if undecided => {
+                if dead && found.record.is_none() {
+                    cov_mark::hit!(dead_holder_without_a_record);
+                } else if dead {
+                    cov_mark::hit!(dead_holder_with_a_record);
+                }
+                let (document, recorded) = (met_at.clone(), found.record.is_some());
+                self.emit(&match requester.tid() {
+                    Some(me) if !dead && me.age() != holder.age() => {
+                        Event::Wounded { by: me, victim: holder, document }
+                    }
+                    _ => Event::AbortedByRecovery { tid: holder, document, recorded },
+                });
+            }
+            _ => {}
+        }
+        Ok(Some(decided))
+    }
+
+    pub(crate) async fn record_of(
+        &self,
+        tid: AttemptId,
+        from: ReadPreference,
+        deadline: &Deadline,
+    ) -> Result<RecordLookup, AttemptError> {
+        let mut found = self.records(&BTreeSet::from([tid]), from, deadline).await?;
+        found.remove(&tid).ok_or_else(|| Error::unavailable("the store gave no answer").into())
+    }
+
+    /// Carries out the recovery table until an acknowledged write decides the transaction.
+    ///
+    /// The transaction must be dead, wounded or already decided. Returns `None` if the record must
+    /// be read again.
+    #[tracing::instrument(level = "debug", skip_all, fields(%tid, state = ?found.state()))]
+    pub(crate) async fn decide(
+        &self,
+        tid: AttemptId,
+        found: RecordLookup,
+        why: &str,
+        deadline: &Deadline,
+    ) -> Result<Option<Decided>, AttemptError> {
+        let place = RecordOf(tid);
+        let decide = Decide { rules: &self.rules, known_aborted: self.aborted.contains(tid) };
+        let aborted = |_: &RecordLookup| self.encode_aborted(tid, why);
+        let settled = self.settle(&place, &decide, found, aborted, deadline).await;
+        let settled = match settled {
+            Ok(settled) => settled,
+            // The day was dropped, so the lock is void.
+            Err(Unsettled { because: Because::Refused(Outcome::MissingCollection), .. }) => {
+                cov_mark::hit!(holder_of_a_dropped_day);
+                return Ok(Some(Decided::Aborted));
+            }
+            Err(Unsettled { because: Because::Stuck, .. }) => return Ok(None),
+            Err(unsettled) => return Err(unsettled.while_doing("decide the holder of a lock")),
+        };
+        let Settled { proven, written, found } = settled;
+        match (proven, found.record, written.or(found.standing.version)) {
+            (Decision::Committed, Some(record), Some(version)) => {
+                Ok(Some(Decided::Committed { record, version }))
+            }
+            (Decision::Committed, ..) => Err(Error::damaged("a record without a version").into()),
+            (Decision::Aborted, ..) => {
+                if written.is_some() {
+                    self.aborted.insert(tid);
+                    self.live_attempts.wound(tid);
+                }
+                Ok(Some(Decided::Aborted))
+            }
+        }
+    }
+
+    pub(crate) fn encode_aborted(
+        &self,
+        tid: AttemptId,
+        why: &str,
+    ) -> Result<crate::store::Source, Error> {
+        self.aborted_record(tid, why).encode().map_err(|e| Error::damaged(e.to_string()))
+    }
+}

@@ -1,0 +1,51 @@
+//! Resolves the locks of other transactions, once for each holder.
+
+use std::collections::BTreeMap;
+
+use crate::engine::Engine;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::Deadline;
+use crate::engine::recovery::holder::{Holding, Lock};
+use crate::engine::recovery::roll_forward::{Met, Resolution, Resolutions};
+use crate::store::Key;
+use txn_protocol::rules::conflict::Requester;
+
+impl Engine {
+    /// Resolves foreign locks, if the rules allow it.
+    ///
+    /// The engine reads all records at once. Each holder is decided and rolled forward once, even
+    /// if it has several of the locks.
+    pub(crate) async fn resolve_locks(
+        &self,
+        requester: Requester,
+        locks: impl IntoIterator<Item = Lock>,
+        deadline: &Deadline,
+    ) -> Result<BTreeMap<Key, Resolution>, AttemptError> {
+        let (holdings, busy) = self.look_up(requester, locks, deadline).await?;
+        let mut met: BTreeMap<Key, Resolution> =
+            busy.into_iter().map(|lock| (lock.key, Resolution::Blocked)).collect();
+        for holding in holdings {
+            for (key, result) in self.resolve_holder(requester, holding, deadline).await? {
+                met.insert(key, result?);
+            }
+        }
+        Ok(met)
+    }
+
+    /// Resolves the locks of one holder, and its record if requested.
+    #[tracing::instrument(level = "debug", skip_all, fields(holder = %holding.holder))]
+    pub(crate) async fn resolve_holder(
+        &self,
+        requester: Requester,
+        holding: Holding,
+        deadline: &Deadline,
+    ) -> Result<Resolutions, AttemptError> {
+        match self.meet(requester, holding, deadline).await? {
+            Met::Resolved(met) => Ok(met),
+            // Boxed, because the future is large and this path is rare.
+            Met::Committed(apply, help) => {
+                Box::pin(self.help(requester, apply, &help, deadline)).await
+            }
+        }
+    }
+}

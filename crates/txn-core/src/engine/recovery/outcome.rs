@@ -1,0 +1,67 @@
+//! The final outcome of a transaction, by the tid of its attempt.
+
+use crate::engine::Engine;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::Deadline;
+use crate::engine::recovery::failure_detector::LookedAt;
+use crate::engine::recovery::holder::Decided;
+use crate::engine::store::store_access::ReadPreference;
+use crate::engine::wait_reason::WaitReason;
+use crate::error::Error;
+use txn_protocol::ids::{AttemptId, CommitVersion};
+use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
+
+/// The final outcome of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TransactionOutcome {
+    /// The transaction is committed, as this version.
+    Committed {
+        /// The version of everything that the transaction wrote.
+        commit_version: CommitVersion,
+    },
+    /// The transaction never commits.
+    Aborted,
+    /// The transaction table no longer has the day of the transaction.
+    Forgotten,
+}
+
+impl Engine {
+    /// See [`Domain::outcome`](crate::Domain::outcome).
+    pub(crate) async fn outcome(
+        &self,
+        tid: AttemptId,
+        deadline: &Deadline,
+    ) -> Result<TransactionOutcome, AttemptError> {
+        let key = self.table.record_key(tid);
+        loop {
+            let asked = self.now();
+            let found = self.record_of(tid, ReadPreference::Primary, deadline).await?;
+            let at = LookedAt { asked, answered: self.now() };
+            if found.state() == HolderState::Gone {
+                return Ok(TransactionOutcome::Forgotten);
+            }
+            let lease = self.config.lease_of(tid.attempt());
+            let dead = !self.live_attempts.is_live(tid)
+                && self.liveness.is_dead(tid, &key, found.version(), lease, at);
+            if conflict(&self.rules, Requester::NonPreempting, tid, found.state(), dead)
+                == Conflict::Resolve
+            {
+                let why = "its outcome was asked for, and it showed no sign of life for one lease";
+                match Box::pin(self.decide(tid, found, why, deadline)).await? {
+                    Some(Decided::Aborted) => return Ok(TransactionOutcome::Aborted),
+                    Some(Decided::Committed { record, .. }) => {
+                        let commit_version = record.commit_version.ok_or_else(|| {
+                            Error::damaged("the committed record has no commit tid")
+                                .in_transaction(tid)
+                        })?;
+                        return Ok(TransactionOutcome::Committed { commit_version });
+                    }
+                    None => {}
+                }
+            }
+            let others = WaitReason::Others { key: key.clone(), holder: tid };
+            deadline.pause(&*self.config.clock, lease / 4, others).await?;
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Rolls committed transactions forward, with the holders that block them.
+//!
+//! An apply may find another holder on a participant. The engine decides this holder first, and
+//! rolls a committed holder forward first, down to a bounded depth.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::engine::apply::participants::{Applied, Apply, OnSettled, Unapplied};
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::Deadline;
+use crate::engine::recovery::holder::{Decided, Holding, Lock};
+use crate::engine::table::own_record::OwnRecord;
+use crate::error::Error;
+use crate::event::Event;
+use crate::store::{Key, Version};
+use txn_protocol::document::View;
+use txn_protocol::record::{Participant, Record, State};
+use txn_protocol::rule::{Rule, Rules};
+use txn_protocol::rules::apply::is_held_by;
+use txn_protocol::rules::conflict::Requester;
+
+/// The maximum depth of nested roll forwards.
+///
+/// At this depth the apply waits for further holders instead of resolving them.
+const DEEPEST: usize = 8;
+
+/// The result for one foreign lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resolution {
+    /// The lock is void, by acknowledged writes.
+    ///
+    /// The holder is aborted, its day is gone, or its record does not name the document. A
+    /// conditional write may replace the lock. The read of the lock is older than this verdict, and
+    /// may show outdated content.
+    Aborted,
+    /// The holder was committed and is applied: read the document again.
+    RolledForward,
+    /// The holder may continue: wait.
+    Blocked,
+}
+
+/// The result for each document of a holder.
+///
+/// The key of the record has an entry if the caller found the record, too. An error of one document
+/// does not affect the rest.
+pub(crate) type Resolutions = BTreeMap<Key, Result<Resolution, Error>>;
+
+/// A foreign committed transaction to roll forward.
+pub(crate) struct Help {
+    record: Arc<Record>,
+    /// The version of the record.
+    version: Version,
+    /// The key of the record, if the caller found the record, too.
+    whole: Option<Key>,
+    /// The locks that the caller found.
+    locks: Vec<Lock>,
+    /// Void locks, which the record does not name.
+    ///
+    /// A plain client copied or restored such a document, or the record omits the lock.
+    strays: BTreeSet<Key>,
+}
+
+impl Help {
+    /// The participants to apply.
+    fn wanted(&self) -> BTreeSet<Key> {
+        let met = self.locks.iter().map(|lock| &lock.key);
+        let mut wanted: BTreeSet<Key> =
+            met.filter(|key| !self.strays.contains(*key)).cloned().collect();
+        if self.whole.is_some() && self.record.state == State::Committed {
+            wanted.extend(self.record.by_key().into_keys());
+        }
+        wanted
+    }
+
+    /// The result for each lock that the caller found.
+    fn resolutions(&self, mut unapplied: Unapplied) -> Resolutions {
+        let mut met = Resolutions::new();
+        if let Some(record) = self.whole.as_ref().filter(|_| unapplied.is_empty()) {
+            met.insert(record.clone(), Ok(Resolution::RolledForward));
+        }
+        for Lock { key, .. } in &self.locks {
+            let result = match self.strays.contains(key) {
+                true => Ok(Resolution::Aborted),
+                false => unapplied.remove(key).map_or(Ok(Resolution::RolledForward), Err),
+            };
+            met.insert(key.clone(), result);
+        }
+        if self.whole.is_some() {
+            met.extend(unapplied.into_iter().map(|(key, error)| (key, Err(error))));
+        }
+        met
+    }
+}
+
+/// The remaining work for a holder.
+pub(crate) enum Met {
+    /// No work.
+    Resolved(Resolutions),
+    /// Apply the committed transaction.
+    Committed(Box<Apply>, Help),
+}
+
+impl Engine {
+    /// Decides a holder, and returns the remaining work.
+    pub(crate) async fn meet(
+        &self,
+        requester: Requester,
+        holding: Holding,
+        deadline: &Deadline,
+    ) -> Result<Met, AttemptError> {
+        let decided = self.judge(requester, &holding, deadline).await?;
+        let Holding { holder, locks, whole, .. } = holding;
+        let whole = whole.then(|| self.table.record_key(holder));
+        let resolution = match decided {
+            None => Resolution::Blocked,
+            Some(Decided::Aborted) => Resolution::Aborted,
+            Some(Decided::Committed { record, version }) => {
+                let strays = strays(&self.rules, &record, &locks);
+                if !strays.is_empty() {
+                    cov_mark::hit!(lock_that_no_record_names);
+                }
+                let help = Help { record, version, whole, locks, strays };
+                let wanted = help.wanted();
+                if wanted.is_empty() {
+                    return Ok(Met::Resolved(help.resolutions(Unapplied::new())));
+                }
+                let apply = self.begin_apply(help.record.clone(), BTreeMap::new(), wanted, None)?;
+                return Ok(Met::Committed(Box::new(apply), help));
+            }
+        };
+        let keys = locks.into_iter().map(|lock| lock.key).chain(whole);
+        Ok(Met::Resolved(keys.map(|key| (key, Ok(resolution))).collect()))
+    }
+
+    /// Applies a committed transaction of this process to the wanted participants.
+    ///
+    /// `known`: the knowledge of the process, by acknowledged writes. `own`: its record.
+    /// `on_settled`: receives documents as soon as they are applied, even if other documents are
+    /// blocked.
+    pub(crate) async fn apply(
+        &self,
+        record: &Arc<Record>,
+        known: BTreeMap<Key, View>,
+        wanted: BTreeSet<Key>,
+        own: Option<Arc<OwnRecord>>,
+        on_settled: OnSettled,
+        deadline: &Deadline,
+    ) -> Result<Unapplied, AttemptError> {
+        let mut apply = self.begin_apply(record.clone(), known, wanted, own)?;
+        apply.leave_out_unwanted();
+        apply.tell_settled(on_settled);
+        let applied =
+            self.roll_forward(Requester::NonPreempting, Box::new(apply), deadline).await?;
+        Ok(applied.unapplied)
+    }
+
+    /// Rolls a foreign committed transaction forward.
+    ///
+    /// Marks the transaction as finished if every participant is applied.
+    pub(crate) async fn help(
+        &self,
+        requester: Requester,
+        apply: Box<Apply>,
+        help: &Help,
+        deadline: &Deadline,
+    ) -> Result<Resolutions, AttemptError> {
+        let applied = self.roll_forward(requester, apply, deadline).await?;
+        self.helped(help, applied, deadline).await
+    }
+
+    async fn helped(
+        &self,
+        help: &Help,
+        applied: Applied,
+        deadline: &Deadline,
+    ) -> Result<Resolutions, AttemptError> {
+        let (record, Applied { unapplied, lost }) = (&help.record, applied);
+        if record.state == State::Committed && unapplied.is_empty() {
+            cov_mark::hit!(foreign_commit_helped);
+            let documents = record.participants.iter().map(Participant::key);
+            let documents = documents.filter(|key| !lost.contains(key)).collect();
+            self.emit(&Event::Replayed { tid: record.tid, documents });
+            self.finish(record, help.version, deadline).await?;
+        }
+        Ok(help.resolutions(unapplied))
+    }
+
+    /// Carries out an apply on behalf of `requester`.
+    ///
+    /// A requester that holds locks must not wait for a younger holder, because the holder may wait
+    /// for the requester. The apply resolves each blocking holder first. Outer applies wait in a
+    /// list, each for the next one.
+    async fn roll_forward(
+        &self,
+        requester: Requester,
+        mut apply: Box<Apply>,
+        deadline: &Deadline,
+    ) -> Result<Applied, AttemptError> {
+        let mut waiting: Vec<(Box<Apply>, Help)> = Vec::new();
+        self.round(&mut apply, true, deadline).await?;
+        loop {
+            if let Some(locks) = apply.next_in_the_way() {
+                match self.meet_first(requester, locks.clone(), deadline).await {
+                    Ok(Met::Committed(first, help)) => {
+                        waiting.push((std::mem::replace(&mut apply, first), help));
+                        self.round(&mut apply, waiting.len() < DEEPEST, deadline).await?;
+                    }
+                    Ok(Met::Resolved(met)) => self.step_aside(&mut apply, &locks, Ok(met)).await?,
+                    Err(error) => self.step_aside(&mut apply, &locks, Err(error)).await?,
+                }
+            } else if self.goes_on(&mut apply, deadline).await? {
+                self.round(&mut apply, waiting.len() < DEEPEST, deadline).await?;
+            } else {
+                let applied = self.end_apply(*apply);
+                let Some((next, help)) = waiting.pop() else { return Ok(applied) };
+                apply = next;
+                let met = self.helped(&help, applied, deadline).await;
+                self.step_aside(&mut apply, &help.locks, met).await?;
+            }
+        }
+    }
+
+    /// Decides a holder that blocks an apply.
+    async fn meet_first(
+        &self,
+        requester: Requester,
+        locks: Vec<Lock>,
+        deadline: &Deadline,
+    ) -> Result<Met, AttemptError> {
+        let (mut holdings, busy) = self.look_up(requester, locks, deadline).await?;
+        match holdings.pop() {
+            Some(holding) => self.meet(requester, holding, deadline).await,
+            None => {
+                let blocked = |lock: Lock| (lock.key, Ok(Resolution::Blocked));
+                Ok(Met::Resolved(busy.into_iter().map(blocked).collect()))
+            }
+        }
+    }
+
+    /// Notes the results for a blocking holder, and removes void locks.
+    async fn step_aside(
+        &self,
+        apply: &mut Apply,
+        locks: &[Lock],
+        met: Result<Resolutions, AttemptError>,
+    ) -> Result<(), AttemptError> {
+        let all = |met: Resolutions| {
+            let each = met.into_iter().map(|(key, result)| Ok((key, result?)));
+            each.collect::<Result<BTreeMap<Key, Resolution>, Error>>().map_err(AttemptError::from)
+        };
+        let met = match met.and_then(all) {
+            Ok(met) => met,
+            Err(AttemptError::Fail(error)) => {
+                // The next round handles the remaining locks.
+                if let Some(lock) = locks.first() {
+                    apply.give_up(&lock.key, error);
+                }
+                return Ok(());
+            }
+            Err(retry) => return Err(retry),
+        };
+        let is = |lock: &&Lock, what| met.get(&lock.key) == Some(&what);
+        apply.wait_for(locks.iter().filter(|lock| is(lock, Resolution::Blocked)));
+        let void: Vec<Lock> =
+            locks.iter().filter(|lock| is(lock, Resolution::Aborted)).cloned().collect();
+        for (key, unlocked) in self.unlock_all(&void).await {
+            match unlocked {
+                Ok(true) => apply.prove_absent(&key),
+                Ok(false) => {}
+                Err(error) => apply.give_up(&key, error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The locks that the record does not name.
+fn strays(rules: &Rules, record: &Record, locks: &[Lock]) -> BTreeSet<Key> {
+    let participants = record.by_key();
+    let is_named = |lock: &&Lock| {
+        let participant = participants.get(&lock.key).map(|index| &record.participants[*index]);
+        participant.is_some_and(|participant| {
+            let is_open = record.state == State::Committed;
+            is_held_by(rules, participant, record.tid, is_open, &lock.view)
+        })
+    };
+    let strays =
+        locks.iter().filter(|lock| !is_named(lock) && rules.decides(Rule::UnnamedLockVoid));
+    strays.map(|lock| lock.key.clone()).collect()
+}
