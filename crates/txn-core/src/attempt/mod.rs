@@ -3,25 +3,14 @@
 //! From the first lock on, tracked tasks own the attempt (`Arc<Attempt>`) and carry out its writes.
 //! A caller that drops its future stops no write half way.
 
-mod commit;
-mod finish;
-mod heartbeat;
-mod hot_locks;
-mod lock;
-mod lock_request;
-mod members;
+pub(crate) mod committing;
+pub(crate) mod locking;
+pub(crate) mod merging;
 mod mutation;
 pub(crate) mod nesting;
-mod participants;
 mod read;
 mod receipt;
-mod release;
-pub(crate) mod reservation;
-pub(crate) mod serial_batch;
-mod single;
 mod state;
-mod validate;
-mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,9 +36,9 @@ use txn_protocol::document::{Stored, View};
 use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::record::Slot;
 
-use members::Members;
-use reservation::Reservations;
-use serial_batch::SerialBatch;
+use merging::members::Members;
+use merging::reservation::Reservations;
+use merging::serial_batch::SerialBatch;
 use state::AttemptState;
 
 pub(crate) use mutation::{Edit, Mutation};
@@ -358,7 +347,7 @@ impl Attempt {
         working.note_write(key.clone(), mutation);
         if let Some(head) = head {
             // The content of the head is known under the locks.
-            working.note_write(head, Mutation::Put(participants::stand_in()));
+            working.note_write(head, Mutation::Put(committing::participants::stand_in()));
         }
         Ok(())
     }

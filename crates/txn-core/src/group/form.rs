@@ -14,7 +14,7 @@ use super::queue::Waiter;
 use super::ticket::{Reply, Rerun};
 use super::uses::{self, Uses};
 use super::{GroupSlot, Groups, ReservedDocuments, SlotWithReads};
-use crate::attempt::serial_batch::{Merge, SerialBatch};
+use crate::attempt::merging::serial_batch::{Merge, SerialBatch};
 use crate::attempt::{Attempt, AttemptMode, Receipt};
 use crate::config::Options;
 use crate::engine::attempt_error::{AttemptError, RetryReason};

@@ -23,7 +23,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::attempt::Attempt;
-use crate::attempt::reservation::{DocumentReservation, Reservation};
+use crate::attempt::merging::reservation::{DocumentReservation, Reservation};
 use crate::engine::Engine;
 use crate::engine::hot::GroupQueue;
 use crate::store::Key;

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::membership::{Certainty, SharedMembership};
 use super::{Groups, QueuePosition, SLOW};
 use crate::attempt::Receipt;
-use crate::attempt::serial_batch::SerialBatch;
+use crate::attempt::merging::serial_batch::SerialBatch;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::error::{Error, ErrorKind};
 use crate::store::Key;

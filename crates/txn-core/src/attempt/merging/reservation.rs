@@ -26,7 +26,7 @@ pub(crate) trait DocumentReservation: Reservation {
 
 /// The reservations of an attempt in the queue of its process.
 #[derive(Debug, Default)]
-pub(super) struct Reservations {
+pub(in crate::attempt) struct Reservations {
     slot: Mutex<Option<Box<dyn Reservation>>>,
     documents: Mutex<Option<Box<dyn DocumentReservation>>>,
 }
@@ -36,40 +36,44 @@ impl Reservations {
     ///
     /// `turn`: the group slot, until the commit is acknowledged or waits for another transaction.
     /// `documents`: until they are applied.
-    pub(super) fn take(&self, slot: Box<dyn Reservation>, documents: Box<dyn DocumentReservation>) {
+    pub(in crate::attempt) fn take(
+        &self,
+        slot: Box<dyn Reservation>,
+        documents: Box<dyn DocumentReservation>,
+    ) {
         *self.slot.lock() = Some(slot);
         *self.documents.lock() = Some(documents);
     }
 
     /// Frees the group slot.
-    pub(super) fn free_slot(&self) {
+    pub(in crate::attempt) fn free_slot(&self) {
         // The guard is dropped after the mutex is free, because a guard may call the queue.
         let slot = self.slot.lock().take();
         drop(slot);
     }
 
     /// Frees the group slot and the documents.
-    pub(super) fn leave(&self) {
+    pub(in crate::attempt) fn leave(&self) {
         self.free_slot();
         let documents = self.documents.lock().take();
         drop(documents);
     }
 
     /// Frees the documents for which `given` is true.
-    pub(super) fn give_back(&self, given: &dyn Fn(&Key) -> bool) {
+    pub(in crate::attempt) fn give_back(&self, given: &dyn Fn(&Key) -> bool) {
         if let Some(documents) = &mut *self.documents.lock() {
             documents.give_back(given);
         }
     }
 
-    pub(super) fn has_documents(&self) -> bool {
+    pub(in crate::attempt) fn has_documents(&self) -> bool {
         self.documents.lock().is_some()
     }
 
     /// Takes back the documents that no other transaction of the queue uses.
     ///
     /// Returns these documents.
-    pub(super) fn reclaim(&self, keys: BTreeSet<Key>) -> BTreeSet<Key> {
+    pub(in crate::attempt) fn reclaim(&self, keys: BTreeSet<Key>) -> BTreeSet<Key> {
         match &mut *self.documents.lock() {
             Some(documents) => documents.reclaim(keys),
             None => keys,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::Attempt;
+use crate::attempt::Attempt;
 use crate::clock::Backoff;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::hot::board::Wanted;
@@ -29,7 +29,7 @@ const LONGEST_GRACE: Duration = Duration::from_secs(1);
 
 /// The waits of an attempt for lock holders.
 #[derive(Default)]
-pub(super) struct LockWaits {
+pub(in crate::attempt) struct LockWaits {
     tickets: BTreeMap<Key, Ticket>,
     /// The last holder of each document, and the start of the wait.
     ///
@@ -45,7 +45,12 @@ impl Attempt {
     ///
     /// An attempt with several members gives no grace, because the attempt can evict the members
     /// that use the document.
-    pub(super) fn requester(&self, waits: &LockWaits, key: &Key, holder: AttemptId) -> Requester {
+    pub(in crate::attempt) fn requester(
+        &self,
+        waits: &LockWaits,
+        key: &Key,
+        holder: AttemptId,
+    ) -> Requester {
         let now = self.engine.now();
         let is_over = |since: Duration, grace| now.saturating_sub(since) >= grace;
         let grace = self.engine.hot.board.round_trip() * GRACE;
@@ -66,7 +71,7 @@ impl Attempt {
     /// The wait ends early after `given_up`. The result names the documents on the board until
     /// dropped. The queue itself waits for the turns of groups. An attempt that holds locks does
     /// not wait for a turn.
-    pub(super) async fn wait_for_turn(
+    pub(in crate::attempt) async fn wait_for_turn(
         &self,
         keys: &[Key],
         given_up: &CancellationToken,
@@ -104,7 +109,7 @@ impl Attempt {
     ///
     /// Returns whether the attempt waited. An attempt that holds locks or commits a group starts
     /// again instead.
-    pub(super) async fn waited_for_turn(
+    pub(in crate::attempt) async fn waited_for_turn(
         &self,
         busy: &BTreeMap<Key, AttemptId>,
         given_up: &CancellationToken,
@@ -137,7 +142,7 @@ impl Attempt {
     ///
     /// The wait queue orders the attempts of this process by age. Holders in other processes are
     /// polled.
-    pub(super) async fn wait_for(
+    pub(in crate::attempt) async fn wait_for(
         &self,
         busy: &BTreeMap<Key, AttemptId>,
         waits: &mut LockWaits,
@@ -201,7 +206,7 @@ impl Attempt {
     /// Frees the group slot for the wait, and limits all waits together.
     ///
     /// `since`: the start of the first wait. The limit is `self.patience`.
-    pub(super) fn wait_with_patience(
+    pub(in crate::attempt) fn wait_with_patience(
         &self,
         key: &Key,
         since: &mut Option<Duration>,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
-use super::Attempt;
-use super::commit::CommittedRecord;
+use crate::attempt::Attempt;
+use crate::attempt::committing::commit::CommittedRecord;
 use crate::config::WaitFor;
 use crate::engine::apply::participants::Unapplied;
 use crate::engine::attempt_error::AttemptError;
@@ -26,7 +26,7 @@ impl Attempt {
     /// Applies the commit and finishes its record. Returns whether all is done.
     ///
     /// `hands_off`: the next transactions may lock the documents over this commit.
-    pub(super) async fn complete(
+    pub(in crate::attempt) async fn complete(
         self: &Arc<Self>,
         committed: CommittedRecord,
         hands_off: bool,
@@ -203,7 +203,7 @@ impl Attempt {
         Ok(())
     }
 
-    pub(super) async fn refresh_if_asked(&self, keys: impl IntoIterator<Item = &Key>) {
+    pub(in crate::attempt) async fn refresh_if_asked(&self, keys: impl IntoIterator<Item = &Key>) {
         if self.options.wait_for == WaitFor::Refresh
             && let Err(error) = self.refresh(keys).await
         {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
-use super::{Attempt, HeldLock, Locks, Mutation};
+use crate::attempt::{Attempt, HeldLock, Locks, Mutation};
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::history::heads::{History, read_head};
 use crate::error::{Error, ErrorKind};
@@ -17,21 +17,21 @@ use txn_protocol::record::{Op, Participant};
 
 /// The participants of a record, with their contents.
 #[derive(Default)]
-pub(super) struct Participants {
-    pub(super) list: Vec<Participant>,
+pub(in crate::attempt) struct Participants {
+    pub(in crate::attempt) list: Vec<Participant>,
     /// The new contents, in the same order.
-    pub(super) images: Vec<Option<Image>>,
+    pub(in crate::attempt) images: Vec<Option<Image>>,
     /// The documents as the acknowledged locks show them.
-    pub(super) known: BTreeMap<Key, View>,
+    pub(in crate::attempt) known: BTreeMap<Key, View>,
     /// The overwritten versions, for collections with history.
     ///
     /// Their writes precede the commit.
-    pub(super) past: Past,
+    pub(in crate::attempt) past: Past,
 }
 
 /// The overwritten versions that the history keeps.
 #[derive(Default)]
-pub(super) struct Past {
+pub(in crate::attempt) struct Past {
     versions: Vec<(Key, Image)>,
     /// Whether the versions depend on locks held at one moment.
     has_to_be_verified: bool,
@@ -41,7 +41,7 @@ impl Attempt {
     /// Returns the key of a document's history head, which is written, too.
     ///
     /// The content of the head is known under the locks.
-    pub(super) fn head_of(&self, key: &Key) -> Result<Option<Key>, Error> {
+    pub(in crate::attempt) fn head_of(&self, key: &Key) -> Result<Option<Key>, Error> {
         let Some(history) = self.history_of(key) else { return Ok(None) };
         let longest = history.version(key, Some(CommitVersion::STAND_IN));
         self.engine.limits().check(&longest, 0).map_err(|refusal| {
@@ -54,7 +54,10 @@ impl Attempt {
     /// Returns the heads among the writes.
     ///
     /// A head is not written without its document.
-    pub(super) fn heads_among(&self, writes: &BTreeMap<Key, Mutation>) -> BTreeSet<Key> {
+    pub(in crate::attempt) fn heads_among(
+        &self,
+        writes: &BTreeMap<Key, Mutation>,
+    ) -> BTreeSet<Key> {
         writes.keys().filter_map(|key| Some(self.history_of(key)?.head(key))).collect()
     }
 
@@ -63,7 +66,7 @@ impl Attempt {
     }
 
     /// Builds the participants of the record from the held locks.
-    pub(super) fn participants(
+    pub(in crate::attempt) fn participants(
         &self,
         writes: &BTreeMap<Key, Mutation>,
     ) -> Result<Participants, Error> {
@@ -95,7 +98,7 @@ impl Attempt {
     /// Writes the overwritten versions.
     ///
     /// Returns after each version is acknowledged, even if another process wrote the version.
-    pub(super) async fn keep(&self, past: Past) -> Result<(), AttemptError> {
+    pub(in crate::attempt) async fn keep(&self, past: Past) -> Result<(), AttemptError> {
         if past.has_to_be_verified {
             // A lock that was lost before the other lock was taken would show a state that never
             // existed.
@@ -148,7 +151,7 @@ impl Attempt {
 }
 
 /// The stand-in for a head until its document is locked, never written.
-pub(super) fn stand_in() -> Image {
+pub(in crate::attempt) fn stand_in() -> Image {
     static STAND_IN: LazyLock<Image> = LazyLock::new(|| {
         Image::parse(r#"{"stands for":"the head of a document"}"#).unwrap_or_default()
     });
@@ -163,10 +166,10 @@ fn opened_again(key: &Key) -> Error {
 /// An upper bound for the bytes of a head.
 ///
 /// The links in a head reach back some billions of versions within this bound.
-pub(super) const HEAD_BYTES: usize = 4 * 1024;
+pub(in crate::attempt) const HEAD_BYTES: usize = 4 * 1024;
 
 /// Returns a participant that is no placeholder.
-pub(super) fn participant_of(
+pub(in crate::attempt) fn participant_of(
     key: &Key,
     op: Op,
     expected: Option<Version>,

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Attempt;
+use crate::attempt::Attempt;
 use crate::engine::store::store_access::ReadPreference;
 use crate::event::Event;
 use crate::store::{Key, Outcome, Write};
@@ -16,7 +16,7 @@ impl Attempt {
     /// The caller has sent no commit of this attempt, or its `aborted` record is acknowledged.
     /// Locks that cannot be released now are left to other transactions.
     #[tracing::instrument(name = "release", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
-    pub(super) async fn release(self: &Arc<Self>, why: &str, retried: bool) {
+    pub(in crate::attempt) async fn release(self: &Arc<Self>, why: &str, retried: bool) {
         if !self.progress.release() {
             return;
         }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Attempt;
-use super::lock::Step;
-use super::lock_request::LockRequest;
+use crate::attempt::Attempt;
+use crate::attempt::locking::lock::Step;
+use crate::attempt::locking::lock_request::LockRequest;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::hot::handoff::Handoff;
 use crate::event::Event;
@@ -17,12 +17,16 @@ impl Attempt {
     /// Whether an earlier commit is about to apply the document.
     ///
     /// The lock of this attempt could not overwrite that commit.
-    pub(super) fn is_applied_soon(&self, request: &LockRequest, holder: AttemptId) -> bool {
+    pub(in crate::attempt) fn is_applied_soon(
+        &self,
+        request: &LockRequest,
+        holder: AttemptId,
+    ) -> bool {
         request.handed_off && self.engine.live_attempts.is_live(holder)
     }
 
     /// Whether another process holds the document, or changed it after the read.
-    pub(super) fn shows_another(
+    pub(in crate::attempt) fn shows_another(
         &self,
         request: &LockRequest,
         step: &Result<Step, AttemptError>,
@@ -38,7 +42,7 @@ impl Attempt {
     }
 
     /// Prolongs the turn of the process until apply or release.
-    pub(super) fn begin_locking(&self, requests: &BTreeMap<Key, LockRequest>) {
+    pub(in crate::attempt) fn begin_locking(&self, requests: &BTreeMap<Key, LockRequest>) {
         if !requests.is_empty() {
             let mut under_way = self.hot.under_way.lock();
             under_way.get_or_insert_with(|| self.engine.hot.board.begin()).add(requests.keys());
@@ -46,7 +50,7 @@ impl Attempt {
     }
 
     /// Takes hand-offs: documents to lock over an unapplied commit of this process.
-    pub(super) fn take_handoffs(
+    pub(in crate::attempt) fn take_handoffs(
         &self,
         requests: &mut BTreeMap<Key, LockRequest>,
         handoffs: &mut BTreeMap<Key, Handoff>,
@@ -68,7 +72,7 @@ impl Attempt {
     /// Tells the earlier commits which hand-offs are locked.
     ///
     /// The earlier commits apply the other documents.
-    pub(super) fn settle_handoffs(&self, handoffs: BTreeMap<Key, Handoff>) {
+    pub(in crate::attempt) fn settle_handoffs(&self, handoffs: BTreeMap<Key, Handoff>) {
         let mut documents = Vec::new();
         for (key, handoff) in handoffs {
             if self.locks.lock().held.contains_key(&key) {
@@ -84,7 +88,7 @@ impl Attempt {
     }
 
     /// Drops the requests of evicted members, except for uncertain locks.
-    pub(super) fn drop_unsent_evicted(
+    pub(in crate::attempt) fn drop_unsent_evicted(
         &self,
         requests: &mut BTreeMap<Key, LockRequest>,
         checks: &mut Vec<Write>,
@@ -97,7 +101,7 @@ impl Attempt {
     }
 
     /// Drops the requests of evicted members, and settles their uncertain locks.
-    pub(super) fn drop_evicted_requests(
+    pub(in crate::attempt) fn drop_evicted_requests(
         &self,
         requests: &mut BTreeMap<Key, LockRequest>,
         checks: &mut Vec<Write>,

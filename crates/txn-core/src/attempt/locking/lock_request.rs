@@ -6,23 +6,23 @@ use txn_protocol::rules::validate::Observed;
 
 /// A lock that the attempt still has to acquire.
 #[derive(Debug, Default)]
-pub(super) struct LockRequest {
+pub(in crate::attempt) struct LockRequest {
     /// The document as the closure read it, if the closure did.
-    pub(super) read: Option<Observed>,
+    pub(in crate::attempt) read: Option<Observed>,
     /// The current document, as far as it is known.
-    pub(super) view: Option<View>,
+    pub(in crate::attempt) view: Option<View>,
     /// The version at the previous read, if there was one.
-    pub(super) before: Option<Option<Version>>,
+    pub(in crate::attempt) before: Option<Option<Version>>,
     /// Whether the version is unchanged since the previous read.
-    pub(super) again: bool,
+    pub(in crate::attempt) again: bool,
     /// How many commits have handed the document on since its last apply.
-    pub(super) depth: u8,
+    pub(in crate::attempt) depth: u8,
     /// Whether the lock overwrites an unapplied commit of this process.
-    pub(super) handed_off: bool,
+    pub(in crate::attempt) handed_off: bool,
 }
 
 impl LockRequest {
-    pub(super) fn see(&mut self, view: View) {
+    pub(in crate::attempt) fn see(&mut self, view: View) {
         let version = Observed::of(&view).version;
         self.again = self.before.replace(version) == Some(version);
         self.view = Some(view);
@@ -31,7 +31,7 @@ impl LockRequest {
     /// Gives up a hand-off, so that the document is read again.
     ///
     /// Returns whether there was a hand-off.
-    pub(super) fn drop_handoff(&mut self) -> bool {
+    pub(in crate::attempt) fn drop_handoff(&mut self) -> bool {
         let was_handed_off = std::mem::take(&mut self.handed_off);
         if was_handed_off {
             cov_mark::hit!(handoff_given_up);

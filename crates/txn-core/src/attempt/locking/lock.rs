@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::lock_request::LockRequest;
-use super::waiting::LockWaits;
-use super::{Attempt, HeldLock, Mutation, ReadEntry};
+use crate::attempt::locking::lock_request::LockRequest;
+use crate::attempt::locking::waiting::LockWaits;
+use crate::attempt::{Attempt, HeldLock, Mutation, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::recovery::holder::Lock;
 use crate::engine::recovery::roll_forward::Resolution;
@@ -29,7 +29,7 @@ use txn_protocol::rules::validate::Observed;
 
 impl Attempt {
     /// Locks documents when a pessimistic closure reads them.
-    pub(super) async fn acquire_for_reading(
+    pub(in crate::attempt) async fn acquire_for_reading(
         self: &Arc<Self>,
         keys: Vec<Key>,
         given_up: &CancellationToken,
@@ -51,7 +51,7 @@ impl Attempt {
     /// further lock and waits for no holder, but settles the locks that were sent. The caller holds
     /// `self.locking`.
     #[tracing::instrument(name = "lock", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
-    pub(super) async fn acquire(
+    pub(in crate::attempt) async fn acquire(
         self: &Arc<Self>,
         wanted: BTreeMap<Key, Option<ReadEntry>>,
         mut checks: Vec<Write>,
@@ -370,7 +370,7 @@ impl Attempt {
     }
 
     /// Notes an acknowledged lock, with the document under it.
-    pub(super) fn hold(
+    pub(in crate::attempt) fn hold(
         &self,
         key: &Key,
         version: Version,
@@ -409,7 +409,7 @@ impl Attempt {
     }
 }
 
-pub(super) enum Step {
+pub(in crate::attempt) enum Step {
     Write(WriteOp),
     LookAgain,
     Blocked(AttemptId),

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use futures::FutureExt;
 
-use super::Attempt;
+use crate::attempt::Attempt;
 use crate::engine::store::store_access::ReadPreference;
 use crate::store::WriteOp;
 use txn_protocol::machines::record::Beat;
@@ -20,7 +20,7 @@ impl Attempt {
     /// Starts the heartbeat with the first lock, once.
     ///
     /// At the time limit of the attempt, the heartbeat ends and the attempt expires.
-    pub(super) fn start_heart(self: &Arc<Self>) {
+    pub(in crate::attempt) fn start_heart(self: &Arc<Self>) {
         if self.beating.swap(true, Ordering::AcqRel) {
             return;
         }

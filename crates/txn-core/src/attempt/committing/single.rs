@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::commit::Single;
-use super::state::CommitKind;
-use super::{Attempt, Mutation, ReadEntry};
+use crate::attempt::committing::commit::Single;
+use crate::attempt::state::CommitKind;
+use crate::attempt::{Attempt, Mutation, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::store::store_access::ReadPreference;
 use crate::event::Event;
@@ -24,7 +24,7 @@ impl Attempt {
     /// document without a `tid` has no list of commits that could settle a write without an answer.
     /// A deletion leaves no list. An attempt that locks at each read holds a lock already. A caller
     /// that knows the tid may ask for the outcome, which only a record can answer.
-    pub(super) async fn single_document(
+    pub(in crate::attempt) async fn single_document(
         self: &Arc<Self>,
         reads: &BTreeMap<Key, ReadEntry>,
         writes: &BTreeMap<Key, Mutation>,
@@ -63,7 +63,7 @@ impl Attempt {
     }
 
     #[tracing::instrument(name = "commit_single", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
-    pub(super) async fn commit_single(
+    pub(in crate::attempt) async fn commit_single(
         &self,
         Single { key, entry, image }: &Single,
     ) -> Result<CommitVersion, AttemptError> {

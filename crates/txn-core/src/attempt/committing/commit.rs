@@ -12,10 +12,10 @@ use tokio::sync::oneshot;
 
 use tokio_util::sync::CancellationToken;
 
-use super::participants::{HEAD_BYTES, Participants, participant_of};
-use super::receipt::Receipt;
-use super::state::{CommitKind, Stage};
-use super::{Attempt, Mutation, ReadEntry};
+use crate::attempt::committing::participants::{HEAD_BYTES, Participants, participant_of};
+use crate::attempt::receipt::Receipt;
+use crate::attempt::state::{CommitKind, Stage};
+use crate::attempt::{Attempt, Mutation, ReadEntry};
 use crate::config::WaitFor;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
@@ -34,13 +34,13 @@ use txn_protocol::record::{Op, Participant, Record, State};
 use txn_protocol::rule::Rule;
 
 /// A committed record, with the participants as the acknowledged locks show them.
-pub(super) struct CommittedRecord {
-    pub(super) record: Arc<Record>,
+pub(in crate::attempt) struct CommittedRecord {
+    pub(in crate::attempt) record: Arc<Record>,
     /// The version of the committed record.
-    pub(super) version: Version,
+    pub(in crate::attempt) version: Version,
     /// The version of the record, unless another process may have seen it committed earlier.
-    pub(super) first: Option<Version>,
-    pub(super) known: BTreeMap<Key, View>,
+    pub(in crate::attempt) first: Option<Version>,
+    pub(in crate::attempt) known: BTreeMap<Key, View>,
 }
 
 impl Attempt {
@@ -90,7 +90,7 @@ impl Attempt {
     }
 
     /// Returns the receipt, as far as it is known at the commit.
-    pub(super) fn receipt(
+    pub(in crate::attempt) fn receipt(
         &self,
         tid: Option<AttemptId>,
         commit_version: Option<CommitVersion>,
@@ -113,7 +113,7 @@ impl Attempt {
     /// Leaves the locks to other transactions, because the commit may land.
     ///
     /// A transaction that finds the locks recovers the attempt.
-    pub(super) fn leave_to_others(&self) {
+    pub(in crate::attempt) fn leave_to_others(&self) {
         self.engine.lifecycle.leave_over();
         self.progress.release();
         self.heart.cancel();
@@ -458,7 +458,7 @@ impl Attempt {
     }
 
     /// Returns a version later than all read and overwritten versions.
-    pub(super) async fn commit_version(&self) -> Result<CommitVersion, Error> {
+    pub(in crate::attempt) async fn commit_version(&self) -> Result<CommitVersion, Error> {
         let read = {
             let working = self.working.lock();
             working.reads.values().filter_map(|read| read.observed.tid).max()
@@ -521,7 +521,7 @@ impl Attempt {
         }
     }
 
-    pub(super) fn in_doubt(&self, error: AttemptError) -> AttemptError {
+    pub(in crate::attempt) fn in_doubt(&self, error: AttemptError) -> AttemptError {
         let why = error.into_error();
         let message = format!(
             "the commit was sent and not acknowledged; ask for its outcome by its tid before running it again: {why}"
@@ -566,14 +566,14 @@ impl Drop for Unended {
 }
 
 /// The only document of a transaction that commits without a record.
-pub(super) struct Single {
-    pub(super) key: Key,
-    pub(super) entry: ReadEntry,
-    pub(super) image: Image,
+pub(in crate::attempt) struct Single {
+    pub(in crate::attempt) key: Key,
+    pub(in crate::attempt) entry: ReadEntry,
+    pub(in crate::attempt) image: Image,
 }
 
 /// The result of the steps up to the commit point.
-pub(super) enum CommitOutcome {
+pub(in crate::attempt) enum CommitOutcome {
     /// The transaction wrote nothing.
     Nothing,
     /// A single conditional write will commit the transaction.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Attempt, HeldLock, ReadEntry};
+use crate::attempt::{Attempt, HeldLock, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::recovery::holder::Lock;
 use crate::engine::recovery::roll_forward::Resolution;
@@ -44,7 +44,7 @@ impl Attempt {
     /// Validates all reads as a read-only transaction does.
     ///
     /// The held locks are verified, too. The caller holds `self.locking`.
-    pub(super) async fn validate_all(self: &Arc<Self>) -> Result<(), AttemptError> {
+    pub(in crate::attempt) async fn validate_all(self: &Arc<Self>) -> Result<(), AttemptError> {
         let reads = self.working.lock().reads.clone();
         let mut only_read: BTreeMap<Key, ReadEntry> = {
             let locks = self.locks.lock();
@@ -59,7 +59,7 @@ impl Attempt {
     }
 
     /// Takes out the reads that must be locked instead of validated.
-    pub(super) fn take_reads_to_lock(
+    pub(in crate::attempt) fn take_reads_to_lock(
         &self,
         only_read: &mut BTreeMap<Key, ReadEntry>,
         has_writes: bool,
@@ -79,7 +79,7 @@ impl Attempt {
     /// wounded transactions. A transaction without locks wounds no other transaction. The caller
     /// holds `self.locking`, if the caller holds locks.
     #[tracing::instrument(name = "validate", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
-    pub(super) async fn validate(
+    pub(in crate::attempt) async fn validate(
         self: &Arc<Self>,
         mut reads: BTreeMap<Key, ReadEntry>,
     ) -> Result<(), AttemptError> {
@@ -176,7 +176,7 @@ impl Attempt {
     ///
     /// A transaction that only locked reads has no commit that a wound would compete with. A lock
     /// that is still held has been held since before the last lock was taken.
-    pub(super) async fn verify_locks(&self) -> Result<(), AttemptError> {
+    pub(in crate::attempt) async fn verify_locks(&self) -> Result<(), AttemptError> {
         let engine = &self.engine;
         if !engine.rules.decides(Rule::VerifyReadLocks) {
             return Ok(());

@@ -9,16 +9,16 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use super::reservation::{DocumentReservation, Reservation};
-use super::serial_batch::{Merge, SerialBatch};
-use super::{Attempt, Working};
+use crate::attempt::merging::reservation::{DocumentReservation, Reservation};
+use crate::attempt::merging::serial_batch::{Merge, SerialBatch};
+use crate::attempt::{Attempt, Working};
 use crate::engine::attempt_error::RetryReason;
 use crate::engine::store::observe::ReadEntry;
 use crate::store::Key;
 
 /// The members of an attempt, by component.
 #[derive(Debug, Default)]
-pub(super) struct Members {
+pub(in crate::attempt) struct Members {
     /// The documents of each component, by the number of the component.
     active: BTreeMap<usize, BTreeSet<Key>>,
     /// The evicted components, with the reasons.
@@ -68,7 +68,7 @@ impl Attempt {
     /// The number of bytes that the attempt writes.
     pub(crate) fn bytes_to_write(&self) -> usize {
         let working = self.working.lock();
-        let images = working.writes.values().filter_map(super::Mutation::image);
+        let images = working.writes.values().filter_map(crate::attempt::Mutation::image);
         images.map(|image| image.as_str().len()).fold(0, usize::saturating_add)
     }
 
@@ -116,7 +116,7 @@ impl Attempt {
     /// Such components would fail the other members. The reads and writes of these components are
     /// forgotten. Locks that were taken for them remain, and the record names these as reads.
     /// Returns whether the attempt continues without the users of the document.
-    pub(super) fn evict(&self, key: &Key, why: &RetryReason) -> bool {
+    pub(in crate::attempt) fn evict(&self, key: &Key, why: &RetryReason) -> bool {
         let members = &mut *self.hot.members.lock();
         if members.active.values().all(|keys| keys.contains(key)) {
             return false;
@@ -171,12 +171,12 @@ impl Attempt {
     /// Closes the membership before the commit is sent.
     ///
     /// A member that left before is out.
-    pub(super) fn close_membership(&self) {
+    pub(in crate::attempt) fn close_membership(&self) {
         self.hot.members.lock().is_closed = true;
     }
 
     /// Whether only evicted members use a document.
-    pub(super) fn is_evicted(&self, key: &Key) -> bool {
+    pub(in crate::attempt) fn is_evicted(&self, key: &Key) -> bool {
         let Members { active, evicted, .. } = &*self.hot.members.lock();
         !evicted.is_empty() && !active.values().any(|keys| keys.contains(key))
     }
@@ -187,17 +187,17 @@ impl Attempt {
     }
 
     /// Whether the outcome must be in a record, even for one document.
-    pub(super) fn is_recorded(&self) -> bool {
+    pub(in crate::attempt) fn is_recorded(&self) -> bool {
         self.hot.members.lock().is_recorded
     }
 
     /// Whether the attempt has evicted members.
-    pub(super) fn has_evicted(&self) -> bool {
+    pub(in crate::attempt) fn has_evicted(&self) -> bool {
         !self.hot.members.lock().evicted.is_empty()
     }
 
     /// Whether the attempt commits several independent components.
-    pub(super) fn has_several_members(&self) -> bool {
+    pub(in crate::attempt) fn has_several_members(&self) -> bool {
         self.hot.members.lock().active.len() > 1
     }
 
@@ -211,7 +211,7 @@ impl Attempt {
     }
 
     /// Returns the entry of a document that is known without a request.
-    pub(super) fn known(&self, key: &Key) -> Option<ReadEntry> {
+    pub(in crate::attempt) fn known(&self, key: &Key) -> Option<ReadEntry> {
         let batch = self.hot.batch.lock().clone();
         if let Some(read) = batch.and_then(|batch| batch.lock().read(key)) {
             return Some(read);
