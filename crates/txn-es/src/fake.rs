@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::uuid::samples::uuid;
+use crate::identity::uuid::samples::uuid;
 use crate::{EsConfig, EsStore};
 
 pub(crate) type Handler = Box<dyn Fn(&str, &str) -> (u16, String) + Send + Sync>;
@@ -34,7 +34,7 @@ impl Fake {
         tune: impl Fn(EsConfig) -> EsConfig,
         handler: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static,
     ) -> Self {
-        let mine = crate::target::identity_alias("a", &uuid("uu"));
+        let mine = crate::identity::target::identity_alias("a", &uuid("uu"));
         let index = format!(
             r#"{{"a":{{"aliases":{{"{mine}":{{}}}},"mappings":{{}},"settings":{{"index.uuid":"{}"}}}}}}"#,
             uuid("uu").text()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use txn_store::{Limits, Outcome, Read, Refusal, StoreError};
 
-use crate::documents::Inner;
+use crate::requests::documents::Inner;
 use crate::secrets::Secrets;
 
 /// Removes secrets from the result of a method.

@@ -17,38 +17,18 @@
 //! to `txn-registry`, `txn-registry-txn-*`, `txn-<domain>-*` and, for each collection, to
 //! `<index>`, `<index>-txn-*` and `<index>-committed`.
 
-mod answers;
-#[cfg(feature = "aws-sigv4")]
 mod aws;
-mod blocks;
-mod bulk;
-mod classify;
-mod collection;
 mod config;
-mod copies;
-mod creation;
-mod definition;
-mod documents;
 #[cfg(test)]
 mod fake;
 mod guarded;
-mod hidden;
-mod identify;
-mod making;
-mod mapping;
-mod measuring;
-mod mget;
-mod names;
-mod reads;
-mod reason;
-mod scan;
+mod identity;
+mod index;
+#[cfg(feature = "aws-sigv4")]
+mod requests;
 mod secrets;
 mod server;
-mod target;
-mod templates;
-mod terms;
 mod transport;
-mod uuid;
 
 use std::fmt;
 use std::sync::Arc;
@@ -69,9 +49,9 @@ pub use config::{
 pub use secrecy::SecretString;
 pub use server::Server;
 
-use documents::Inner;
 use guarded::Guarded;
-use target::Targets;
+use identity::target::Targets;
+use requests::documents::Inner;
 use transport::{RequestClass, Transport};
 
 /// The longest id and routing that the servers accept, in bytes.

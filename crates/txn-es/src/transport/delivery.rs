@@ -18,7 +18,7 @@ use super::authentication::{Authentication, Used};
 use super::health::{Budget, Fault};
 use super::node::{Connection, Node};
 use super::{ADMIN_ROOM, Answer, Failure, Request, RequestClass};
-use crate::classify;
+use crate::requests::classify;
 
 /// The part of the request timeout after which a node is silent.
 ///

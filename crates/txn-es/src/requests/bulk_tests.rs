@@ -1,7 +1,7 @@
 use txn_store::{StoreErrorKind, Version};
 
 use super::*;
-use crate::uuid::samples::uuid;
+use crate::identity::uuid::samples::uuid;
 
 fn target() -> Arc<Target> {
     Arc::new(Target::new("a", &uuid("uu"), true))

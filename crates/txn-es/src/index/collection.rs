@@ -7,11 +7,11 @@ use reqwest::Method;
 use serde_json::Value;
 use txn_store::{CollectionInfo, CollectionSpec, Role, StoreError, StoreErrorKind};
 
-use crate::classify::{self, Fate};
-use crate::documents::{Inner, Miss, no_index};
-use crate::mapping::{self, Index};
-use crate::names;
-use crate::target::{Target, identity_aliases};
+use crate::identity::target::{Target, identity_aliases};
+use crate::index::mapping::{self, Index};
+use crate::index::names;
+use crate::requests::classify::{self, Fate};
+use crate::requests::documents::{Inner, Miss, no_index};
 use crate::transport::{ADMIN_ROOM, Answer, Failure, Request, RequestClass};
 
 /// Returns the error of an administrative request, with the required privileges.

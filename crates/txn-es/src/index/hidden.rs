@@ -12,11 +12,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use txn_store::{Key, Read, StoreError, StoreErrorKind};
 
-use crate::classify;
-use crate::definition::misconfigured;
-use crate::documents::Inner;
-use crate::mapping::Index;
-use crate::names;
+use crate::index::definition::misconfigured;
+use crate::index::mapping::Index;
+use crate::index::names;
+use crate::requests::classify;
+use crate::requests::documents::Inner;
 use crate::transport::{ADMIN_ROOM, Failure, Request, RequestClass};
 
 /// The maximum number of fields for which a document is searched.

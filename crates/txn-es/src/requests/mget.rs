@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use txn_store::{Key, Read, StoreError, StoreErrorKind};
 
-use crate::answers::{Text, not_utf8};
-use crate::bulk::{no_source, push_text};
-use crate::classify::{self, Cause, Fate};
-use crate::target::Target;
+use crate::identity::target::Target;
+use crate::requests::answers::{Text, not_utf8};
+use crate::requests::bulk::{no_source, push_text};
+use crate::requests::classify::{self, Cause, Fate};
 
 /// One requested document.
 #[derive(Clone, Debug)]
@@ -175,7 +175,7 @@ pub(crate) fn unavailable(text: &str) -> Read {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::uuid::samples::uuid;
+    use crate::identity::uuid::samples::uuid;
 
     #[test]
     fn answers() {

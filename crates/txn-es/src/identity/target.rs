@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use txn_store::{StoreError, Version};
 
-use crate::definition::misconfigured;
-use crate::uuid::IndexUuid;
+use crate::identity::uuid::IndexUuid;
+use crate::index::definition::misconfigured;
 
 /// The infix of an identity alias: index name, infix, UUID.
 const IDENTITY: &str = "-txn-";
@@ -32,7 +32,8 @@ const UUID_DIGITS: usize = 32;
 const FORMER_IDENTITY: (&str, usize) = ("txn-identity-", 44);
 
 /// The longest index name that leaves space for the identity alias, in bytes.
-pub(crate) const MAX_NAME_BYTES: usize = crate::names::MAX_BYTES - IDENTITY.len() - UUID_DIGITS;
+pub(crate) const MAX_NAME_BYTES: usize =
+    crate::index::names::MAX_BYTES - IDENTITY.len() - UUID_DIGITS;
 
 /// One index, by its identity.
 #[derive(Debug)]
@@ -160,7 +161,7 @@ pub(crate) fn check_length(index: &str) -> Result<(), StoreError> {
         "the name of the index {index} has {len} bytes, and the limit is {MAX_NAME_BYTES}: the alias that identifies it \
          needs {} bytes more, and the servers take {}; give the index a shorter name",
         IDENTITY.len() + UUID_DIGITS,
-        crate::names::MAX_BYTES,
+        crate::index::names::MAX_BYTES,
     )))
 }
 
@@ -212,7 +213,7 @@ impl Targets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::uuid::samples::uuid;
+    use crate::identity::uuid::samples::uuid;
 
     #[test]
     fn versions_belong_to_one_incarnation() {
@@ -239,7 +240,7 @@ mod tests {
     fn identity_aliases_are_names_of_aliases() {
         let longest = "a".repeat(MAX_NAME_BYTES);
         let name = identity_alias(&longest, &uuid("uu"));
-        assert!(crate::names::fault_of_new(&name).is_none(), "{name}");
+        assert!(crate::index::names::fault_of_new(&name).is_none(), "{name}");
         let former = format!("txn-identity-{}", "75".repeat(22));
         for alias in [&*name, &identity_alias("a-txn-b", &uuid("vv")), &former] {
             assert!(is_identity_alias(alias), "{alias}");

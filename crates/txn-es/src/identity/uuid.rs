@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use txn_store::StoreError;
 
-use crate::definition::misconfigured;
+use crate::index::definition::misconfigured;
 
 /// The UUID of one index: 16 bytes, which the servers show in base64.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,11 +11,11 @@ use txn_store::{
     StoreErrorKind, Write, WriteOp,
 };
 
-use crate::bulk::{self, Item, Op, Settled};
-use crate::classify::{self, Fate, Parts, Whole};
-use crate::target::{Target, Targets, identity_alias, identity_aliases};
+use crate::identity::target::{Target, Targets, identity_alias, identity_aliases};
+use crate::requests::bulk::{self, Item, Op, Settled};
+use crate::requests::classify::{self, Fate, Parts, Whole};
 use crate::transport::{ADMIN_ROOM, Failure, Request, RequestClass, Transport, room_for};
-use crate::{names, scan};
+use crate::{index::names, requests::scan};
 
 /// The state that all handles of one store share.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use txn_store::Store;
 
 use super::*;
 use crate::EsConfig;
-use crate::classify::MOST_REFUSED;
 use crate::fake::Fake;
-use crate::uuid::samples::uuid;
+use crate::identity::uuid::samples::uuid;
+use crate::requests::classify::MOST_REFUSED;
 
 fn create(id: &str) -> Write {
     Write::new(Key::new("a", id), WriteOp::Create("{}".into()))
@@ -387,7 +387,7 @@ fn dry_run_and_lock_of_a_document_run_in_any_order() {
         routing: None,
         op,
     };
-    let condition = Some(crate::target::Condition { seq_no: 1, primary_term: 1 });
+    let condition = Some(crate::identity::target::Condition { seq_no: 1, primary_term: 1 });
     let verify = || item("1", Op::Verify(condition));
     assert!(are_independent(&[item("1", Op::Check("{}")), item("1", Op::Create("{}"))]));
     assert!(are_independent(&[item("1", Op::Create("{}")), item("2", Op::Create("{}"))]));

@@ -8,13 +8,13 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use txn_store::{CollectionIdentity, StoreError, StoreErrorKind};
 
-use crate::collection::refused;
-use crate::definition::misconfigured;
-use crate::documents::{Inner, no_index};
-use crate::names;
-use crate::target::identity_alias;
+use crate::identity::target::identity_alias;
+use crate::identity::uuid::IndexUuid;
+use crate::index::collection::refused;
+use crate::index::definition::misconfigured;
+use crate::index::names;
+use crate::requests::documents::{Inner, no_index};
 use crate::transport::Answer;
-use crate::uuid::IndexUuid;
 
 #[derive(Deserialize)]
 struct OfIndex {

@@ -1,6 +1,6 @@
 use super::*;
-use crate::target::MAX_NAME_BYTES;
-use crate::uuid::samples::uuid;
+use crate::identity::target::MAX_NAME_BYTES;
+use crate::identity::uuid::samples::uuid;
 
 fn index(mappings: Value, settings: Value) -> Index {
     let mut settings = settings;

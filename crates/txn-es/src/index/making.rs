@@ -5,14 +5,14 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use txn_store::{CollectionSpec, StoreError};
 
-use crate::classify;
-use crate::collection::Changed;
-use crate::creation;
-use crate::definition::misconfigured;
-use crate::documents::Inner;
-use crate::names;
-use crate::target::check_length;
-use crate::templates::{self, Composable, Legacy};
+use crate::identity::target::check_length;
+use crate::index::collection::Changed;
+use crate::index::creation;
+use crate::index::definition::misconfigured;
+use crate::index::names;
+use crate::index::templates::{self, Composable, Legacy};
+use crate::requests::classify;
+use crate::requests::documents::Inner;
 
 impl Inner {
     /// Creates the index of a collection.
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
     use crate::fake::{Fake, Handler, ROOT};
-    use crate::uuid::samples::uuid;
+    use crate::identity::uuid::samples::uuid;
 
     fn spec() -> CollectionSpec {
         let (name, role) = ("new".to_owned(), Role::Partition);

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use txn_store::fields::{DELETES, STATE};
 use txn_store::{CollectionSpec, Role, StoreError};
 
-use crate::definition;
-use crate::mapping::Index;
+use crate::index::definition;
+use crate::index::mapping::Index;
 
 /// Settings of the library's own indices that need the servers' defaults.
 ///

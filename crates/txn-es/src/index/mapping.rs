@@ -11,10 +11,10 @@ use txn_store::fields::{
 };
 use txn_store::{CollectionSpec, Role, StoreError, StoreErrorKind};
 
-use crate::definition::{self, misconfigured};
-use crate::target::{check_length, identity_alias, is_identity_alias};
-use crate::terms::{Fields, LongValue};
-use crate::uuid::IndexUuid;
+use crate::identity::target::{check_length, identity_alias, is_identity_alias};
+use crate::identity::uuid::IndexUuid;
+use crate::index::definition::{self, misconfigured};
+use crate::index::terms::{Fields, LongValue};
 
 /// In the library's mark, `_meta.txn`: the version of the mapped reserved fields.
 const FIELDS: &str = "fields";

@@ -8,11 +8,11 @@ use txn_store::{
     Key, Limits, Outcome, Read, RefusalKind, StoreError, StoreErrorKind, Write, WriteOp,
 };
 
-use crate::bulk::{Op, Settled};
-use crate::classify::{self, Parts};
-use crate::documents::{Inner, Miss, Resolved, item, too_large, without_alias};
-use crate::mget::{self, Ask};
-use crate::target::Target;
+use crate::identity::target::Target;
+use crate::requests::bulk::{Op, Settled};
+use crate::requests::classify::{self, Parts};
+use crate::requests::documents::{Inner, Miss, Resolved, item, too_large, without_alias};
+use crate::requests::mget::{self, Ask};
 use crate::transport::{Failure, Request, RequestClass, room_for};
 
 impl Inner {

@@ -12,10 +12,10 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use txn_store::{StoreError, StoreErrorKind};
 
-use crate::collection::{Changed, refused};
-use crate::documents::Inner;
-use crate::names;
-use crate::target::Target;
+use crate::identity::target::Target;
+use crate::index::collection::{Changed, refused};
+use crate::index::names;
+use crate::requests::documents::Inner;
 
 impl Inner {
     /// Removes the identity aliases of these indices from every other index.

@@ -5,11 +5,11 @@ use serde::Deserialize;
 use serde_json::json;
 use txn_store::{Outcome, Refusal, RefusalKind, StoreError, StoreErrorKind};
 
-use crate::classify;
-use crate::collection::refused;
-use crate::documents::Inner;
-use crate::names;
-use crate::terms::{LONGEST, LongValue, Measure, windows};
+use crate::index::collection::refused;
+use crate::index::names;
+use crate::index::terms::{LONGEST, LongValue, Measure, windows};
+use crate::requests::classify;
+use crate::requests::documents::Inner;
 
 #[derive(Deserialize)]
 struct Analysis {

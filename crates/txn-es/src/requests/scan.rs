@@ -7,8 +7,8 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use txn_store::{Cursor, Filter, Key, Source, StoreError, StoreErrorKind, Version};
 
-use crate::answers::{Text, not_utf8};
-use crate::target::Target;
+use crate::identity::target::Target;
+use crate::requests::answers::{Text, not_utf8};
 
 /// How long the servers keep a scroll between two pages.
 ///
@@ -155,7 +155,7 @@ pub(crate) fn decode(target: &Target, body: &[u8]) -> Result<Found, StoreError> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::uuid::samples::uuid;
+    use crate::identity::uuid::samples::uuid;
 
     const PAGE: &str = r#"{"_scroll_id":"s","took":1,"timed_out":false,"_shards":{"total":1,"successful":1,"skipped":0,"failed":0},
         "hits":{"total":{"value":1,"relation":"eq"},"max_score":null,"hits":[
