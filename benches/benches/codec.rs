@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::str::FromStr;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use txn_core::{Image, Op, State};
+use txn_core::{json::Image, record::Op, record::State};
 use txn_protocol::document::Stored;
 use txn_protocol::record::{Participant, Record};
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::sync::{Mutex, mpsc, oneshot};
-use txn_core::fields::TRANSACTION_TID;
+use txn_core::store::fields::TRANSACTION_TID;
 
 use crate::Failure;
 use crate::accounts::{Account, Books, delta};

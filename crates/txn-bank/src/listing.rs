@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use txn_core::fields;
+use txn_core::store::fields;
 use txn_core::store::{Filter, Pages};
 
 use crate::bank::Bank;

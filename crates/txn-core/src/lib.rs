@@ -55,12 +55,24 @@ pub use engine::admin::rebuild::RebuildReport;
 pub use engine::recovery::outcome::TransactionOutcome;
 pub use error::{Error, ErrorKind, Result};
 #[doc(inline)]
-pub use txn_protocol::document::{Image, JsonError};
-#[doc(inline)]
-pub use txn_protocol::ids::{Age, AttemptId, CommitVersion, Day, ParseIdError};
-#[doc(inline)]
-pub use txn_protocol::record::{Aborted, Op, State};
+pub use txn_protocol::ids::{AttemptId, CommitVersion};
 #[doc(inline)]
 pub use txn_store as store;
-#[doc(inline)]
-pub use txn_store::fields;
+
+/// Parts of ids, and errors of their parsers.
+pub mod ids {
+    #[doc(inline)]
+    pub use txn_protocol::ids::{Age, Day, ParseIdError};
+}
+
+/// The text of a document, and errors of its parser.
+pub mod json {
+    #[doc(inline)]
+    pub use txn_protocol::document::{Image, JsonError};
+}
+
+/// The state of a transaction record, for operators' programs.
+pub mod record {
+    #[doc(inline)]
+    pub use txn_protocol::record::{Aborted, Op, State};
+}

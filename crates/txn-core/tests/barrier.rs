@@ -30,7 +30,7 @@ impl Side {
 
     /// Whether the write removes a lock from a document of the application.
     fn applies(write: &Write) -> bool {
-        let lock = txn_core::fields::TRANSACTION_TID;
+        let lock = txn_core::store::fields::TRANSACTION_TID;
         write.op.changes()
             && !write.key.collection.starts_with("txn-")
             && !matches!(&write.op, txn_core::store::WriteOp::Create(source)
@@ -88,7 +88,7 @@ async fn plainly(store: &MemoryStore, items: &Collection<Raw>, text: &str) -> bo
     let inner = &text[1..text.len() - 1];
     reads.iter().all(|read| match read {
         Read::Found { source, .. } => {
-            source.contains(inner) && !source.contains(txn_core::fields::TRANSACTION_TID)
+            source.contains(inner) && !source.contains(txn_core::store::fields::TRANSACTION_TID)
         }
         _ => false,
     })

@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use txn_core::clock::{Clock, SystemClock};
 use txn_core::event::{Event, Observer};
-use txn_core::fields::TRANSACTION_TID;
+use txn_core::store::fields::TRANSACTION_TID;
 use txn_core::store::{Filter, Key, MemoryStore, Read, Store, Version, Write, WriteOp};
 use txn_core::{
-    Collection, CompareAndSet, Config, Domain, Error, ErrorKind, Options, State,
-    TransactionOutcome, Typed,
+    Collection, CompareAndSet, Config, Domain, Error, ErrorKind, Options, TransactionOutcome,
+    Typed, record::State,
 };
 use txn_sim::CountingStore;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use txn_core::store::{Cursor, Filter, Pages, StoreError};
-use txn_core::{Domain, fields};
+use txn_core::{Domain, store::fields};
 
 /// The number of documents per request.
 pub const PAGE: usize = 500;

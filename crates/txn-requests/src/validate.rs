@@ -2,7 +2,7 @@
 
 use json_patch::PatchOperation;
 use txn_core::store::{Key, Limits};
-use txn_core::{CommitVersion, Image};
+use txn_core::{CommitVersion, json::Image};
 use txn_lock::name;
 
 use crate::number::{compare, negated};
@@ -111,7 +111,7 @@ fn of_patch(patch: &Patch) -> Result<(), String> {
         for path in writes {
             let first = path.tokens().next().map(|token| token.decoded().into_owned());
             match first {
-                Some(field) if !tests && txn_core::fields::RESERVED.contains(&&*field) => {
+                Some(field) if !tests && txn_core::store::fields::RESERVED.contains(&&*field) => {
                     return Err(format!("the field {field} is reserved"));
                 }
                 _ => {}
@@ -124,7 +124,7 @@ fn of_patch(patch: &Patch) -> Result<(), String> {
 fn of_sum(add: &Add) -> Result<(), String> {
     pointer(&add.path)?;
     let first = add.path.split('/').nth(1).unwrap_or_default();
-    if txn_core::fields::RESERVED.contains(&first) {
+    if txn_core::store::fields::RESERVED.contains(&first) {
         return Err(format!("the field {first} is reserved"));
     }
     if negated(&add.amount).is_none() {

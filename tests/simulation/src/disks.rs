@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use txn_core::fields;
 use txn_core::store::Source;
+use txn_core::store::fields;
 
 /// Returns the locks, placeholders and open records that are left.
 ///

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use txn_core::fields;
+use txn_core::store::fields;
 use txn_core::store::{CollectionSpec, Key, Role, Source, Store, Write, WriteOp};
 
 use crate::history::{Content, Doc};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use txn_core::fields;
+use txn_core::store::fields;
 use txn_core::store::{Key, Outcome, Source, Store, Write, WriteOp};
 
 use crate::history::Doc;

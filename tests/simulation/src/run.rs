@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use txn_core::store::{Key, Store};
-use txn_core::{Config, Domain, Error, State, TransactionOutcome};
+use txn_core::{Config, Domain, Error, TransactionOutcome, record::State};
 use txn_protocol::rule::Rules;
 use txn_sim::{CountingStore, FaultStore};
 

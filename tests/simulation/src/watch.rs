@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use txn_core::fields;
+use txn_core::store::fields;
 
 use txn_sim::server::Server;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use txn_bank::Bank;
 use txn_core::store::Store;
-use txn_core::{Config, Day, Domain, ErrorKind, RebuildReport};
+use txn_core::{Config, Domain, ErrorKind, RebuildReport, ids::Day};
 
 use crate::cli::DRAIN;
 use crate::console::failure::{Exit, Failure};

@@ -256,7 +256,7 @@ impl Engine {
         &self,
         before: &Stored,
         commit: CommitVersion,
-        image: &crate::Image,
+        image: &crate::json::Image,
     ) -> Stored {
         let recent = self.recent_with(&before.recent, commit).into();
         Stored { lock: None, tid: Some(commit), recent, absent: false, image: image.clone() }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
-use txn_core::fields;
+use txn_core::store::fields;
 use txn_core::store::{Key, Layer, Outcome, Read, Store, Write, WriteOp};
 
 /// Refuses the next hand-off of a document, once `armed`.

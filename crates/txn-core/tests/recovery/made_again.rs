@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use txn_core::event::Event;
 use txn_core::store::{Key, Layer, MemoryStore, Outcome, Store, Write, WriteOp};
-use txn_core::{AttemptId, Config, Domain, Error, Options, State};
+use txn_core::{AttemptId, Config, Domain, Error, Options, record::State};
 
 use super::shop::{Dies, Item, Items, Log, Process, Shop};
 

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use txn_core::store::{
     Cursor, Filter, Key, Layer, MemoryStore, Outcome, Page, Store, StoreError, Write, WriteOp,
 };
-use txn_core::{AttemptId, Config, Domain, Error, ErrorKind, Options, State, WaitFor};
+use txn_core::{AttemptId, Config, Domain, Error, ErrorKind, Options, WaitFor, record::State};
 
 use super::shop::{Dies, Item, Items, Log, Shop};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use txn_core::store::{Key, Store, Write, WriteOp};
-use txn_core::{Committed, Error, ErrorKind, Options, State};
+use txn_core::{Committed, Error, ErrorKind, Options, record::State};
 
 use super::shop::{Dies, Item, Shop};
 

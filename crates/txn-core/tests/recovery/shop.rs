@@ -12,7 +12,9 @@ use txn_core::store::{
     Key, Layer, MemoryStore, Outcome, Read, Source, Store, StoreError, StoreErrorKind, Version,
     Write, WriteOp,
 };
-use txn_core::{AttemptId, Collection, Config, Domain, Error, Options, State, Typed, WaitFor};
+use txn_core::{
+    AttemptId, Collection, Config, Domain, Error, Options, Typed, WaitFor, record::State,
+};
 use txn_sim::{CountingStore, Counts};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

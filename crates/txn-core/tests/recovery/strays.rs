@@ -2,7 +2,7 @@
 
 use txn_core::event::Event;
 use txn_core::store::Key;
-use txn_core::{AttemptId, Options, State};
+use txn_core::{AttemptId, Options, record::State};
 
 use super::shop::{Dies, Item, Process, Shop, ids};
 

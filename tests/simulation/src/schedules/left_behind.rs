@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use txn_core::event::{Event, Observer};
 use txn_core::store::{Key, Read, Source, Store, Write, WriteOp};
-use txn_core::{Collection, Config, Domain, Error, Options, Raw, fields};
+use txn_core::{Collection, Config, Domain, Error, Options, Raw, store::fields};
 use txn_protocol::rule::Rules;
 use txn_sim::CountingStore;
 

@@ -167,7 +167,7 @@ impl Engine {
         awaited: &mut Awaited,
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
-        let open = Filter::any_of(crate::fields::STATE, ["committed"]);
+        let open = Filter::any_of(crate::store::fields::STATE, ["committed"]);
         match self.refresh(partition, deadline).await {
             // Another process dropped the day, so every transaction of the day was finished.
             Err(AttemptError::Fail(error))

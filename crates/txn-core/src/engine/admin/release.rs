@@ -63,7 +63,7 @@ impl Engine {
             Err(AttemptError::Fail(error)) if error.is_not_found() => return Ok(()),
             refreshed => refreshed?,
         }
-        let locked = Filter::Exists(crate::fields::TRANSACTION_TID);
+        let locked = Filter::Exists(crate::store::fields::TRANSACTION_TID);
         let mut pages = self.pages(name, locked, PAGE);
         while let Some(documents) = self.next_page(&mut pages, deadline).await? {
             for (key, version, source) in documents {

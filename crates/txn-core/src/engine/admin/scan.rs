@@ -32,7 +32,7 @@ impl Place {
 
     fn filter(&self) -> Filter {
         match self {
-            Self::Collection { .. } => Filter::Exists(crate::fields::TRANSACTION_TID),
+            Self::Collection { .. } => Filter::Exists(crate::store::fields::TRANSACTION_TID),
             Self::Partition { .. } => open_records(),
         }
     }
@@ -40,7 +40,7 @@ impl Place {
 
 /// Records that are neither finished nor aborted.
 pub(crate) fn open_records() -> Filter {
-    Filter::any_of(crate::fields::STATE, State::OPEN)
+    Filter::any_of(crate::store::fields::STATE, State::OPEN)
 }
 
 /// A lock or an open record that may need recovery.

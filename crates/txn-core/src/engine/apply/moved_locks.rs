@@ -25,7 +25,7 @@ use crate::engine::store::pages::PAGE;
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
-use crate::fields::DELETES;
+use crate::store::fields::DELETES;
 use crate::store::{Filter, Key, Outcome, Write, WriteOp};
 use txn_protocol::document::Stored;
 use txn_protocol::ids::{AttemptId, CommitVersion};
