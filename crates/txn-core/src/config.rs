@@ -203,7 +203,7 @@ impl Config {
             return refuse("the lease is under 10 ms");
         }
         if self.attempt_timeout < self.lease {
-            return refuse("the transaction limit is shorter than the lease");
+            return refuse("attempt_timeout is shorter than the lease");
         }
         if self.max_attempts == 0 || self.max_attempts > MAX_ATTEMPT + 1 {
             return refuse("max_attempts must be between 1 and 16,384");
@@ -226,7 +226,7 @@ impl Config {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "a deadline of {deadline:?} with a transaction limit of {:?} is too long: together at most 12 hours, so \
+            "a timeout of {deadline:?} with an attempt timeout of {:?} is too long: together at most 12 hours, so \
              that everything ends long before its record may be dropped",
             self.attempt_timeout
         )))

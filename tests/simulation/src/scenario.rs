@@ -8,7 +8,7 @@ use crate::history::{Fate, Operation};
 
 use txn_sim::server::{Manners, SHARDS};
 
-/// The transaction limit, which is also the longest lease.
+/// The attempt timeout, which is also the longest lease.
 pub(crate) const TRANSACTION_LIMIT: Duration = Duration::from_secs(10);
 /// The interval of the janitors.
 pub(crate) const JANITOR_INTERVAL: Duration = Duration::from_secs(2);
@@ -435,7 +435,7 @@ impl Scenario {
 
     /// The longest time for which one transaction may lock a document after the faults.
     ///
-    /// The sum of the transaction limit by the slowest clock, the longest lease, and a few passes
+    /// The sum of the attempt timeout by the slowest clock, the longest lease, and a few passes
     /// of a janitor.
     #[must_use]
     pub fn longest_lock(&self) -> Duration {

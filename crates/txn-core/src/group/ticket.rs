@@ -100,7 +100,7 @@ impl QueueTicket {
     /// Returns the error for a transaction whose group is gone.
     fn left_alone(&self) -> AttemptError {
         match self.membership.leave(true) {
-            Certainty::InDoubt(tid) => in_doubt("what carried it is gone", tid),
+            Certainty::InDoubt(tid) => in_doubt("the group of the transaction is gone", tid),
             Certainty::Out | Certainty::Soon => AttemptError::Retry(RetryReason::LeftGroup),
         }
     }
@@ -124,7 +124,7 @@ fn in_doubt(why: &str, tid: Option<AttemptId>) -> AttemptError {
 }
 
 fn too_late(key: Option<&Key>) -> Error {
-    let message = "other transactions of this process had it until the deadline";
+    let message = "timed out waiting for another transaction of this process";
     let error = Error::new(ErrorKind::Conflict, message);
     match key {
         Some(key) => error.at(key),

@@ -1,6 +1,6 @@
 //! After the faults no document stays locked for too long.
 //!
-//! The limit is the transaction limit, a lease and a few passes of a janitor.
+//! The limit is the attempt timeout, a lease and a few passes of a janitor.
 
 use crate::ledger::Ledger;
 

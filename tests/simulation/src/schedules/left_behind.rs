@@ -361,7 +361,7 @@ pub(super) fn an_owner_that_hangs(rules: &Rules) -> Vec<String> {
         let tx = hung.begin(&Options::default().with_pessimistic(true))?;
         tx.get(&things, "a").await?;
         tx.put(&things, "a", &thing(2))?;
-        // Longer than the transaction limit and a lease.
+        // Longer than the attempt timeout and a lease.
         tokio::time::sleep(Duration::from_secs(25)).await;
         let (_, other) = coordinator(rules, &server, "other", 0).await?;
         let write = other.transact::<_, Error, _>(async |tx| {

@@ -159,7 +159,7 @@ pub(in crate::attempt) fn stand_in() -> Image {
 }
 
 fn opened_again(key: &Key) -> Error {
-    let message = "its collection was opened anew meanwhile, with or without its past: run the transaction again";
+    let message = "its collection was opened again meanwhile, with or without its history: run the transaction again";
     Error::new(ErrorKind::Conflict, message).at(key)
 }
 

@@ -65,7 +65,7 @@ impl Attempt {
                 if view.holder() == Some(self.tid)
                     && let Err(error) = engine.unlock(key, view, self.tid).await
                 {
-                    tracing::error!(%error, "a lock was left for a person to look at");
+                    tracing::error!(%error, "a lock was left for an operator");
                 }
             }
         }
