@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use txn_testkit::servers::ServerKind;
 
 use crate::cargo::{Needs, TestTargets, cargo, cargo_test};
@@ -36,12 +37,25 @@ pub(crate) const AT_ONCE: &str = "4";
 const PROGRAMS: usize = 3;
 const PROGRAMS_ON_SERVERS: usize = 3;
 
-/// Runs every check until the first failure, and prints a summary.
-pub(crate) fn test(quick: bool) -> Result<(), Failure> {
+/// A part of the checks, for jobs that run in parallel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// Format, lint, clippy, documentation and licenses.
+    Checks,
+    /// The tests that need no server, or start servers themselves.
+    Packages,
+    /// The tests on one server of each version.
+    Servers,
+    /// The tests on a cluster.
+    Cluster,
+}
+
+/// Runs every check, or those of one part, until the first failure, and prints a summary.
+pub(crate) fn test(quick: bool, part: Option<Part>) -> Result<(), Failure> {
     let mut times = Times::of_this_machine();
     let steps = match quick {
         true => without_servers(&times),
-        false => with_servers(TestTargets::find()?, &times),
+        false => with_servers(TestTargets::find()?, &times, part),
     };
     steps::run(steps, &mut times)
 }
@@ -51,22 +65,25 @@ pub(crate) fn test(quick: bool) -> Result<(), Failure> {
 /// Returns the first steps, and the last one.
 ///
 /// If cargo-deny is missing, it is installed in the meantime.
-fn before_the_tests(quick: bool, times: &Times) -> (Vec<Step>, Step) {
+fn before_the_tests(times: &Times, part: Option<Part>) -> (Vec<Step>, Step) {
+    let (checks, tests) = (includes(part, Part::Checks), part != Some(Part::Checks));
     let again = times.last("docs").is_some();
     let mut docs = cargo("doc --workspace --no-deps --all-features");
     docs.env("RUSTDOCFLAGS", "-D warnings");
     let installing = Rc::new(Cell::new(None));
     let begun = installing.clone();
-    let steps = vec![
+    let mut steps = vec![
         Step::work("prerequisites", seconds(5), move |_| {
             prerequisites::disk(again)?;
             prerequisites::for_checks()?;
-            begun.set(CargoDeny::begin()?);
-            if quick {
-                return Ok(());
+            if checks {
+                begun.set(CargoDeny::begin()?);
             }
-            prerequisites::postgres()?;
-            prerequisites::for_servers(&ServerKind::ALL)
+            if tests {
+                prerequisites::postgres()?;
+                prerequisites::for_servers(&ServerKind::ALL)?;
+            }
+            Ok(())
         }),
         Step::command("format", seconds(5), cargo("fmt --all --check")),
         Step::work("lint", seconds(2), |_| lint::lint()),
@@ -77,6 +94,9 @@ fn before_the_tests(quick: bool, times: &Times) -> (Vec<Step>, Step) {
         ),
         Step::command("docs", minutes(2), docs),
     ];
+    if !checks {
+        steps.truncate(1);
+    }
     let licenses = Step::work("licenses and sources", seconds(30), move |notes| {
         installing.take().map_or(Ok(()), CargoDeny::end)?;
         steps::watch(cargo("deny check bans licenses sources"), notes.results)
@@ -85,19 +105,35 @@ fn before_the_tests(quick: bool, times: &Times) -> (Vec<Step>, Step) {
 }
 
 fn without_servers(times: &Times) -> Vec<Step> {
-    let (mut steps, licenses) = before_the_tests(true, times);
+    let (mut steps, licenses) = before_the_tests(times, Some(Part::Checks));
     steps.push(Step::command("tests without servers", minutes(25), cargo("test --workspace")));
     steps.push(licenses);
     steps
 }
 
-fn with_servers(targets: TestTargets, times: &Times) -> Vec<Step> {
-    let (mut steps, licenses) = before_the_tests(false, times);
+fn includes(part: Option<Part>, one: Part) -> bool {
+    part.is_none_or(|part| part == one)
+}
+
+fn with_servers(targets: TestTargets, times: &Times, part: Option<Part>) -> Vec<Step> {
+    let (mut steps, licenses) = before_the_tests(times, part);
     let tests = Tests { targets: Rc::new(targets), built: Rc::default() };
-    steps.extend([tests.build(), tests.run("tests of every package", minutes(8))]);
-    steps.extend(tests.on("a server of each version", &SINGLE, minutes(10), Needs::Servers));
-    steps.extend(tests.on("a cluster", &[ServerKind::Cluster], minutes(4), Needs::Cluster));
-    steps.push(licenses);
+    if part != Some(Part::Checks) {
+        steps.push(tests.build());
+    }
+    if includes(part, Part::Packages) {
+        steps.push(tests.run("tests of every package", minutes(8)));
+    }
+    if includes(part, Part::Servers) {
+        steps.extend(tests.on("a server of each version", &SINGLE, minutes(10), Needs::Servers));
+    }
+    if includes(part, Part::Cluster) {
+        let cluster = &[ServerKind::Cluster];
+        steps.extend(tests.on("a cluster", cluster, minutes(4), Needs::Cluster));
+    }
+    if includes(part, Part::Checks) {
+        steps.push(licenses);
+    }
     steps
 }
 

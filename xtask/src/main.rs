@@ -47,6 +47,9 @@ enum Task {
         /// Leave out checks that need a server.
         #[arg(long)]
         quick: bool,
+        /// Run one part, for jobs that run in parallel.
+        #[arg(long, conflicts_with = "quick")]
+        part: Option<checks::Part>,
     },
     /// Check rules that no compiler checks.
     ///
@@ -133,7 +136,7 @@ fn main() -> ExitCode {
         Task::Servers(ServersTask::Up { kinds }) => servers::up(&kinds),
         Task::Servers(ServersTask::Down { kinds }) => servers::down(&kinds),
         Task::Servers(ServersTask::Status) => servers::status(),
-        Task::Test { quick } => checks::test(quick),
+        Task::Test { quick, part } => checks::test(quick, part),
         Task::Lint => lint::lint(),
         Task::Package => package::package(),
         Task::Book => book::build(),
