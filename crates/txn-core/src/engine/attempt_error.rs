@@ -24,11 +24,11 @@ pub(crate) enum RetryReason {
     Changed(Key),
     /// The attempt exceeded `attempt_timeout`, during this wait if the engine knows one.
     Expired(Option<WaitReason>),
-    /// A read-only transaction found a lock and had to wait.
+    /// The attempt does not wait for a lock of another transaction, or for another process's turn.
     Waited(Key),
     /// Another write came before a write without a record.
     Overtaken(Key),
-    /// The transaction could not be merged into a group, and runs alone.
+    /// The transaction could not be merged into a group. The next attempt runs without a group.
     LeftGroup,
 }
 

@@ -22,7 +22,7 @@ use txn_protocol::ids::Age;
 
 /// The maximum number of groups of the same collections at once.
 ///
-/// A group counts until its commit is acknowledged. With two groups, the first commits while the
+/// A group counts until its commit is acknowledged, or until it waits for a lock. With two groups, the first commits while the
 /// second locks. More groups would be smaller, and each costs the server its requests.
 const SLOTS: usize = 2;
 
@@ -185,9 +185,9 @@ impl Queue {
         self.waiting.remove(&position)
     }
 
-    /// Gives a free slot to a transaction that can start.
+    /// Gives a free slot to the oldest transaction that can start.
     ///
-    /// Returns the number of the slot, and the runtime of the transaction that has waited longest.
+    /// Returns the number of the slot, and the runtime of that transaction.
     /// A group has callers of one runtime, because a resting runtime cannot run a closure again.
     ///
     /// `only`: the single position to check, because all other transactions were checked before.

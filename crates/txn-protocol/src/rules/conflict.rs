@@ -51,7 +51,7 @@ pub enum Conflict {
 
 /// Decides whether the requester waits for the holder.
 ///
-/// `dead`: the lock and the record of the holder were unchanged for one lease on the observer's own
+/// `dead`: the record of the holder was unchanged or missing for one lease, on the observer's own
 /// clock.
 pub fn conflict(
     rules: &Rules,

@@ -1,7 +1,7 @@
 //! Members of an attempt: merge, components, and eviction.
 //!
-//! Members that share a document, directly or transitively, form one component. An attempt evicts
-//! whole components.
+//! Members are linked if one of them writes a document that the other uses. Directly or
+//! transitively linked members form one component. An attempt evicts whole components.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -34,7 +34,7 @@ pub(in crate::attempt) struct Reservations {
 impl Reservations {
     /// Stores the guards.
     ///
-    /// `turn`: the group slot, until the commit is acknowledged or waits for another transaction.
+    /// `slot`: the slot of the group, until the commit is acknowledged or waits for another transaction.
     /// `documents`: until they are applied.
     pub(in crate::attempt) fn take(
         &self,
