@@ -25,7 +25,7 @@ pub enum Event {
     },
     /// Transactions of this process were merged into a group, and one attempt is about to commit
     /// the group.
-    Composed {
+    GroupFormed {
         /// The attempt of the group.
         tid: AttemptId,
         /// The number of members, at least two.

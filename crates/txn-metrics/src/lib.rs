@@ -131,7 +131,7 @@ impl Observer for Metrics {
     fn on_event(&self, event: &Event) {
         match event {
             Event::Started { .. } => self.attempts.increment(1),
-            Event::Composed { transactions, .. } => {
+            Event::GroupFormed { transactions, .. } => {
                 self.group_transactions.record(as_f64(*transactions));
             }
             Event::Locked { documents, .. } => self.locks.increment(as_u64(documents.len())),

@@ -271,7 +271,7 @@ struct Composed(AtomicU64);
 
 impl Observer for Composed {
     fn on_event(&self, event: &Event) {
-        if let Event::Composed { transactions, .. } = event {
+        if let Event::GroupFormed { transactions, .. } = event {
             self.0.fetch_add(*transactions as u64, Ordering::Relaxed);
         }
     }

@@ -95,7 +95,7 @@ impl Observer for Witness {
             Event::Wounded { .. } => counts.wounds += 1,
             Event::Replayed { .. } | Event::AbortedByRecovery { .. } => counts.recoveries += 1,
             Event::PartitionDropped { .. } => counts.drops += 1,
-            Event::Composed { transactions, .. } => counts.composed += *transactions as u64,
+            Event::GroupFormed { transactions, .. } => counts.composed += *transactions as u64,
             Event::HandedOff { documents, .. } => counts.handed_off += documents.len() as u64,
             _ => {}
         }

@@ -314,7 +314,7 @@ impl Engine {
             let met = self.resolve_locks(Requester::NonPreempting, locks.clone(), deadline).await?;
             let is = |lock: &&Lock, what| met.get(&lock.key) == Some(&what);
             let void: Vec<Lock> =
-                locks.iter().filter(|lock| is(lock, Resolution::Aborted)).cloned().collect();
+                locks.iter().filter(|lock| is(lock, Resolution::Void)).cloned().collect();
             // A blocked index keeps its locks, and its documents can be read.
             for key in self.unlock_current(&void).await? {
                 if let Some((index, entry)) = held.remove(&key) {

@@ -45,14 +45,14 @@ pub(crate) use mutation::{Edit, Mutation};
 pub use receipt::Receipt;
 
 #[derive(Debug, Default)]
-struct Working {
+struct ReadWriteSet {
     reads: BTreeMap<Key, ReadEntry>,
     writes: BTreeMap<Key, Mutation>,
     /// The number of different documents in `reads` and `writes`.
     documents: usize,
 }
 
-impl Working {
+impl ReadWriteSet {
     fn uses(&self, key: &Key) -> bool {
         self.reads.contains_key(key) || self.writes.contains_key(key)
     }
@@ -131,7 +131,7 @@ pub(crate) struct Attempt {
     ends_at: Duration,
     /// The time limit for sending the commit, on the monotonic clock.
     limit: Duration,
-    working: Mutex<Working>,
+    working: Mutex<ReadWriteSet>,
     locks: Mutex<Locks>,
     /// Allows one lock operation at a time.
     locking: tokio::sync::Mutex<()>,
@@ -151,7 +151,7 @@ pub(crate) struct Attempt {
     uses_cache: bool,
     /// The caller commits by hand: no attempt follows.
     stepped: bool,
-    hot: Participation,
+    hot: GroupState,
     /// How long the attempt waits for other transactions; `None` until its end.
     patience: Option<Duration>,
     heart: CancellationToken,
@@ -160,7 +160,7 @@ pub(crate) struct Attempt {
 
 /// The part of an attempt in groups and turns.
 #[derive(Debug, Default)]
-struct Participation {
+struct GroupState {
     /// The batch from which a further run of the closure reads.
     batch: Mutex<Option<Arc<Mutex<SerialBatch>>>>,
     /// The reservations in the queue of this process.
@@ -217,7 +217,7 @@ impl Attempt {
             is_solo: AtomicBool::new(false),
             uses_cache,
             stepped,
-            hot: Participation::default(),
+            hot: GroupState::default(),
             patience,
             heart: CancellationToken::new(),
             beating: AtomicBool::new(false),
@@ -353,7 +353,7 @@ impl Attempt {
     }
 
     /// Refuses more documents than the limit.
-    fn check_count(&self, working: &Working, more: usize) -> Result<(), Error> {
+    fn check_count(&self, working: &ReadWriteSet, more: usize) -> Result<(), Error> {
         let most = self.engine.config.max_documents;
         if working.documents + more > most {
             return Err(Error::invalid(format!(

@@ -96,7 +96,7 @@ impl Groups {
         let transactions = members.len();
         let writes = members.iter().any(|member| !member.waiter.uses.only_reads());
         if transactions > 1 && writes {
-            self.engine.emit(&Event::Composed { tid, transactions });
+            self.engine.emit(&Event::GroupFormed { tid, transactions });
         }
         let wait_for = members.first().map(|member| member.waiter.wait_for());
         // A member with less time gets its answer at its own deadline.
@@ -171,7 +171,7 @@ impl Groups {
                 return None;
             }
             let Some(used) = Self::uses_of(&waiter.attempt) else {
-                member.reject();
+                member.retry_alone();
                 return None;
             };
             let within = used.is_within(uses);
@@ -188,7 +188,7 @@ impl Groups {
                 None
             }
             Merge::Conflict => {
-                member.reject();
+                member.retry_alone();
                 None
             }
         }
@@ -220,8 +220,8 @@ impl Groups {
         for mut member in part {
             match why {
                 // Some member is refused, and a run without a group shows which one.
-                RetryReason::LeftGroup if half > 1 || member.waiter.most > 1 => {
-                    member.waiter.most = half;
+                RetryReason::LeftGroup if half > 1 || member.waiter.max_members > 1 => {
+                    member.waiter.max_members = half;
                     self.put_back(member);
                 }
                 why => member.end(Err(AttemptError::Retry(why.clone()))),
@@ -250,19 +250,19 @@ impl Groups {
         let all = parts.iter().map(Vec::len).sum();
         let is_in_doubt =
             matches!(&error, AttemptError::Fail(fail) if fail.kind() == ErrorKind::Unknown);
-        let is_its = |member: &Member| {
+        let is_concerned = |member: &Member| {
             let only_reads = member.waiter.uses.only_reads();
             !(is_in_doubt && only_reads)
                 && document.is_none_or(|key| member.waiter.uses.contains(key))
         };
         // A member that was evicted before may be the cause of the error.
         if all == 1
-            && let Some(member) = parts.iter_mut().find_map(|part| part.pop_if(|m| is_its(m)))
+            && let Some(member) = parts.iter_mut().find_map(|part| part.pop_if(|m| is_concerned(m)))
         {
             return member.end(Err(error));
         }
         for part in parts {
-            let in_the_way = document.is_none_or(|key| uses_of(&part).contains(key));
+            let uses_document = document.is_none_or(|key| uses_of(&part).contains(key));
             let with = if document.is_some() { part.len() } else { all };
             for mut member in part {
                 match &error {
@@ -270,16 +270,16 @@ impl Groups {
                         if member.waiter.uses.only_reads() {
                             // The content that the member read may be undecided.
                             cov_mark::hit!(reader_starts_again_where_others_are_in_doubt);
-                            member.reject();
+                            member.retry_alone();
                         } else {
                             member.end(Err(AttemptError::Fail(fail.again())));
                         }
                     }
-                    AttemptError::Retry(reason) if in_the_way => {
+                    AttemptError::Retry(reason) if uses_document => {
                         member.end(Err(AttemptError::Retry(reason.clone())));
                     }
-                    AttemptError::Fail(_) if in_the_way => {
-                        member.waiter.most = (with / 2).max(1);
+                    AttemptError::Fail(_) if uses_document => {
+                        member.waiter.max_members = (with / 2).max(1);
                         self.put_back(member);
                     }
                     AttemptError::Fail(_) | AttemptError::Retry(_) => self.put_back(member),
@@ -297,7 +297,7 @@ impl Groups {
     fn put_back(&self, mut member: Member) {
         member.waiter.returns += 1;
         if member.waiter.returns > MOST_RETURNS {
-            return member.reject();
+            return member.retry_alone();
         }
         if member.waiter.membership.wait() {
             self.queue.lock().enter_again(member.position, member.waiter);
@@ -342,7 +342,7 @@ impl Member {
         drop(self.waiter.reply_to.send(Reply::Ended(result)));
     }
 
-    fn reject(self) {
+    fn retry_alone(self) {
         self.end(Err(AttemptError::Retry(RetryReason::LeftGroup)));
     }
 }

@@ -112,7 +112,7 @@ impl Groups {
             attempts: attempts.clone(),
             collections: uses.collections(),
             uses,
-            most: usize::MAX,
+            max_members: usize::MAX,
             returns: 0,
             passed_over: false,
             _wanted: wanted,

@@ -22,8 +22,9 @@ use txn_protocol::ids::Age;
 
 /// The maximum number of groups of the same collections at once.
 ///
-/// A group counts until its commit is acknowledged, or until it waits for a lock. With two groups, the first commits while the
-/// second locks. More groups would be smaller, and each costs the server its requests.
+/// A group counts until its commit is acknowledged, or until it waits for a lock. With two groups,
+/// the first commits while the second locks. More groups would be smaller, and each costs the
+/// server its requests.
 const SLOTS: usize = 2;
 
 /// The same maximum with slow groups included.
@@ -50,7 +51,7 @@ pub(super) struct Waiter {
     /// The documents that its last run used.
     pub(super) uses: Uses,
     /// The maximum number of members of its group, itself included.
-    pub(super) most: usize,
+    pub(super) max_members: usize,
     /// How often the transaction returned to the queue.
     pub(super) returns: u8,
     /// Whether a group of writers has passed over this read-only transaction.
@@ -91,7 +92,7 @@ impl Waiter {
         self.uses.only_reads() || engine.hot.board.may_lock(self.uses.keys(), now)
     }
 
-    fn may_go(&self, here: runtime::Id) -> bool {
+    fn runs_in(&self, here: runtime::Id) -> bool {
         self.runtime.id() == here
     }
 }
@@ -107,7 +108,7 @@ struct Selection<'q> {
     documents: BTreeSet<&'q Key>,
     written: BTreeSet<&'q Key>,
     /// The documents of read-only members, which no later member may write.
-    apart: BTreeSet<&'q Key>,
+    read_apart: BTreeSet<&'q Key>,
 }
 
 impl<'q> Selection<'q> {
@@ -117,22 +118,22 @@ impl<'q> Selection<'q> {
                 && self.bytes + next.attempt.bytes_to_write() <= MOST_BYTES
                 && self.documents.len() + next.uses.len() <= MOST_DOCUMENTS
         };
-        let most = self.most.unwrap_or(MOST_MEMBERS).min(next.most);
+        let most = self.most.unwrap_or(MOST_MEMBERS).min(next.max_members);
         self.first.is_none_or(is_like) && self.taken.len() < most
     }
 
-    fn writes_what_it_reads(&self, next: &Waiter) -> bool {
+    fn writes_reads_of(&self, next: &Waiter) -> bool {
         next.uses.read.iter().any(|key| self.written.contains(key))
     }
 
     fn add(&mut self, position: QueuePosition, next: &'q Waiter) {
         self.first.get_or_insert(next);
-        self.most = Some(self.most.unwrap_or(MOST_MEMBERS).min(next.most));
+        self.most = Some(self.most.unwrap_or(MOST_MEMBERS).min(next.max_members));
         self.bytes += next.attempt.bytes_to_write();
         self.documents.extend(next.uses.keys());
         self.written.extend(&next.uses.written);
         if next.uses.only_reads() {
-            self.apart.extend(&next.uses.read);
+            self.read_apart.extend(&next.uses.read);
         }
         self.taken.push(position);
     }
@@ -221,8 +222,8 @@ impl Queue {
         let (mut taken, mut all) = (0, 0);
         for slot in self.slots.values() {
             let is_same = slot.collections == next.collections;
-            let rests = slot.forming_in == Some(next.served_in);
-            if is_same && (rests || slot.forming_in.is_some() && !slot.is_slow(now)) {
+            let forms_here = slot.forming_in == Some(next.served_in);
+            if is_same && (forms_here || slot.forming_in.is_some() && !slot.is_slow(now)) {
                 return false;
             }
             taken += usize::from(is_same && !slot.is_slow(now));
@@ -269,26 +270,26 @@ impl Queue {
                 true => self.is_readable(next, &selection, &blocked, live_attempts, handoffs),
                 false => {
                     self.in_use.allows(&next.uses, next.takes_handoffs(), handoffs)
-                        && !next.uses.written.iter().any(|key| selection.apart.contains(key))
+                        && !next.uses.written.iter().any(|key| selection.read_apart.contains(key))
                         && !blocked.conflicts_with(&next.uses)
                         && !live_attempts.is_wanted_by_older(next.uses.keys(), next.age())
                         && next.may_lock(engine, now)
                 }
             };
-            let is_here = next.may_go(here) && next.collections == collections;
+            let is_here = next.runs_in(here) && next.collections == collections;
             if is_free && is_here && selection.has_room_for(next) {
                 selection.add(*position, next);
             } else {
-                blocked.begin(&next.uses);
+                blocked.add_use(&next.uses);
             }
         }
         let mut passed_over = Vec::new();
         for (position, next) in read_only {
             let is_free = self.is_readable(next, &selection, &blocked, live_attempts, handoffs);
-            let is_here = next.may_go(here) && next.collections == collections;
+            let is_here = next.runs_in(here) && next.collections == collections;
             if is_free && is_here && selection.has_room_for(next) {
                 selection.add(position, next);
-            } else if selection.writes_what_it_reads(next) {
+            } else if selection.writes_reads_of(next) {
                 passed_over.push(position);
             }
         }
@@ -310,7 +311,7 @@ impl Queue {
         {
             slot.forming_in = None;
         }
-        taken.iter().for_each(|(_, next)| self.in_use.begin(&next.uses));
+        taken.iter().for_each(|(_, next)| self.in_use.add_use(&next.uses));
         taken
     }
 
@@ -328,7 +329,7 @@ impl Queue {
         others.peek().is_none()
             || !blocked.conflicts_with(&next.uses)
                 && !live_attempts.is_wanted_by_older(&next.uses.read, next.age())
-                && !selection.writes_what_it_reads(next)
+                && !selection.writes_reads_of(next)
                 && others.all(|key| !self.in_use.is_written(key) && !handoffs.contains(key))
     }
 
@@ -358,12 +359,12 @@ impl Queue {
     pub(super) fn reclaim(&mut self, mut keys: BTreeSet<Key>) -> Uses {
         keys.retain(|key| self.in_use.is_free(key));
         let uses = Uses { written: keys, ..Uses::default() };
-        self.in_use.begin(&uses);
+        self.in_use.add_use(&uses);
         uses
     }
 
     pub(super) fn free(&mut self, uses: &Uses) {
-        self.in_use.end(uses);
+        self.in_use.remove_use(uses);
     }
 }
 

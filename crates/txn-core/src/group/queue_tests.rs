@@ -44,7 +44,7 @@ impl Scene {
             attempts: AttemptNumbers::default(),
             collections: uses.collections(),
             uses,
-            most: usize::MAX,
+            max_members: usize::MAX,
             returns: 0,
             passed_over: false,
             _wanted: None,

@@ -82,7 +82,7 @@ pub(crate) fn components<'u>(all: impl Iterator<Item = &'u Uses> + Clone) -> Vec
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
     /// The component of this first number, which uses a single document.
-    Alone(usize),
+    SingleDocument(usize),
     /// All components that only read.
     ///
     /// Their commit waits for no more than one read of the store.
@@ -106,7 +106,7 @@ pub(super) fn parts<'u>(all: impl Iterator<Item = &'u Uses> + Clone) -> Vec<Part
         }
         match keys.len() {
             _ if only_reads => Part::OnlyReads,
-            1 => Part::Alone(number),
+            1 => Part::SingleDocument(number),
             _ => Part::Others,
         }
     };
@@ -163,7 +163,7 @@ impl InUse {
         !self.written.contains_key(key) && !self.read.contains_key(key)
     }
 
-    pub(super) fn begin(&mut self, uses: &Uses) {
+    pub(super) fn add_use(&mut self, uses: &Uses) {
         for (keys, counts) in [(&uses.read, &mut self.read), (&uses.written, &mut self.written)] {
             for key in keys {
                 *counts.entry(key.clone()).or_default() += 1;
@@ -171,7 +171,7 @@ impl InUse {
         }
     }
 
-    pub(super) fn end(&mut self, uses: &Uses) {
+    pub(super) fn remove_use(&mut self, uses: &Uses) {
         for (keys, counts) in [(&uses.read, &mut self.read), (&uses.written, &mut self.written)] {
             for key in keys {
                 let Some(count) = counts.get_mut(key) else { continue };
@@ -197,12 +197,12 @@ mod tests {
     fn readers_share_and_writers_do_not() {
         let (reader, writer) = (uses(&["a"], &["b"]), uses(&[], &["a"]));
         let mut in_use = InUse::default();
-        in_use.begin(&reader);
+        in_use.add_use(&reader);
         assert!(!in_use.conflicts_with(&uses(&["a"], &["c"])) && in_use.conflicts_with(&writer));
-        in_use.begin(&uses(&["a"], &["c"]));
-        in_use.end(&reader);
+        in_use.add_use(&uses(&["a"], &["c"]));
+        in_use.remove_use(&reader);
         assert!(in_use.conflicts_with(&writer) && !in_use.conflicts_with(&uses(&[], &["b"])));
-        in_use.end(&uses(&["a"], &["c"]));
+        in_use.remove_use(&uses(&["a"], &["c"]));
         assert!(
             !in_use.conflicts_with(&writer) && in_use.read.is_empty() && in_use.written.is_empty()
         );
@@ -229,7 +229,7 @@ mod tests {
         let x = uses(&[], &["x"]);
         assert_eq!(
             of(&[&x, &ab, &de, &bc]),
-            [Part::Alone(0), Part::Others, Part::Others, Part::Others]
+            [Part::SingleDocument(0), Part::Others, Part::Others, Part::Others]
         );
         let (reads_a, reads_q) = (uses(&["a", "q"], &[]), uses(&["q"], &[]));
         assert_eq!(of(&[&reads_q, &ab, &reads_a]), [Part::OnlyReads, Part::Others, Part::Others]);

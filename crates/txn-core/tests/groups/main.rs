@@ -34,7 +34,7 @@ struct Sizes(Mutex<Vec<usize>>, AtomicU32);
 impl Observer for Sizes {
     fn on_event(&self, event: &Event) {
         match event {
-            Event::Composed { transactions, .. } => self.0.lock().push(*transactions),
+            Event::GroupFormed { transactions, .. } => self.0.lock().push(*transactions),
             Event::HandedOff { documents, .. } => {
                 self.1.fetch_add(u32::try_from(documents.len()).unwrap_or(1), Ordering::Relaxed);
             }

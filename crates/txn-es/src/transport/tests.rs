@@ -140,7 +140,7 @@ async fn endless_answer_is_read_up_to_the_limit() {
             panic!("taken")
         };
         assert_eq!(error.kind, StoreErrorKind::Unavailable);
-        assert!(error.message.contains("larger than the 1000 bytes"), "{error}");
+        assert!(error.message.contains("larger than the limit of 1000 bytes"), "{error}");
     }
 }
 

@@ -215,7 +215,7 @@ impl Attempt {
                 met.extend(self.engine.resolve_locks(requester, locks, &self.deadline).await?);
             }
         }
-        for (key, _) in met.iter().filter(|(_, met)| **met == Resolution::Aborted) {
+        for (key, _) in met.iter().filter(|(_, met)| **met == Resolution::Void) {
             let view = requests.get_mut(key).and_then(|request| request.view.as_mut());
             if let Some(View::Present { stored, .. }) = view {
                 stored.lock = None;

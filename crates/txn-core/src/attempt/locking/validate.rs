@@ -275,7 +275,7 @@ impl Attempt {
             }
         }
         let met = engine.resolve_locks(requester, locks.clone(), &self.deadline).await?;
-        locks.retain(|lock| met.get(&lock.key) == Some(&Resolution::Aborted));
+        locks.retain(|lock| met.get(&lock.key) == Some(&Resolution::Void));
         if requester == Requester::NonPreempting {
             // A blocked index keeps its locks, and its documents can be read.
             let current = engine.unlock_current(&locks).await?;

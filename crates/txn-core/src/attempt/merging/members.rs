@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::attempt::merging::reservation::{DocumentReservation, Reservation};
 use crate::attempt::merging::serial_batch::{Merge, SerialBatch};
-use crate::attempt::{Attempt, Working};
+use crate::attempt::{Attempt, ReadWriteSet};
 use crate::engine::attempt_error::RetryReason;
 use crate::engine::store::observe::ReadEntry;
 use crate::store::Key;
@@ -87,7 +87,7 @@ impl Attempt {
     /// Forgets the last run of the closure. The next run reads from `batch`.
     pub(crate) fn restart_on(&self, batch: Arc<Mutex<SerialBatch>>) {
         *self.hot.batch.lock() = Some(batch);
-        *self.working.lock() = Working::default();
+        *self.working.lock() = ReadWriteSet::default();
     }
 
     /// Takes over the reads and writes of a batch, to commit them.

@@ -34,7 +34,7 @@ pub(in crate::attempt) struct Reservations {
 impl Reservations {
     /// Stores the guards.
     ///
-    /// `slot`: the slot of the group, until the commit is acknowledged or waits for another transaction.
+    /// `slot`: the slot of the group, until the commit is acknowledged or waits for a lock.
     /// `documents`: until they are applied.
     pub(in crate::attempt) fn take(
         &self,

@@ -9,7 +9,7 @@ use txn_protocol::document::{Image, View};
 use txn_protocol::ids::AttemptId;
 use txn_protocol::rules::validate::Observed;
 
-use crate::attempt::{Mutation, Working};
+use crate::attempt::{Mutation, ReadWriteSet};
 use crate::engine::store::observe::ReadEntry;
 use crate::store::Key;
 
@@ -66,7 +66,7 @@ impl SerialBatch {
     }
 
     /// Merges one more transaction, or leaves the batch unchanged.
-    pub(in crate::attempt) fn merge(&mut self, working: &Working) -> Merge {
+    pub(in crate::attempt) fn merge(&mut self, working: &ReadWriteSet) -> Merge {
         let image = |key: &Key| self.image(key);
         if working.reads.iter().any(|(key, read)| {
             image(key).is_some_and(|image| image != read.observed.image.as_ref())
@@ -104,8 +104,8 @@ impl SerialBatch {
     }
 
     /// Returns the combined reads and writes, for one attempt.
-    pub(in crate::attempt) fn working(&self) -> Working {
-        let mut working = Working::default();
+    pub(in crate::attempt) fn working(&self) -> ReadWriteSet {
+        let mut working = ReadWriteSet::default();
         for key in &self.read {
             if let Some(entry) = self.known.get(key) {
                 working.note_read(key.clone(), entry.clone());

@@ -50,12 +50,12 @@ fn found(state: &State, at: u8, n: usize) -> ReadEntry {
 fn run(
     calls: &[(usize, Call)],
     look: impl Fn(usize) -> ReadEntry,
-) -> Result<(Working, Vec<Option<Image>>), ()> {
-    let mut working = Working::default();
+) -> Result<(ReadWriteSet, Vec<Option<Image>>), ()> {
+    let mut working = ReadWriteSet::default();
     let mut seen = Vec::new();
     for (n, call) in calls {
         let key = key(*n);
-        let read = |working: &mut Working| match working.writes.get(&key) {
+        let read = |working: &mut ReadWriteSet| match working.writes.get(&key) {
             Some(mutation) => mutation.image().cloned(),
             None => {
                 working.note_read(key.clone(), look(*n));
@@ -86,7 +86,7 @@ fn run(
 /// The state after a commit of these writes.
 ///
 /// `None` if an insert finds an existing document.
-fn commit(images: &[Option<Image>; 3], working: &Working) -> Option<[Option<Image>; 3]> {
+fn commit(images: &[Option<Image>; 3], working: &ReadWriteSet) -> Option<[Option<Image>; 3]> {
     let mut after = images.clone();
     for (key, mutation) in &working.writes {
         let n: usize = key.id.parse().expect("a number");

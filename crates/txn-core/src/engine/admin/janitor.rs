@@ -366,7 +366,7 @@ impl<'a> Pass<'a> {
         for (key, result) in met {
             let is_retried = match result {
                 Ok(Resolution::Blocked) => true,
-                Ok(Resolution::RolledForward | Resolution::Aborted) => {
+                Ok(Resolution::RolledForward | Resolution::Void) => {
                     self.recovered += 1;
                     false
                 }
@@ -399,11 +399,11 @@ impl<'a> Pass<'a> {
         };
         let holding = Holding { holder, locks: locks.clone(), found, at, whole };
         let mut met = engine.resolve_holder(Requester::NonPreempting, holding, &deadline).await?;
-        let is_void = |lock: &Lock| matches!(met.get(&lock.key), Some(Ok(Resolution::Aborted)));
+        let is_void = |lock: &Lock| matches!(met.get(&lock.key), Some(Ok(Resolution::Void)));
         let void: Vec<Lock> = locks.into_iter().filter(is_void).collect();
         // The read is stale: an unlock succeeds only if the lock is unchanged.
         let unlocked = engine.unlock_all(&void).await.into_iter();
-        met.extend(unlocked.map(|(key, result)| (key, result.map(|_| Resolution::Aborted))));
+        met.extend(unlocked.map(|(key, result)| (key, result.map(|_| Resolution::Void))));
         Ok(met)
     }
 

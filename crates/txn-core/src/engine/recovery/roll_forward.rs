@@ -34,7 +34,7 @@ pub(crate) enum Resolution {
     /// The holder is aborted, its day is gone, or its record does not name the document. A
     /// conditional write may replace the lock. The read of the lock is older than this verdict, and
     /// may show outdated content.
-    Aborted,
+    Void,
     /// The holder was committed and is applied: read the document again.
     RolledForward,
     /// The holder may continue: wait.
@@ -82,7 +82,7 @@ impl Help {
         }
         for Lock { key, .. } in &self.locks {
             let result = match self.strays.contains(key) {
-                true => Ok(Resolution::Aborted),
+                true => Ok(Resolution::Void),
                 false => unapplied.remove(key).map_or(Ok(Resolution::RolledForward), Err),
             };
             met.insert(key.clone(), result);
@@ -115,7 +115,7 @@ impl Engine {
         let whole = whole.then(|| self.table.record_key(holder));
         let resolution = match decided {
             None => Resolution::Blocked,
-            Some(Decided::Aborted) => Resolution::Aborted,
+            Some(Decided::Aborted) => Resolution::Void,
             Some(Decided::Committed { record, version }) => {
                 let strays = strays(&self.rules, &record, &locks);
                 if !strays.is_empty() {
@@ -264,7 +264,7 @@ impl Engine {
         let is = |lock: &&Lock, what| met.get(&lock.key) == Some(&what);
         apply.wait_for(locks.iter().filter(|lock| is(lock, Resolution::Blocked)));
         let void: Vec<Lock> =
-            locks.iter().filter(|lock| is(lock, Resolution::Aborted)).cloned().collect();
+            locks.iter().filter(|lock| is(lock, Resolution::Void)).cloned().collect();
         for (key, unlocked) in self.unlock_all(&void).await {
             match unlocked {
                 Ok(true) => apply.prove_absent(&key),
