@@ -42,7 +42,7 @@ fn documents(criterion: &mut Criterion) {
     for commits in [1, 64] {
         let stored = Stored {
             lock: Some(id(commits + 1)),
-            tid: Some(id(commits)),
+            commit_version: Some(id(commits)),
             recent: (1..=commits).map(id).collect(),
             absent: false,
             image: image(200),

@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let processor = outbox.start(ProcessorConfig::default(), topics).await?;
 
     let read = domain.reader().verified().read(&articles, "a1").await?;
-    let version = read.tid().ok_or("no transaction wrote it")?;
+    let version = read.commit_version().ok_or("no transaction wrote it")?;
     let write = DependentWrite::new(
         Condition::Version(version.to_string()),
         rename("articles", "a1", "Apple"),

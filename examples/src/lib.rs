@@ -73,4 +73,12 @@ mod tests {
         let indented: String = shown.lines().map(|line| format!("    {line}\n")).collect();
         assert!(EXAMPLE.contains(&indented), "the README shows another example than order.rs");
     }
+
+    #[test]
+    fn removal_script_names_every_reserved_field() {
+        let page = include_str!("../../docs/existing-index.md");
+        for field in txn_core::store::fields::RESERVED {
+            assert!(page.contains(&format!("ctx._source.remove('{field}')")), "{field}");
+        }
+    }
 }

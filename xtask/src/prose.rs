@@ -72,7 +72,10 @@ fn in_passage(lines: &[&str]) -> Vec<String> {
     for sentence in sentences(lines) {
         let words: Vec<&str> = sentence.split_whitespace().collect();
         let start = words.iter().take(6).copied().collect::<Vec<_>>().join(" ");
-        let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
+        let bare = |word: &str| {
+            let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+            word.strip_suffix("'s").unwrap_or(word).to_owned()
+        };
         if let Some(word) = words.iter().find(|word| BANNED.contains(&&*bare(word).to_lowercase()))
         {
             found.push(format!("name the actor instead of {word:?}: {start} …"));
@@ -131,7 +134,8 @@ fn sentences(lines: &[&str]) -> Vec<String> {
         }
         let item = line.trim_start_matches(|c: char| c.is_ascii_digit() || "-*.".contains(c));
         let begins_item = item.len() < line.len() && item.starts_with(' ');
-        let is_prose = !(is_code || line.is_empty() || line.starts_with(['|', '#', '`', '<']));
+        let is_fence = line.starts_with("```");
+        let is_prose = !(is_code || is_fence || line.is_empty() || line.starts_with(['|', '#']));
         if !is_prose || begins_item {
             paragraphs.push(String::new());
         }

@@ -283,7 +283,8 @@ async fn joined_reads_of_one_document_see_the_same_content() {
 async fn version_names_the_commit_that_was_read() {
     let (domain, accounts) = open().await;
     fund(&domain, &accounts, &["alice"], 5).await;
-    let found = domain.reader().verified().read(&accounts, "alice").await.expect("reads").tid();
+    let found =
+        domain.reader().verified().read(&accounts, "alice").await.expect("reads").commit_version();
     assert!(found.is_some());
     for pessimistic in [false, true] {
         let options = Options::default().with_pessimistic(pessimistic);

@@ -17,6 +17,7 @@
 //! to `txn-registry`, `txn-registry-txn-*`, `txn-<domain>-*` and, for each collection, to
 //! `<index>`, `<index>-txn-*` and `<index>-committed`.
 
+#[cfg(feature = "aws-sigv4")]
 mod aws;
 mod config;
 #[cfg(test)]
@@ -24,7 +25,6 @@ mod fake;
 mod guarded;
 mod identity;
 mod index;
-#[cfg(feature = "aws-sigv4")]
 mod requests;
 mod secrets;
 mod server;

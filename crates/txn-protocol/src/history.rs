@@ -173,7 +173,7 @@ pub struct Change {
 #[derive(Clone, Copy, Debug)]
 pub struct Before<'a> {
     /// The commit that wrote the document.
-    pub tid: Option<CommitVersion>,
+    pub commit_version: Option<CommitVersion>,
     /// The content, if the document exists.
     pub image: Option<&'a Image>,
 }
@@ -185,7 +185,7 @@ impl Before<'_> {
     #[must_use]
     pub fn is_of(&self, head: &Head, head_tid: Option<CommitVersion>) -> bool {
         match self.image {
-            Some(_) => head.exists && self.tid == head_tid,
+            Some(_) => head.exists && self.commit_version == head_tid,
             None => !head.exists,
         }
     }
@@ -205,7 +205,7 @@ impl Change {
         let format = Format::default();
         let (links, overwritten, agrees, kept) = match (head, before.image) {
             (None, None) => (Links::default(), None, true, Kept::Absent),
-            (None, Some(_)) => (Links::default(), before.tid, false, Kept::Apart),
+            (None, Some(_)) => (Links::default(), before.commit_version, false, Kept::Apart),
             (Some((head, tid)), _) => {
                 let agrees = before.is_of(head, tid);
                 let kept = if agrees { Kept::Apart } else { Kept::Lost };
@@ -411,13 +411,16 @@ mod tests {
     #[test]
     fn history_documents_survive_a_round_trip() {
         let image = Image::parse(r#"{"n":1.0,"x":{"tid":2}}"#).expect("valid");
-        let first = Change::of(None, Before { tid: None, image: Some(&image) }, true);
+        let first = Change::of(None, Before { commit_version: None, image: Some(&image) }, true);
         let content = first.past.as_ref().map(|past| past.content.clone());
         assert_eq!(content, Some(Content::Was(image.clone())));
         assert!(!first.agrees, "no head names the writer yet");
         let head = (&first.head, Some(tid(5)));
-        let deleted =
-            Change::of(Some(head), Before { tid: Some(tid(5)), image: Some(&image) }, false);
+        let deleted = Change::of(
+            Some(head),
+            Before { commit_version: Some(tid(5)), image: Some(&image) },
+            false,
+        );
         assert_eq!((deleted.overwritten, deleted.head.exists), (Some(tid(5)), false));
         assert!(deleted.agrees);
         for past in [&first.past, &deleted.past].into_iter().flatten() {
@@ -429,11 +432,11 @@ mod tests {
     #[test]
     fn version_overwritten_without_history_is_lost() {
         let image = Image::default();
-        let head = Change::of(None, Before { tid: None, image: None }, true).head;
+        let head = Change::of(None, Before { commit_version: None, image: None }, true).head;
         for before in [
-            Before { tid: Some(tid(7)), image: Some(&image) },
-            Before { tid: None, image: Some(&image) },
-            Before { tid: None, image: None },
+            Before { commit_version: Some(tid(7)), image: Some(&image) },
+            Before { commit_version: None, image: Some(&image) },
+            Before { commit_version: None, image: None },
         ] {
             let change = Change::of(Some((&head, Some(tid(5)))), before, true);
             assert!(!change.agrees, "{before:?}");

@@ -76,6 +76,12 @@ macro_rules! searches {
     ($($schedules:tt)*) => {
         searches_on_server! { searches_elasticsearch8, elasticsearch_url: $($schedules)* }
         searches_on_server! { searches_opensearch3, opensearch_url: $($schedules)* }
+        mod searches_matrix {
+            use super::*;
+            searches_on_server! { searches_elasticsearch7, elasticsearch7_url: $($schedules)* }
+            searches_on_server! { searches_elasticsearch9, elasticsearch9_url: $($schedules)* }
+            searches_on_server! { searches_opensearch2, opensearch2_url: $($schedules)* }
+        }
     };
 }
 

@@ -188,7 +188,8 @@ impl Single {
         let recent = content.list().map(|number| self.tid(number)).collect();
         let last = content.written().last().unwrap_or_default();
         let tid = Some(self.tid(last));
-        let stored = Stored { tid, recent, image: Image::default(), ..Stored::default() };
+        let stored =
+            Stored { commit_version: tid, recent, image: Image::default(), ..Stored::default() };
         View::Present { version: version(content.version), source: "{}".into(), stored }
     }
 

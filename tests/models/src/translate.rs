@@ -85,7 +85,7 @@ pub(crate) fn view(doc: &Doc) -> View {
     }
     let stored = Stored {
         lock: lock(doc.lock),
-        tid: (!doc.absent).then(|| commit_version(doc.stamp)),
+        commit_version: (!doc.absent).then(|| commit_version(doc.stamp)),
         recent: (0..u8::try_from(STAMPS.len()).unwrap_or_default())
             .filter(|stamp| doc.recent & (1 << *stamp) != 0)
             .map(commit_version)
@@ -100,7 +100,7 @@ pub(crate) fn view(doc: &Doc) -> View {
 pub(crate) fn observed(seen: &Seen) -> Observed {
     Observed {
         version: (seen.version > 0).then(|| version_in(seen.era, seen.version)),
-        tid: (!seen.absent).then(|| commit_version(seen.stamp)),
+        commit_version: (!seen.absent).then(|| commit_version(seen.stamp)),
         image: (!seen.absent).then(|| image(true, seen.writer)),
         holder: lock(seen.holder),
     }
@@ -109,7 +109,12 @@ pub(crate) fn observed(seen: &Seen) -> Observed {
 /// The document as it was read, for the comparison of its lock.
 pub(crate) fn stored(seen: &Seen) -> Stored {
     let tid = (!seen.absent).then(|| commit_version(seen.stamp));
-    Stored { lock: lock(seen.holder), tid, absent: seen.absent, ..Stored::default() }
+    Stored {
+        lock: lock(seen.holder),
+        commit_version: tid,
+        absent: seen.absent,
+        ..Stored::default()
+    }
 }
 
 /// A participant of a record.

@@ -9,7 +9,7 @@ use crate::history::{Fate, Operation};
 use txn_sim::server::{Manners, SHARDS};
 
 /// The attempt timeout, which is also the longest lease.
-pub(crate) const TRANSACTION_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The interval of the janitors.
 pub(crate) const JANITOR_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -439,7 +439,7 @@ impl Scenario {
     /// of a janitor.
     #[must_use]
     pub fn longest_lock(&self) -> Duration {
-        let limits = TRANSACTION_LIMIT * self.slowest() + TRANSACTION_LIMIT;
+        let limits = ATTEMPT_TIMEOUT * self.slowest() + ATTEMPT_TIMEOUT;
         limits + 5 * JANITOR_INTERVAL
     }
 

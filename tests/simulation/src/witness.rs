@@ -14,7 +14,7 @@ use txn_core::store::Key;
 
 use crate::counts::Counts;
 use crate::process::{Log, panic_as_planned};
-use crate::scenario::TRANSACTION_LIMIT;
+use crate::scenario::ATTEMPT_TIMEOUT;
 
 /// The probability that an observer panics, if observers panic.
 const RASH: f64 = 0.02;
@@ -22,7 +22,7 @@ const RASH: f64 = 0.02;
 /// The age up to which an attempt is within its limit.
 ///
 /// The age holds for any clock of a calm run.
-const IN_TIME: Duration = TRANSACTION_LIMIT.saturating_sub(Duration::from_secs(1));
+const IN_TIME: Duration = ATTEMPT_TIMEOUT.saturating_sub(Duration::from_secs(1));
 
 /// The events that observers of the engine received.
 #[derive(Debug, Default)]

@@ -203,10 +203,11 @@ impl Now {
     fn at(&self, time: Duration) -> Known {
         let observed = &self.document.observed;
         let stood = |tid: Option<CommitVersion>| tid.is_none_or(|tid| tid.unix_time() <= time);
-        let before = Before { tid: observed.tid, image: observed.image.as_ref() };
+        let before =
+            Before { commit_version: observed.commit_version, image: observed.image.as_ref() };
         match &self.head {
             // No transaction has written the document since its history began.
-            None if observed.image.is_none() || stood(observed.tid) => {
+            None if observed.image.is_none() || stood(observed.commit_version) => {
                 Known::Is(observed.image.clone())
             }
             None => Known::Torn,
@@ -299,7 +300,9 @@ impl Engine {
         for key in keys {
             let (Some(document), Some(head)) = (entries.next(), entries.next()) else { break };
             let at = history.head(&key);
-            let read = |image: &Image| Ok::<_, Error>((read_head(&at, image)?, head.observed.tid));
+            let read = |image: &Image| {
+                Ok::<_, Error>((read_head(&at, image)?, head.observed.commit_version))
+            };
             let head = head.observed.image.as_ref().map(read).transpose()?;
             now.push(Now { key, document, head });
         }

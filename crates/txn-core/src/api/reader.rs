@@ -52,8 +52,8 @@ impl<T> Versioned<T> {
     ///
     /// `None` if no transaction wrote the content.
     #[must_use]
-    pub fn tid(&self) -> Option<CommitVersion> {
-        self.entry.observed.tid
+    pub fn commit_version(&self) -> Option<CommitVersion> {
+        self.entry.observed.commit_version
     }
 }
 
@@ -138,14 +138,16 @@ impl Domain {
         if stored.lock.is_some() || engine.histories.of(&key.collection).is_some() {
             return Ok(None);
         }
-        if stored.tid.is_none() {
+        if stored.commit_version.is_none() {
             cov_mark::hit!(plain_document_is_set_by_a_record);
             return Ok(None);
         }
         let deadline = engine.deadline(engine.config.timeout);
         let written = async {
-            let commit =
-                engine.commit_version(None, stored.tid).await.map_err(|error| error.at(key))?;
+            let commit = engine
+                .commit_version(None, stored.commit_version)
+                .await
+                .map_err(|error| error.at(key))?;
             match engine.write_single(key, entry, image, commit, &deadline).await? {
                 SingleOutcome::Committed => Ok(Some(commit)),
                 SingleOutcome::Overtaken => Ok(None),
@@ -169,7 +171,8 @@ impl Domain {
         let written = self.run::<_, Error, _>(&options, async |tx| {
             let images = tx.images(std::slice::from_ref(key)).await?;
             let version = tx.attempt().version(key)?;
-            let is_same = images.first() == Some(&observed.image) && version == observed.tid;
+            let is_same =
+                images.first() == Some(&observed.image) && version == observed.commit_version;
             if is_same {
                 tx.attempt().buffer(key, Edit::Put(image.clone()))?;
             }

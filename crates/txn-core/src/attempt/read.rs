@@ -47,7 +47,7 @@ impl Attempt {
         let working = self.working.lock();
         let unread = || Error::invalid("it was written without being read: ask before").at(key);
         let entry = working.reads.get(key).ok_or_else(unread)?;
-        Ok(entry.observed.image.as_ref().and(entry.observed.tid))
+        Ok(entry.observed.image.as_ref().and(entry.observed.commit_version))
     }
 
     /// Notes the documents that are known without a request. Returns the other keys.

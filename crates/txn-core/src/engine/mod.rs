@@ -259,7 +259,13 @@ impl Engine {
         image: &crate::json::Image,
     ) -> Stored {
         let recent = self.recent_with(&before.recent, commit).into();
-        Stored { lock: None, tid: Some(commit), recent, absent: false, image: image.clone() }
+        Stored {
+            lock: None,
+            commit_version: Some(commit),
+            recent,
+            absent: false,
+            image: image.clone(),
+        }
     }
 }
 

@@ -210,7 +210,8 @@ async fn only_the_last_writer_gets_the_commit_version() {
         }
     };
     let versions = join_all((0..20).map(|_| run(options.clone()))).await;
-    let last = bank.domain.reader().read(&bank.accounts, "0").await.expect("reads").tid();
+    let last =
+        bank.domain.reader().read(&bank.accounts, "0").await.expect("reads").commit_version();
     assert_eq!(versions.iter().filter(|version| **version == last).count(), 1);
     assert!(versions.iter().filter(|version| version.is_none()).count() >= 10);
     let versions =

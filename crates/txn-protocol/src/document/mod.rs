@@ -94,7 +94,7 @@ pub struct Stored {
     /// The holder of the lock, `transaction_tid`.
     pub lock: Option<AttemptId>,
     /// The commit version of the content, `transaction_version`.
-    pub tid: Option<CommitVersion>,
+    pub commit_version: Option<CommitVersion>,
     /// The recent commits of the content, `transaction_recent`, oldest first.
     pub recent: Arc<[CommitVersion]>,
     /// Whether the document is a placeholder, `transaction_absent`. Readers take a placeholder for
@@ -127,7 +127,7 @@ impl Stored {
         for field in json::fields(&flat)? {
             match &*field.name {
                 TRANSACTION_TID => stored.lock = field.parse()?,
-                TRANSACTION_VERSION => stored.tid = field.parse()?,
+                TRANSACTION_VERSION => stored.commit_version = field.parse()?,
                 TRANSACTION_RECENT => {
                     stored.recent =
                         field.parse::<Option<Vec<CommitVersion>>>()?.unwrap_or_default().into();
@@ -152,7 +152,7 @@ impl Stored {
         if let Some(lock) = self.lock {
             let _ = write!(text, "\"{TRANSACTION_TID}\":\"{lock}\",");
         }
-        if let Some(tid) = self.tid {
+        if let Some(tid) = self.commit_version {
             let _ = write!(text, "\"{TRANSACTION_VERSION}\":\"{tid}\",");
         }
         if !self.recent.is_empty() {
@@ -231,10 +231,10 @@ mod tests {
             let image = Image::parse(image).expect("valid");
             for stored in [
                 Stored { image: image.clone(), ..Stored::default() },
-                Stored { tid: Some(commit), image: image.clone(), ..Stored::default() },
+                Stored { commit_version: Some(commit), image: image.clone(), ..Stored::default() },
                 Stored {
                     lock,
-                    tid: Some(commit),
+                    commit_version: Some(commit),
                     recent: [commit, commit].into(),
                     absent: true,
                     image,

@@ -70,7 +70,8 @@ pub fn is_participants_lock(
     stored: &Stored,
 ) -> bool {
     let by_version = participant.placeholder.is_none_or(|placeholder| placeholder == version);
-    stored.tid == participant.before && (by_version || !rules.decides(Rule::PlaceholderVersion))
+    stored.commit_version == participant.before
+        && (by_version || !rules.decides(Rule::PlaceholderVersion))
 }
 
 /// Whether the document has the participant's own lock.
@@ -115,7 +116,7 @@ fn is_moved_placeholder(
         && stored.lock == Some(tid)
         && stored.absent
         && !stands_elsewhere(rules, participant, now)
-        && stored.tid == participant.before
+        && stored.commit_version == participant.before
         && rules.decides(Rule::MovedLock)
         && !is_locked_by(rules, participant, tid, now)
 }
@@ -161,7 +162,7 @@ pub fn applying(
         View::Present { stored, .. } => {
             stands_elsewhere(rules, participant, now)
                 && !is_locked_by(rules, participant, tid, now)
-                && !stored.recent.iter().chain(&stored.tid).any(|tid| *tid == commit)
+                && !stored.recent.iter().chain(&stored.commit_version).any(|tid| *tid == commit)
         }
         View::Absent => elsewhere && rules.decides(Rule::SameCollection),
     };
@@ -201,9 +202,9 @@ pub fn applying(
     // tid than the one under the lock says that the participant was applied. A later tid is not
     // required, because tids do not grow over a deletion.
     let written_since = !stored.absent
-        && stored.tid.is_some()
-        && stored.tid != participant.before
-        && (stored.tid >= Some(commit) || rules.decides(Rule::WrittenSince));
+        && stored.commit_version.is_some()
+        && stored.commit_version != participant.before
+        && (stored.commit_version >= Some(commit) || rules.decides(Rule::WrittenSince));
     match (participant.op, stored.lock) {
         (Op::Read, _) => Applying::Done,
         // A later holder has locked the content of this commit or of a later one. A touch keeps
@@ -233,14 +234,16 @@ fn followed(
     version: Version,
 ) -> Applying {
     let Committed { commit, applied, .. } = committed;
-    let stands = |tid: &CommitVersion| stored.recent.contains(tid) || stored.tid == Some(*tid);
+    let stands =
+        |tid: &CommitVersion| stored.recent.contains(tid) || stored.commit_version == Some(*tid);
     let is_overtaken = match (locked, participant.before) {
         (Some(View::Present { stored: locked, .. }), before) => {
             locked.recent.iter().chain(&before).any(stands) && !stands(&commit)
         }
         (_, Some(before)) => {
             let place = stored.recent.iter().position(|tid| *tid == before);
-            let since = place.map(|place| stored.recent[place + 1..].iter().chain(&stored.tid));
+            let since =
+                place.map(|place| stored.recent[place + 1..].iter().chain(&stored.commit_version));
             since.is_some_and(|mut since| !since.any(|tid| tid.node() == commit.node()))
         }
         (_, None) => false,
@@ -248,8 +251,9 @@ fn followed(
     if is_overtaken {
         return Applying::Overtaken(version);
     }
-    let of_owner =
-        || stored.recent.iter().chain(&stored.tid).any(|tid| tid.node() == commit.node());
+    let of_owner = || {
+        stored.recent.iter().chain(&stored.commit_version).any(|tid| tid.node() == commit.node())
+    };
     if participant.op == Op::Insert
         && locked.is_some()
         && !applied
@@ -299,7 +303,8 @@ mod tests {
             placeholder: (op == Op::Insert).then(|| version(8)),
             before: (op != Op::Insert).then_some(before),
         };
-        let written_by = |t| Stored { tid: Some(t), image: image(1), ..Stored::default() };
+        let written_by =
+            |t| Stored { commit_version: Some(t), image: image(1), ..Stored::default() };
         let unversioned = Stored { image: image(1), ..Stored::default() };
         let locked = written_by(before).locked_by(Some(me));
         let held = written_by(before).locked_by(Some(other));

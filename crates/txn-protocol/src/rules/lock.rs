@@ -111,9 +111,11 @@ mod tests {
     #[test]
     fn read_under_the_lock_is_not_the_commit() {
         let (me, holder) = (tid(3, 0), tid(2, 0));
-        let before = Stored { tid: Some(commit(1)), image: image(1), ..Stored::default() };
+        let before =
+            Stored { commit_version: Some(commit(1)), image: image(1), ..Stored::default() };
         let read = Observed::of(&view(7, before.locked_by(Some(holder))));
-        let commit = Stored { tid: Some(commit(2)), image: image(2), ..Stored::default() };
+        let commit =
+            Stored { commit_version: Some(commit(2)), image: image(2), ..Stored::default() };
         let over = view(7, commit);
         let rules = Rules::all();
         let asks = |read| locking(&rules, me, Some(&read_of_commit(&rules, read)), &over);
@@ -125,7 +127,8 @@ mod tests {
     #[test]
     fn every_row() {
         let (me, other) = (tid(3, 1), tid(2, 0));
-        let stored = Stored { tid: Some(commit(1)), image: image(1), ..Stored::default() };
+        let stored =
+            Stored { commit_version: Some(commit(1)), image: image(1), ..Stored::default() };
         let read = Observed::of(&view(1, stored.clone()));
         let absent = Observed::of(&View::Absent);
         let changed = Stored { image: image(2), ..stored.clone() };

@@ -106,7 +106,7 @@ impl Document {
     fn tid(&mut self, process: u64) -> CommitVersion {
         self.drawn += 1;
         let mut ticks = self.clock(process) * SECOND + self.drawn;
-        while self.stored.tid.is_some_and(|before| tid_at(process, ticks) <= before) {
+        while self.stored.commit_version.is_some_and(|before| tid_at(process, ticks) <= before) {
             ticks += SECOND;
         }
         tid_at(process, ticks)
@@ -119,11 +119,11 @@ impl Document {
         let horizon = self.clock(process).saturating_sub(HORIZON) * SECOND;
         let horizon = tid_at(process, horizon).unix_time();
         let recent = recent_with(&self.stored.recent, commit, is_known, horizon).into();
-        Stored { tid: Some(commit), recent, ..self.stored.clone() }
+        Stored { commit_version: Some(commit), recent, ..self.stored.clone() }
     }
 
     fn put(&mut self, content: Stored) {
-        self.written.extend(content.tid);
+        self.written.extend(content.commit_version);
         self.stored = content;
         self.seq_no += 1;
     }
@@ -154,7 +154,7 @@ impl Document {
             }
             Step::Look(at) if !self.sent.is_empty() => self.look(at.index(self.sent.len())),
             Step::Apply(owner, by) => {
-                let (locked, before) = (self.view(), self.stored.tid);
+                let (locked, before) = (self.view(), self.stored.commit_version);
                 let commit = self.tid(owner);
                 if owner == by {
                     self.in_doubt.insert(commit);

@@ -36,14 +36,15 @@ pub fn settling(
     now: &View,
 ) -> Settling {
     let View::Present { version, stored, .. } = now else { return Settling::Unknown };
-    let stands = |tid: &CommitVersion| stored.recent.contains(tid) || stored.tid == Some(*tid);
+    let stands =
+        |tid: &CommitVersion| stored.recent.contains(tid) || stored.commit_version == Some(*tid);
     if stands(&commit) {
         return Settling::CommittedOnceTouched(*version);
     }
     if read.version == Some(*version) {
         return Settling::Resend;
     }
-    match !stored.absent && recent.iter().chain(&read.tid).any(stands) {
+    match !stored.absent && recent.iter().chain(&read.commit_version).any(stands) {
         true => Settling::NotAppliedOnceTouched(*version),
         false => Settling::Unknown,
     }
@@ -59,7 +60,7 @@ mod tests {
     fn every_row() {
         let [old, base, commit, later] = [1, 2, 5, 6].map(commit);
         let stored = |t: CommitVersion, recent: &[CommitVersion]| Stored {
-            tid: Some(t),
+            commit_version: Some(t),
             recent: recent.into(),
             image: image(1),
             ..Stored::default()

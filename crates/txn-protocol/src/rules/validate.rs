@@ -14,7 +14,7 @@ pub struct Observed {
     /// The store's version; none if there was no document at all.
     pub version: Option<Version>,
     /// The commit that wrote the content.
-    pub tid: Option<CommitVersion>,
+    pub commit_version: Option<CommitVersion>,
     /// The committed content; none if the document does not exist. A placeholder has none.
     pub image: Option<Image>,
     /// The undecided holder of the lock at that version, if there was one.
@@ -25,10 +25,10 @@ impl Observed {
     /// The logical version of a view, if its lock belongs to no committed transaction.
     pub fn of(view: &View) -> Self {
         match view {
-            View::Absent => Self { version: None, tid: None, image: None, holder: None },
+            View::Absent => Self { version: None, commit_version: None, image: None, holder: None },
             View::Present { version, stored, .. } => Self {
                 version: Some(*version),
-                tid: stored.tid,
+                commit_version: stored.commit_version,
                 image: (!stored.absent).then(|| stored.image.clone()),
                 holder: stored.lock,
             },
@@ -43,7 +43,9 @@ impl Observed {
         match (&self.image, &other.image) {
             (None, None) => true,
             (Some(a), Some(b)) => {
-                (self.tid.is_some() && self.tid == other.tid && a == b)
+                (self.commit_version.is_some()
+                    && self.commit_version == other.commit_version
+                    && a == b)
                     || (self.version.is_some() && self.version == other.version)
             }
             _ => false,
@@ -87,7 +89,7 @@ mod tests {
     fn logical_versions() {
         let read = |seq: u64, commit: Option<CommitVersion>, n: u64| Observed {
             version: Some(version(seq)),
-            tid: commit,
+            commit_version: commit,
             image: Some(image(n)),
             holder: None,
         };
@@ -114,10 +116,11 @@ mod tests {
     fn every_row() {
         let me = tid(3, 0);
         let (other, third) = (tid(4, 0), tid(5, 0));
-        let stored = Stored { tid: Some(commit(1)), image: image(1), ..Stored::default() };
+        let stored =
+            Stored { commit_version: Some(commit(1)), image: image(1), ..Stored::default() };
         let read = Observed::of(&view(1, stored.clone()));
         let absent = Observed::of(&View::Absent);
-        let changed = Stored { tid: Some(commit(2)), ..stored.clone() };
+        let changed = Stored { commit_version: Some(commit(2)), ..stored.clone() };
         let locked = |lock| stored.locked_by(Some(lock));
         let met = Observed { holder: Some(other), ..Observed::of(&view(1, changed.clone())) };
         let changed_and_locked = |lock| changed.locked_by(Some(lock));

@@ -44,7 +44,7 @@ impl World {
     async fn as_read(&self, domain: &Domain, id: &str) -> Condition {
         let accounts = self.accounts(domain).await;
         let found = domain.reader().verified().read(&accounts, id).await.expect("reads");
-        Condition::Version(found.tid().expect("a transaction wrote it").to_string())
+        Condition::Version(found.commit_version().expect("a transaction wrote it").to_string())
     }
 
     fn put(&self, id: &str, value: Value) -> Operation {
@@ -132,7 +132,7 @@ pub(crate) async fn updates_follow_their_write(world: &World) {
     assert!(written.events.iter().all(|id| id.starts_with(TOPIC)), "{written:?}");
     let accounts = world.accounts(&domain).await;
     let found = domain.reader().verified().read(&accounts, "alice").await.expect("reads");
-    assert_eq!(found.tid(), written.version);
+    assert_eq!(found.commit_version(), written.version);
     let balances = async || {
         [
             world.balance(&domain, "alice").await,

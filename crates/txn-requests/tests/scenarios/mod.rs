@@ -183,7 +183,7 @@ pub(crate) async fn a_request_goes_through_its_states(world: &World) {
     let version: CommitVersion = status.commit_version.expect("it is committed");
     let accounts = world.accounts(&domain).await;
     let written = domain.reader().verified().read(&accounts, "alice").await.expect("reads");
-    assert_eq!(written.tid(), Some(version));
+    assert_eq!(written.commit_version(), Some(version));
     let listed = requests
         .list(
             &Selection::default()
@@ -255,7 +255,8 @@ pub(crate) async fn operations_do_what_they_say(world: &World) {
     assert_eq!(world.read(&domain, "bob").await, None);
 
     let accounts = world.accounts(&domain).await;
-    let version = domain.reader().verified().read(&accounts, "alice").await.expect("reads").tid();
+    let version =
+        domain.reader().verified().read(&accounts, "alice").await.expect("reads").commit_version();
     let version = version.expect("a transaction wrote it").to_string();
     let expect_version =
         |version: &str| json!({"expect": {"target": alice, "that": {"version": version}}});

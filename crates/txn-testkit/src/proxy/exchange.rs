@@ -101,10 +101,6 @@ pub(crate) async fn exchange(
         },
         Action::Hold(ticket) => {
             let answer = shared.forward(message).await?;
-            if ticket.matching.with_success && answer.has_errors() {
-                shared.arm(ticket.matching.clone(), Action::Hold(ticket));
-                return Ok(answer.pass());
-            }
             match ticket.wait().await {
                 Verdict::GoesOn => Ok(answer.pass()),
                 Verdict::Lost => Err(Cut),
@@ -250,13 +246,6 @@ struct Whole {
 impl Whole {
     fn pass(self) -> Answer {
         Response::from_parts(self.head, whole(self.body))
-    }
-
-    /// Whether the answer, or an item of a bulk answer, reports an error.
-    fn has_errors(&self) -> bool {
-        const ERRORS: &[u8] = b"\"errors\":true";
-        !self.head.status.is_success()
-            || self.body.windows(ERRORS.len()).any(|window| window == ERRORS)
     }
 
     /// Sends the first half, and then cuts the connection.

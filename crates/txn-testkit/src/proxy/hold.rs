@@ -4,8 +4,6 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::watch;
 
-use super::matching::Matching;
-
 /// The point at which a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
@@ -87,12 +85,11 @@ impl Hold {
 pub(crate) struct Ticket {
     gate: Weak<Gate>,
     pub(crate) point: Point,
-    pub(crate) matching: Matching,
 }
 
 impl Gate {
-    pub(crate) fn ticket(self: &Arc<Self>, point: Point, matching: Matching) -> Ticket {
-        Ticket { gate: Arc::downgrade(self), point, matching }
+    pub(crate) fn ticket(self: &Arc<Self>, point: Point) -> Ticket {
+        Ticket { gate: Arc::downgrade(self), point }
     }
 }
 

@@ -50,8 +50,6 @@ pub struct Matching {
     paths: Vec<String>,
     bodies: Vec<String>,
     not_bodies: Vec<String>,
-    /// See [`Matching::with_success`].
-    pub(crate) with_success: bool,
 }
 
 impl Matching {
@@ -92,14 +90,6 @@ impl Matching {
     #[must_use]
     pub fn without_body(mut self, part: &str) -> Self {
         self.not_bodies.push(part.to_owned());
-        self
-    }
-
-    /// Requires an answer without errors. Only a hold at [`Point::After`](super::Point::After) knows
-    /// the answer.
-    #[must_use]
-    pub fn with_success(mut self) -> Self {
-        self.with_success = true;
         self
     }
 

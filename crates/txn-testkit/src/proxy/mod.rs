@@ -221,7 +221,7 @@ impl Proxy {
     #[must_use]
     pub fn hold(&self, matching: Matching, point: Point) -> Hold {
         let gate = Arc::new(Gate::default());
-        self.shared.arm(matching.clone(), Action::Hold(gate.ticket(point, matching)));
+        self.shared.arm(matching, Action::Hold(gate.ticket(point)));
         Hold::new(gate)
     }
 

@@ -7,7 +7,7 @@ mod recoverers;
 use std::path::Path;
 use std::time::Duration;
 
-use txn_core::{Domain, Options, TransactionOutcome};
+use txn_core::{Domain, Options, TransactionOutcome, WaitFor};
 use txn_fixtures::bank::{self, Account, Accounts};
 use txn_fixtures::coordinator::{ACCOUNTS, Coordinator, Job, Task, transfer};
 use txn_fixtures::fixture::{Fixture, all_is_applied, soon};
@@ -57,7 +57,9 @@ impl Stage {
 
     /// Runs another process's transfer over the same documents.
     async fn rewrite(&mut self) {
-        let options = Options::default();
+        // A process that finds the lock of this transfer touches its record, and the proxy would
+        // hold that touch instead of the commit.
+        let options = Options::default().with_wait_for(WaitFor::Apply);
         transfer(&self.witness, &self.accounts, &options).await.expect("gets through");
         self.happened += 1;
     }

@@ -11,7 +11,7 @@ use txn_fixtures::fixture::{Fixture, PATIENCE};
 use txn_fixtures::wire;
 use txn_testkit::proxy::{Fault, Matching, Outage, Proxy, Refusal};
 
-use super::{coordinator, proxy, soon};
+use super::{coordinator, proxy};
 
 const OPENING: i64 = 100;
 
@@ -172,7 +172,11 @@ impl Stage {
             }
             bank::spread(&domain, &accounts, &names, &options).await.map(drop)
         };
-        let (told, ()) = soon(futures::future::join(moves, ends)).await;
+        let moves = tokio::time::timeout(PATIENCE, moves);
+        let ends = tokio::time::timeout(PATIENCE, ends);
+        let (told, ended) = futures::future::join(moves, ends).await;
+        let told = told.unwrap_or_else(|_| panic!("{case:?}: the transaction does not end"));
+        ended.unwrap_or_else(|_| panic!("{case:?}: no write was refused; {told:?}"));
         let counts = proxy.counts();
         assert_eq!(counts.of(Fault::Refuse(case.refusal).kind()), 1, "{case:?} was not refused");
         proxy.clear();

@@ -247,7 +247,7 @@ impl Desk {
                 let wait = until.saturating_duration_since(Instant::now()) + Duration::from_secs(5);
                 match self.requests.wait(&one.id, wait).await {
                     Ok(status) => one.told = Some(status.state),
-                    Err(error) if is_transient(&error) => {}
+                    Err(error) if is_transient_or_unknown(&error) => {}
                     Err(error) => return Err(error.to_string()),
                 }
             }
@@ -268,7 +268,7 @@ impl Desk {
                     self.requests.submit(&request, &one.id).await.map_err(said)?;
                     accepted = true;
                 }
-                Err(error) if is_transient(&error) => {}
+                Err(error) if is_transient_or_unknown(&error) => {}
                 Err(error) => return Err(error.to_string()),
             }
         }
@@ -277,7 +277,7 @@ impl Desk {
             tokio::time::sleep(Duration::from_millis(fastrand::u64(..300))).await;
             match self.requests.cancel(&one.id, "on purpose").await {
                 Ok(_) | Err(RequestError::WrongState { .. }) => {}
-                Err(error) if is_transient(&error) => {}
+                Err(error) if is_transient_or_unknown(&error) => {}
                 Err(error) => return Err(error.to_string()),
             }
         }
@@ -300,7 +300,7 @@ impl Desk {
     }
 }
 
-fn is_transient(error: &RequestError) -> bool {
+fn is_transient_or_unknown(error: &RequestError) -> bool {
     use ErrorKind::{Conflict, Unavailable, Unknown};
     match error {
         RequestError::Busy { .. } | RequestError::Timeout { .. } | RequestError::Store(_) => true,

@@ -394,7 +394,7 @@ impl Attempt {
     /// The dry runs precede the commit, because a refused apply could not be undone.
     fn dry_runs(&self, writes: &BTreeMap<Key, Mutation>) -> Result<Vec<Write>, Error> {
         let stored = |image: &Image| Stored {
-            tid: Some(CommitVersion::STAND_IN),
+            commit_version: Some(CommitVersion::STAND_IN),
             recent: [CommitVersion::STAND_IN].into(),
             image: image.clone(),
             ..Stored::default()
@@ -461,9 +461,10 @@ impl Attempt {
     pub(in crate::attempt) async fn commit_version(&self) -> Result<CommitVersion, Error> {
         let read = {
             let working = self.working.lock();
-            working.reads.values().filter_map(|read| read.observed.tid).max()
+            working.reads.values().filter_map(|read| read.observed.commit_version).max()
         };
-        let held = self.locks.lock().held.values().filter_map(|held| held.before.tid).max();
+        let held =
+            self.locks.lock().held.values().filter_map(|held| held.before.commit_version).max();
         self.engine.commit_version(Some(self.tid), read.max(held)).await
     }
 

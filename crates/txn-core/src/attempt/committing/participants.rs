@@ -87,7 +87,7 @@ impl Attempt {
             let change = mutation.map_or(Change::Read, Mutation::change);
             let op = operation(change, !absent).map_err(|_| Self::exists(key))?;
             let placeholder = absent.then_some(lock.version);
-            let participant = participant_of(key, op, lock.expected, lock.before.tid);
+            let participant = participant_of(key, op, lock.expected, lock.before.commit_version);
             come_to.list.push(Participant { placeholder, ..participant });
             come_to.images.push(mutation.and_then(|mutation| mutation.image().cloned()));
             come_to.known.insert(key.clone(), lock.view(self.tid));
@@ -131,11 +131,11 @@ impl Attempt {
             }
             let head = match head.before.absent {
                 true => None,
-                false => Some((read_head(&at, &head.before.image)?, head.before.tid)),
+                false => Some((read_head(&at, &head.before.image)?, head.before.commit_version)),
             };
             let known = head.as_ref().map(|(head, tid)| (head, *tid));
             let image = exists.then_some(&document.before.image);
-            let before = history::Before { tid: document.before.tid, image };
+            let before = history::Before { commit_version: document.before.commit_version, image };
             let change = history::Change::of(known, before, op != Op::Delete);
             let damaged = |what: String| Error::damaged(what).at(&at);
             past.has_to_be_verified |= !change.agrees;

@@ -21,7 +21,7 @@ impl Attempt {
     /// Returns the document if the transaction can commit without a record.
     ///
     /// The transaction must consist of one existing document that a transaction committed before. A
-    /// document without a `tid` has no list of commits that could settle a write without an answer.
+    /// document without `transaction_version` has no list of commits that could settle a write without an answer.
     /// A deletion leaves no list. An attempt that locks at each read holds a lock already. A caller
     /// that knows the tid may ask for the outcome, which only a record can answer.
     pub(in crate::attempt) async fn single_document(
@@ -55,7 +55,7 @@ impl Attempt {
         };
         let observed = &entry.observed;
         let locked = observed.holder.is_some() && self.engine.rules.decides(Rule::SingleSeesLocks);
-        if locked || observed.tid.is_none() || observed.image.is_none() {
+        if locked || observed.commit_version.is_none() || observed.image.is_none() {
             return Ok(None);
         }
         let (key, image) = (key.clone(), image.clone());

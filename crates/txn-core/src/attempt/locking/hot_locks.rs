@@ -36,7 +36,7 @@ impl Attempt {
             (
                 Err(AttemptError::Retry(RetryReason::Changed(_))),
                 Some(View::Present { stored, .. }),
-            ) => stored.tid.is_some_and(|version| !self.engine.ids.shares_node(version)),
+            ) => stored.commit_version.is_some_and(|version| !self.engine.ids.shares_node(version)),
             _ => false,
         }
     }

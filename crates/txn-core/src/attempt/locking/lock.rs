@@ -391,7 +391,7 @@ impl Attempt {
         let before = before.locked_by(None);
         let observed = Observed {
             version: expected,
-            tid: before.tid,
+            commit_version: before.commit_version,
             image: (!before.absent).then(|| before.image.clone()),
             holder: None,
         };

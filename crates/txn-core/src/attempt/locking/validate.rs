@@ -232,7 +232,7 @@ impl Attempt {
             View::Present { version, stored, .. }
                 if !held.before.absent
                     && stored.lock == Some(self.tid)
-                    && stored.tid == held.before.tid
+                    && stored.commit_version == held.before.commit_version
                     && stored.image == held.before.image =>
             {
                 held.version = *version;

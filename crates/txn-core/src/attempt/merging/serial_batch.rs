@@ -61,7 +61,8 @@ impl SerialBatch {
         // The attempt of the batch holds this content, and may never commit it. A validation
         // against the store would find the content changed.
         let image = mutation.image().cloned();
-        let observed = Observed { version: None, tid: None, image, holder: Some(self.tid) };
+        let observed =
+            Observed { version: None, commit_version: None, image, holder: Some(self.tid) };
         Some(ReadEntry { observed, view: View::Absent, read_at: Duration::ZERO })
     }
 

@@ -36,7 +36,7 @@ fn found(state: &State, at: u8, n: usize) -> ReadEntry {
         None => View::Absent,
         Some(content) => {
             let stored = Stored {
-                tid: Some(testing::commit(at)),
+                commit_version: Some(testing::commit(at)),
                 image: image(content),
                 ..Stored::default()
             };

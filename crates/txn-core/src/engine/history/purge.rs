@@ -95,8 +95,8 @@ impl Engine {
             cov_mark::hit!(past_without_a_head_stays);
             return Ok(None);
         };
-        if stored.tid.is_some_and(|tid| tid.unix_time() <= horizon) {
-            return Ok(Some(Oldest::Now(stored.tid)));
+        if stored.commit_version.is_some_and(|tid| tid.unix_time() <= horizon) {
+            return Ok(Some(Oldest::Now(stored.commit_version)));
         }
         let located = match read_head(&at, &stored.image) {
             Ok(head) => self.locate(key, history, head.links, horizon, deadline).await,

@@ -114,8 +114,12 @@ impl DocumentCache {
         image: Image,
         now: Duration,
     ) {
-        let observed =
-            Observed { version: None, tid: Some(commit), image: Some(image), holder: Some(holder) };
+        let observed = Observed {
+            version: None,
+            commit_version: Some(commit),
+            image: Some(image),
+            holder: Some(holder),
+        };
         let entry = ReadEntry { observed, view: View::Absent, read_at: now };
         if self.for_at_most.is_some() {
             self.known.lock().remember(key, entry);
@@ -219,7 +223,7 @@ mod tests {
     const NOW: Duration = Duration::from_secs(100);
 
     fn stored(n: u8) -> Stored {
-        Stored { tid: Some(commit(n)), image: image(n.into()), ..Stored::default() }
+        Stored { commit_version: Some(commit(n)), image: image(n.into()), ..Stored::default() }
     }
 
     fn applied(cache: &DocumentCache, key: &Key, version: Version, stored: Stored) {
@@ -236,7 +240,7 @@ mod tests {
         applied(&cache, &key, version(7), stored(2));
         let applied = cache.get(&key, NOW).expect("remembered").observed;
         assert_eq!((applied.version, applied.holder), (Some(version(7)), None));
-        assert_eq!(applied.tid, committed.tid);
+        assert_eq!(applied.commit_version, committed.commit_version);
         assert!(cache.get(&key, NOW + Duration::from_secs(11)).is_none());
         assert!(cache.get(&key, NOW).is_none());
         assert_eq!(cache.known.lock().bytes, 0);

@@ -33,7 +33,10 @@ impl ReadEntry {
     pub(crate) fn is_later_than(&self, other: &Self) -> bool {
         match (self.observed.version, other.observed.version) {
             (Some(mine), Some(others)) => mine > others,
-            _ => (self.observed.tid, self.read_at) > (other.observed.tid, other.read_at),
+            _ => {
+                (self.observed.commit_version, self.read_at)
+                    > (other.observed.commit_version, other.read_at)
+            }
         }
     }
 }
@@ -98,7 +101,7 @@ fn resolve_observed(
     });
     if reading(rules, found.state(), written.is_some()) == Reading::RecordImage {
         observed.image = written.and_then(|(record, index)| record.images[index].clone());
-        observed.tid = record.and_then(|record| record.commit_version);
+        observed.commit_version = record.and_then(|record| record.commit_version);
         // The content of the record has no document version: only the commit identifies it.
         observed.version = None;
     }
