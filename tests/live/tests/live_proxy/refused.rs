@@ -16,7 +16,7 @@ use super::{coordinator, proxy};
 const OPENING: i64 = 100;
 
 /// How long the owner tries, and then releases its locks.
-const DEADLINE: Duration = Duration::from_secs(3);
+const DEADLINE: Duration = Duration::from_secs(10);
 const LEASE: Duration = Duration::from_secs(1);
 
 /// When the server is back, counted from the begin of the transaction.
