@@ -20,10 +20,11 @@ use txn_protocol::rule::Rule;
 impl Attempt {
     /// Returns the document if the transaction can commit without a record.
     ///
-    /// The transaction must consist of one existing document that a transaction committed before. A
-    /// document without `transaction_version` has no list of commits that could settle a write
-    /// without an answer. A deletion leaves no list. An attempt that locks at each read holds a lock
-    /// already. A caller that knows the tid may ask for the outcome, which only a record can answer.
+    /// The transaction must consist of one existing document that a transaction committed before.
+    /// A document without `transaction_version` has no list of commits that could settle a write
+    /// without an answer. A deletion leaves no list. An attempt that locks at each read holds a
+    /// lock already. A caller that knows the tid may ask for the outcome, which only a record can
+    /// answer.
     pub(in crate::attempt) async fn single_document(
         self: &Arc<Self>,
         reads: &BTreeMap<Key, ReadEntry>,
