@@ -52,7 +52,7 @@ pub(crate) fn in_rust(path: &Path, text: &str) -> Vec<String> {
             found.push(at(number + 1, format!("a comment has at most {MOST_COLUMNS} columns")));
         }
     }
-    for (line, name) in tests(text) {
+    for (line, name) in test_names(text) {
         if name.len() > MOST_NAME {
             found.push(at(line, format!("the test {name} has more than {MOST_NAME} letters")));
         }
@@ -207,7 +207,7 @@ fn name(code: &str) -> &str {
 }
 
 /// Returns the names of the tests in a Rust file, with the lines of their attributes.
-fn tests(text: &str) -> Vec<(usize, &str)> {
+fn test_names(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut attribute = None;
     for (number, line) in text.lines().map(str::trim).enumerate() {
@@ -223,7 +223,7 @@ fn tests(text: &str) -> Vec<(usize, &str)> {
 }
 
 #[cfg(test)]
-mod unit {
+mod tests {
     use super::*;
 
     fn rust(text: &str) -> Vec<String> {

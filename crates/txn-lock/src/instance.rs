@@ -26,7 +26,7 @@ const PREFIX: &str = "instance:";
 /// lease.
 const MOST_SIGHTINGS: usize = 10_000;
 
-/// The instances of one collection: one's own, and the observed ones.
+/// The instances of one collection: that of this process, and the observed ones.
 #[derive(Debug)]
 pub struct Instances {
     domain: Domain,

@@ -5,7 +5,7 @@
 //! A document has a *head*, and each transaction that writes the document also writes the head. So
 //! the commit version of the head is that of the last change, a deletion included. The overwritten
 //! content becomes a *past version* before the commit is sent. A past version says that a content
-//! existed under a commit version, which is true whatever becomes of the transaction. So a past
+//! existed under a commit version, which is true for each outcome of the transaction. So a past
 //! version needs neither a lock nor an entry in the record.
 //!
 //! Versions are numbered. A version links to the version before it. Further links lead to the

@@ -82,7 +82,6 @@ impl Attempt {
         }
         engine.live_attempts.forget(self.tid);
         engine.live_attempts.release(&keys);
-        self.hot.under_way.lock().take();
         let done = done.unwrap_or(false);
         if !done {
             engine.lifecycle.leave_over();
