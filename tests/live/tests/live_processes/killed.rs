@@ -32,8 +32,8 @@ async fn killed(
 ) {
     let context = format!("killed {what}, the request {then:?}");
     let hold = stage.proxy.hold(at, point);
-    let process = stage.start(Task::Transfer, 500);
-    soon(hold.reached()).await;
+    let mut process = stage.start(Task::Transfer, 500);
+    process.reaches(&hold).await;
     let attempts = process.kill().await;
     let tid = *attempts.last().expect("it has begun");
     match then {
@@ -96,8 +96,8 @@ pub(crate) async fn after_the_commit(fixture: &Fixture) {
 /// The process dies when two of three documents are applied.
 async fn in_the_middle_of_the_apply(fixture: &Fixture, stage: &mut Stage) {
     let hold = stage.proxy.hold(apply_of("a1"), Point::Before);
-    let process = stage.start(Task::Transfer, 1);
-    soon(hold.reached()).await;
+    let mut process = stage.start(Task::Transfer, 1);
+    process.reaches(&hold).await;
     let is_locked = async |id: &str| {
         let source = fixture.plain.source(stage.accounts.name(), id).await.expect("exists");
         source.contains("\"transaction_tid\"")

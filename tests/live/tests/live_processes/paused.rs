@@ -8,13 +8,13 @@ use txn_fixtures::fixture::Fixture;
 use txn_fixtures::wire;
 use txn_testkit::proxy::{Matching, Point};
 
-use super::{Stage, soon};
+use super::Stage;
 
 async fn paused(stage: &mut Stage, what: &str, at: Matching, point: Point, committed: bool) {
     let context = format!("paused {what}");
     let hold = stage.proxy.hold(at, point);
     let mut process = stage.start(Task::Transfer, 500);
-    soon(hold.reached()).await;
+    process.reaches(&hold).await;
     process.pause().await;
     // Another process takes it for dead, decides the transaction, and continues.
     stage.rewrite().await;
@@ -25,7 +25,8 @@ async fn paused(stage: &mut Stage, what: &str, at: Matching, point: Point, commi
         [Word::Committed(attempts), Word::Drained(true)] => attempts,
         _ => panic!("{context}: it said {said:?}"),
     };
-    assert_eq!(attempts == 1, committed, "{context}: it took {attempts} attempts");
+    // A slow server may cost attempts before the held one. The audit counts the transfers.
+    assert!(committed || attempts > 1, "{context}: the aborted attempt was the last");
     assert_eq!(process.attempts().len(), usize::try_from(attempts).expect("a few"), "{context}");
     for (n, tid) in process.attempts().to_vec().into_iter().enumerate() {
         let last = n + 1 == process.attempts().len();
