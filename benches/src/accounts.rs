@@ -210,7 +210,7 @@ impl Bank {
     /// As the engine.
     pub async fn settle(&self) -> Result<(), Failure> {
         for _ in 0..200 {
-            if self.domain.inspect().await?.is_clean() {
+            if self.domain.admin().inspect().await?.is_clean() {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

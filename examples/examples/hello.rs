@@ -63,7 +63,7 @@ async fn main() -> Result<(), Error> {
 
     // Waits until all commits are applied.
     let drained = domain.shutdown(Duration::from_secs(5)).await;
-    println!("nothing is left to do: {}", drained && domain.inspect().await?.is_clean());
+    println!("nothing is left to do: {}", drained && domain.admin().inspect().await?.is_clean());
     Ok(())
 }
 

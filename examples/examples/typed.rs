@@ -178,7 +178,7 @@ async fn main() -> Result<(), ShopError> {
     }
 
     domain.shutdown(Duration::from_secs(5)).await;
-    println!("nothing is left behind: {}", domain.inspect().await?.is_clean());
+    println!("nothing is left behind: {}", domain.admin().inspect().await?.is_clean());
     Ok(())
 }
 

@@ -42,6 +42,7 @@ mod error;
 pub mod event;
 mod group;
 
+pub use api::admin::Admin;
 pub use api::collection::{Codec, Collection, DocumentId, Raw, Typed};
 pub use api::domain::{Committed, Domain, TransactionFn};
 pub use api::history::SnapshotReader;

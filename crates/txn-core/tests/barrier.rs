@@ -153,7 +153,7 @@ async fn barrier_does_not_wait_for_uncommitted_locks() {
     tx.get(&busy.items, "a").await.expect("locks");
     // After 2 s the heartbeat has written a record.
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(!other.domain.inspect().await.expect("inspects").open.is_empty());
+    assert!(!other.domain.admin().inspect().await.expect("inspects").open.is_empty());
     let report = other.domain.barrier(Duration::from_millis(1)).await.expect("passes");
     report.into_result().expect("no commit to wait for");
     tx.rollback().await;

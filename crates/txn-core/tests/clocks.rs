@@ -266,7 +266,7 @@ async fn unpolled_caller_does_not_block_the_clock_check() {
     let process = world.process(0).await;
     *world.suspended.lock() = Duration::from_secs(7_200);
     let asked = *world.asked.lock();
-    let mut unpolled = Box::pin(process.domain.janitor_pass());
+    let mut unpolled = Box::pin(process.domain.admin().janitor_pass());
     while *world.asked.lock() == asked {
         assert!(futures::poll!(&mut unpolled).is_pending());
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -231,7 +231,7 @@ async fn process_learns_of_the_history_at_the_opening() {
         .expect("writes");
     shop.pass(DRIFT * 2);
     assert_eq!(shop.at(first, &["a"]).await.expect("reads"), [Some(1)]);
-    other.release_collection("items").await.expect("releases");
+    other.admin().release_collection("items").await.expect("releases");
     let items: Items = shop.domain.collection("items").await.expect("claims again");
     let ended = shop.domain.snapshot_at(first).expect("kept").get(&items, "a").await;
     assert_eq!(ended.expect_err("no history").kind(), ErrorKind::Invalid);

@@ -105,7 +105,7 @@ async fn run(seed: u64) -> usize {
     store.set_enabled(false);
     store.settle().await;
     let Bank { domain, accounts, .. } = &banks[0];
-    assert!(domain.janitor_pass().await.expect("passes").is_clean());
+    assert!(domain.admin().janitor_pass().await.expect("passes").is_clean());
     let found = domain.reader().get_many(accounts, ["from", "to"]).await.expect("reads");
     let balances: Vec<i64> = found.into_iter().flatten().map(|account| account.balance).collect();
     assert_eq!(balances, [OPENING - 6, OPENING + 6], "seed {seed}, {unknown} unknown outcomes");

@@ -75,15 +75,15 @@ async fn unreachable_collection_does_not_stop_the_pass() {
         w.leave_lock(items).await;
     }
     w.store.close("bad");
-    let report = w.domain.janitor_pass().await.expect("passes");
+    let report = w.domain.admin().janitor_pass().await.expect("passes");
     assert!(!report.is_clean());
     assert_eq!(report.unreachable.len(), 1, "{report:?}");
     assert_eq!(report.unreachable[0].0, "bad");
     assert!(!w.is_locked(&w.good).await);
-    let report = w.domain.inspect().await.expect("inspects");
+    let report = w.domain.admin().inspect().await.expect("inspects");
     assert_eq!(report.unreachable[0].0, "bad", "{report:?}");
     w.store.reopen("bad");
-    let report = w.domain.janitor_pass().await.expect("passes");
+    let report = w.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered == 1, "{report:?}");
     assert!(!w.is_locked(&w.bad).await);
 }
@@ -95,7 +95,7 @@ async fn unreachable_partition_does_not_stop_the_pass() {
     let tomorrow = w.store.list_collections("txn-shop-").await.expect("lists");
     let tomorrow = tomorrow.iter().max().expect("two").to_string();
     w.store.close(&tomorrow);
-    let report = w.domain.janitor_pass().await.expect("passes");
+    let report = w.domain.admin().janitor_pass().await.expect("passes");
     assert_eq!(report.unreachable.len(), 1, "{report:?}");
     assert_eq!(report.unreachable[0].0, tomorrow);
     assert!(!w.is_locked(&w.good).await);
@@ -107,11 +107,11 @@ async fn unreachable_collection_does_not_keep_old_days() {
     w.leave_lock(&w.bad).await;
     w.store.close("bad");
     let late = w.process(config().with_clock(Wall::ahead(DAY * 9))).await;
-    let report = late.janitor_pass().await.expect("passes");
+    let report = late.admin().janitor_pass().await.expect("passes");
     assert!(report.partitions_dropped > 0, "{report:?}");
     // The lock in `bad` had no record in the dropped days, so the lock is void.
     w.store.reopen("bad");
-    let report = late.janitor_pass().await.expect("passes");
+    let report = late.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "{report:?}");
 }
 
@@ -129,11 +129,11 @@ async fn unreachable_participant_keeps_the_day() {
     w.domain.shutdown(Duration::from_secs(60)).await;
     assert!(w.is_locked(&w.bad).await, "the apply was cut off");
     let late = w.process(config().with_clock(Wall::ahead(DAY * 9))).await;
-    let report = late.janitor_pass().await.expect("passes");
+    let report = late.admin().janitor_pass().await.expect("passes");
     assert_eq!(report.partitions_dropped, 0, "{report:?}");
     w.store.reopen("bad");
-    late.janitor_pass().await.expect("passes");
-    let report = late.janitor_pass().await.expect("passes");
+    late.admin().janitor_pass().await.expect("passes");
+    let report = late.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "{report:?}");
     assert_eq!(late.reader().get(&w.bad, "a").await.expect("reads"), Some(Item { n: 7 }));
 }
@@ -177,7 +177,7 @@ async fn janitor_recovers_only_dead_owners() {
         tx.put(&good, "a", &Item { n: 2 })?;
         tx.commit().await
     };
-    let (report, committed) = tokio::join!(w.domain.janitor_pass(), live);
+    let (report, committed) = tokio::join!(w.domain.admin().janitor_pass(), live);
     committed.expect("the owner counts as alive");
     assert_eq!(report.expect("passes").recovered, 1);
     assert!(!w.is_locked(&w.bad).await);
@@ -196,6 +196,6 @@ async fn janitor_scans_many_locks_in_pages() {
         let outcomes = w.store.write_many(&[create]).await;
         assert!(matches!(outcomes[..], [Outcome::Applied(_)]), "{outcomes:?}");
     }
-    let report = w.domain.janitor_pass().await.expect("passes");
+    let report = w.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered == 1_234, "{report:?}");
 }

@@ -71,12 +71,12 @@ async fn world() -> World {
 /// Waits until no lock and no open record is left. Applies run after the acknowledgement.
 async fn drained(domain: &Domain) {
     for _ in 0..100 {
-        if domain.inspect().await.expect("inspects").is_clean() {
+        if domain.admin().inspect().await.expect("inspects").is_clean() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("left over: {:?}", domain.inspect().await);
+    panic!("left over: {:?}", domain.admin().inspect().await);
 }
 
 impl World {
@@ -227,9 +227,9 @@ async fn janitor_recovers_abandoned_locks_and_records() {
     let w = world().await;
     w.leave_lock("a", None).await;
     w.leave_lock("b", Some(State::Pending)).await;
-    let before = w.domain.inspect().await.expect("inspects");
+    let before = w.domain.admin().inspect().await.expect("inspects");
     assert_eq!((before.locked.len(), before.open.len()), (2, 1), "{before:?}");
-    let report = w.domain.janitor_pass().await.expect("passes");
+    let report = w.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered >= 2, "{report:?}");
     assert_eq!((w.value("a").await, w.value("b").await), (Some(1), Some(1)));
 }
@@ -243,7 +243,7 @@ async fn forged_lock_is_reported_and_not_removed() {
         panic!("no document");
     };
     w.replace(key.clone(), format!("{{\"{TRANSACTION_TID}\":\"mine!\",\"n\":1}}"), version).await;
-    let report = w.domain.janitor_pass().await.expect("passes");
+    let report = w.domain.admin().janitor_pass().await.expect("passes");
     assert_eq!(report.damaged.len(), 1, "{report:?}");
     assert_eq!(report.damaged[0].0, key);
     let error = w.set(&w.domain, "a", 2, &Options::default()).await.expect_err("damaged");
@@ -281,7 +281,7 @@ async fn placeholder_with_foreign_content_is_not_deleted() {
     let text = format!("{{\"{TRANSACTION_TID}\":\"{tid}\",\"transaction_absent\":true,\"n\":5}}");
     let write = Write::new(key.clone(), WriteOp::Create(text.into()));
     w.store.write_many(&[write]).await;
-    let report = w.domain.janitor_pass().await.expect("passes");
+    let report = w.domain.admin().janitor_pass().await.expect("passes");
     assert_eq!(report.damaged.iter().map(|(k, _)| k).collect::<Vec<_>>(), [&key], "{report:?}");
     assert_eq!(report.recovered, 0, "{report:?}");
     let error = w.set(&w.domain, "c", 1, &Options::default()).await.expect_err("damaged");
@@ -451,11 +451,11 @@ async fn old_days_are_dropped_and_never_come_back() {
     let config = Config::default().with_janitor_interval(None).with_clock(wall.clone());
     let late =
         Domain::open_or_create(w.store.clone(), "shop", config.clone()).await.expect("opens");
-    let report = late.janitor_pass().await.expect("passes");
+    let report = late.admin().janitor_pass().await.expect("passes");
     assert_eq!(report.partitions_dropped, 0);
     let day = 24 * 3600;
     *wall.ahead.lock() = Duration::from_secs(9 * day);
-    let report = late.janitor_pass().await.expect("passes");
+    let report = late.admin().janitor_pass().await.expect("passes");
     // The pass created later partitions. Both clocks have partitions for today and tomorrow.
     assert!(report.partitions_dropped >= 1 && report.is_clean(), "{report:?}");
     assert_eq!(late.outcome(dead).await.expect("answers"), TransactionOutcome::Forgotten);
@@ -481,7 +481,7 @@ async fn old_days_are_dropped_and_never_come_back() {
         Err(error) => assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}"),
     }
     assert_eq!(late.reader().get(&w.items, "a").await.expect("reads"), Some(Item { n: 1 }));
-    let report = late.janitor_pass().await.expect("passes");
+    let report = late.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "{report:?}");
 }
 
@@ -553,7 +553,7 @@ async fn write_block_of_a_dead_janitor_is_lifted() {
     let document: serde_json::Value = serde_json::from_str(source).expect("JSON");
     let partition = document["partitions"][tid.day().to_string()].as_str().expect("a name");
     w.store.block_writes(partition, true).await.expect("blocks");
-    let report = w.domain.janitor_pass().await.expect("passes");
+    let report = w.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered > 0, "{report:?}");
     assert_eq!(w.value("a").await, Some(1));
     let wall = Arc::new(Wall { system: SystemClock::default(), ahead: Mutex::default() });
@@ -561,11 +561,11 @@ async fn write_block_of_a_dead_janitor_is_lifted() {
     let late = Domain::open_or_create(w.store.clone(), "shop", config).await.expect("opens");
     *wall.ahead.lock() = Duration::from_secs(30 * 24 * 3_600);
     for _ in 0..2 {
-        let report = late.janitor_pass().await.expect("passes");
+        let report = late.admin().janitor_pass().await.expect("passes");
         assert_eq!(report.partitions_dropped, 0, "a lift may be under way");
     }
     tokio::time::sleep(Duration::from_secs(600)).await;
-    let report = late.janitor_pass().await.expect("passes");
+    let report = late.admin().janitor_pass().await.expect("passes");
     assert!(report.partitions_dropped > 0 && report.is_clean(), "{report:?}");
 }
 
@@ -607,7 +607,7 @@ async fn crossing_late_placeholders_are_removed() {
         let outcomes = w.store.write_many(&[Write::new(Key::new("items", id), create)]).await;
         assert!(matches!(outcomes[..], [txn_core::store::Outcome::Applied(_)]));
     }
-    let report = w.domain.janitor_pass().await.expect("passes");
+    let report = w.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "{report:?}");
     let read = w.domain.reader().get_many(&w.items, ["a", "b"]).await.expect("reads");
     assert_eq!(read, [None, None]);

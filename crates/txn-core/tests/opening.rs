@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::support::{TestStore, Wall};
 use serde::{Deserialize, Serialize};
 use txn_core::store::{CollectionSpec, Key, Outcome, Read, Role, Store, Version, Write, WriteOp};
-use txn_core::{AttemptId, Collection, Config, Domain, Error, ErrorKind, Options, Typed};
+use txn_core::{Admin, AttemptId, Collection, Config, Domain, Error, ErrorKind, Options, Typed};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Item {
@@ -118,7 +118,7 @@ async fn lost_domain_document_is_damaged_and_not_recreated() {
         assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
         assert_eq!(error.document(), Some(&domain_key()));
     }
-    for report in [w.domain.inspect().await, w.domain.janitor_pass().await] {
+    for report in [w.domain.admin().inspect().await, w.domain.admin().janitor_pass().await] {
         let report = report.expect("inspects");
         assert!(report.damaged.iter().any(|(key, _)| *key == domain_key()), "{report:?}");
     }
@@ -134,7 +134,7 @@ async fn lost_registry_is_reported_and_rebuilt() {
     w.store.drop_collection("txn-registry").await.expect("drops");
     let error = Domain::open_or_create(w.store.clone(), "shop", config()).await.expect_err("lost");
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
-    let report = w.domain.inspect().await.expect("inspects");
+    let report = w.domain.admin().inspect().await.expect("inspects");
     assert!(!report.is_clean(), "{report:?}");
     // Another domain creates the registry again, and does not get the collection.
     let other = Domain::open_or_create(w.store.clone(), "other", config()).await.expect("creates");
@@ -143,14 +143,14 @@ async fn lost_registry_is_reported_and_rebuilt() {
     assert!(error.to_string().contains("shop"), "{error}");
 
     let before = w.partitions().await;
-    let rebuilt = Domain::rebuild(w.store.clone(), "shop", config()).await.expect("rebuilds");
+    let rebuilt = Admin::rebuild(w.store.clone(), "shop", config()).await.expect("rebuilds");
     assert_eq!(rebuilt.partitions.len(), 2, "{rebuilt:?}");
     assert_eq!(w.partitions().await, before);
     let domain = w.open().await.expect("opens");
     let items: Items = domain.collection("items").await.expect("claims again");
     assert_eq!(domain.reader().get(&items, "a").await.expect("reads"), Some(Item { n: 1 }));
     w.write(2).await.expect("writes");
-    let report = domain.janitor_pass().await.expect("passes");
+    let report = domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "{report:?}");
 }
 
@@ -180,10 +180,10 @@ async fn commit_survives_the_loss_of_the_domain_document() {
     let spec = CollectionSpec { name: beside, role, create: true, mappings: None };
     w.store.open_collection(&spec).await.expect("creates");
 
-    let rebuilt = Domain::rebuild(w.store.clone(), "shop", config()).await.expect("rebuilds");
+    let rebuilt = Admin::rebuild(w.store.clone(), "shop", config()).await.expect("rebuilds");
     assert_eq!(rebuilt.collections, ["items"]);
     let domain = w.open().await.expect("opens");
-    let report = domain.janitor_pass().await.expect("passes");
+    let report = domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered > 0, "{report:?}");
     assert!(w.store.text(&w.items.key("a")).await.contains("\"n\":7"));
     assert_eq!(w.partitions().await.len(), 2, "the empty partition is dropped");
@@ -206,9 +206,9 @@ async fn unlisted_partition_with_records_is_damaged() {
     let error = w.open().await.expect_err("forgotten");
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
     assert!(error.to_string().contains(&*official), "{error}");
-    let report = w.domain.inspect().await.expect("inspects");
+    let report = w.domain.admin().inspect().await.expect("inspects");
     assert!(report.damaged.iter().any(|(key, _)| key.collection == official), "{report:?}");
-    Domain::rebuild(w.store.clone(), "shop", config()).await.expect("rebuilds");
+    Admin::rebuild(w.store.clone(), "shop", config()).await.expect("rebuilds");
     assert!(
         w.partitions().await.contains(&official) && !w.partitions().await.contains(&other.into())
     );
@@ -226,14 +226,14 @@ async fn lost_partition_is_damaged_and_not_recreated() {
     assert!(error.to_string().contains(&*lost), "{error}");
     let error = w.write(2).await.expect_err("the record cannot be written");
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
-    let report = w.domain.janitor_pass().await.expect("passes");
+    let report = w.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.damaged.iter().any(|(_, what)| what.contains(&*lost)), "{report:?}");
     assert_eq!(w.partitions().await.len(), 1);
 
-    let rebuilt = Domain::rebuild(w.store.clone(), "shop", config()).await.expect("rebuilds");
+    let rebuilt = Admin::rebuild(w.store.clone(), "shop", config()).await.expect("rebuilds");
     assert_eq!(rebuilt.given_up, [tid_of(0).day()]);
     let domain = w.open().await.expect("opens");
-    let report = domain.janitor_pass().await.expect("passes");
+    let report = domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "{report:?}");
 }
 
@@ -244,10 +244,10 @@ async fn lost_claim_is_reported_and_restored() {
     let document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let uid = document["collections"]["items"].as_str().expect("a uid");
     w.delete(&Key::new("txn-registry", format!("collection:{uid}"))).await;
-    let report = w.domain.inspect().await.expect("inspects");
+    let report = w.domain.admin().inspect().await.expect("inspects");
     assert!(report.damaged.iter().any(|(_, what)| what.contains("claim")), "{report:?}");
     w.domain.raw_collection("items").await.expect("claims again");
-    assert!(w.domain.inspect().await.expect("inspects").is_clean());
+    assert!(w.domain.admin().inspect().await.expect("inspects").is_clean());
 }
 
 #[tokio::test(start_paused = true)]
@@ -263,7 +263,7 @@ async fn no_partition_is_created_for_a_distant_day() {
     let error = w.write(2).await.expect_err("the holder cannot be decided");
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
     assert_eq!(error.document(), Some(&w.items.key("a")), "{error}");
-    let report = w.domain.janitor_pass().await.expect("passes");
+    let report = w.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.damaged.iter().any(|(key, _)| *key == w.items.key("a")), "{report:?}");
     assert_eq!(w.partitions().await, before);
 }
@@ -280,11 +280,11 @@ async fn server_time_decides_which_days_are_distant() {
     let behind = Domain::open(w.store.clone(), "shop", config().with_clock(wall)).await;
     let behind = behind.expect("opens");
     w.lock("a", &tid_of(3).to_string()).await;
-    let report = behind.janitor_pass().await.expect("passes");
+    let report = behind.admin().janitor_pass().await.expect("passes");
     assert!(report.damaged.iter().any(|(key, _)| *key == w.items.key("a")), "{report:?}");
     w.store.set_time(Some(now + day * 2));
     let right = w.open().await.expect("opens");
-    let report = right.janitor_pass().await.expect("passes");
+    let report = right.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "{report:?}");
 }
 
@@ -294,7 +294,7 @@ async fn a_lock_of_a_day_past_the_retention_is_void() {
     let w = world().await;
     let before = w.partitions().await;
     w.lock("a", &tid_of(-100).to_string()).await;
-    let report = w.domain.janitor_pass().await.expect("passes");
+    let report = w.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "{report:?}");
     w.write(2).await.expect("writes");
     assert_eq!(w.partitions().await, before);
@@ -340,7 +340,7 @@ async fn a_claim_whose_touch_is_in_doubt_is_still_a_claim() {
     let w = world().await;
     let other = Domain::open_or_create(w.store.clone(), "other", config()).await.expect("creates");
     w.store.race("collection:");
-    let error = other.release_collection("items").await.expect_err("not owned");
+    let error = other.admin().release_collection("items").await.expect_err("not owned");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     w.write(2).await.expect("the first domain owns the collection");
 }
@@ -350,20 +350,20 @@ async fn collection_with_a_lock_is_not_released() {
     let w = world().await;
     let other = Domain::open_or_create(w.store.clone(), "other", config()).await.expect("creates");
     other.raw_collection("items").await.expect_err("belongs to the first");
-    let error = other.release_collection("items").await.expect_err("not owned");
+    let error = other.admin().release_collection("items").await.expect_err("not owned");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     w.lock("a", &tid_of(0).to_string()).await;
-    let error = w.domain.release_collection("items").await.expect_err("locked");
+    let error = w.domain.admin().release_collection("items").await.expect_err("locked");
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert_eq!(error.document(), Some(&w.items.key("a")));
-    w.domain.janitor_pass().await.expect("removes the lock");
+    w.domain.admin().janitor_pass().await.expect("removes the lock");
     for _ in 0..2 {
-        w.domain.release_collection("items").await.expect("releases");
+        w.domain.admin().release_collection("items").await.expect("releases");
     }
     assert!(!w.store.text(&domain_key()).await.contains("items"));
     let items: Items = other.collection("items").await.expect("is free");
     assert_eq!(other.reader().get(&items, "a").await.expect("reads"), Some(Item { n: 1 }));
-    let nowhere = w.domain.release_collection("nowhere").await.expect_err("missing");
+    let nowhere = w.domain.admin().release_collection("nowhere").await.expect_err("missing");
     assert_eq!(nowhere.kind(), ErrorKind::Misconfigured, "{nowhere}");
 }
 
@@ -371,7 +371,7 @@ async fn collection_with_a_lock_is_not_released() {
 async fn removed_domain_leaves_only_the_collections() {
     let w = world().await;
     let World { store, domain, items } = w;
-    domain.remove().await.expect("removes");
+    domain.admin().remove().await.expect("removes");
     assert!(store.list_collections("txn-shop-").await.expect("lists").is_empty());
     assert_eq!(store.read(&domain_key()).await, Read::Absent);
     let error = Domain::open(store.clone(), "shop", config()).await.expect_err("gone");
@@ -396,7 +396,7 @@ async fn a_domain_with_a_live_transaction_is_not_removed() {
         tokio::time::sleep(Duration::from_secs(9)).await;
         tx.commit().await
     };
-    let (removed, committed) = tokio::join!(w.domain.clone().remove(), live);
+    let (removed, committed) = tokio::join!(w.domain.admin().remove(), live);
     match removed {
         Ok(()) => assert!(committed.is_ok(), "removed after the transaction ended"),
         Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),
@@ -438,7 +438,7 @@ async fn clock_ahead_of_the_server_is_refused() {
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     let read = domain.transact::<_, Error, _>(async |tx| tx.get(&items, "a").await).await;
     assert_eq!(read.expect("reads are allowed"), Some(Item { n: 1 }));
-    let report = domain.janitor_pass().await.expect("passes");
+    let report = domain.admin().janitor_pass().await.expect("passes");
     assert_eq!(report.partitions_dropped, 0);
     assert!(report.damaged.iter().any(|(_, what)| what.contains("ahead")), "{report:?}");
     wall.set_ahead(Duration::ZERO);

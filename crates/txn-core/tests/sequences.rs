@@ -101,7 +101,7 @@ async fn check(plan: &Plan) {
     let other = expected.end.and(plan.writes_another.then_some(0));
     assert_eq!(found, [expected.end.unwrap_or(plan.before), other]);
     assert!(domain.shutdown(std::time::Duration::from_secs(5)).await, "drained");
-    assert!(domain.inspect().await.expect("inspects").is_clean());
+    assert!(domain.admin().inspect().await.expect("inspects").is_clean());
 }
 
 fn plan() -> impl Strategy<Value = Plan> {

@@ -201,7 +201,7 @@ async fn check(clients: Vec<Vec<Plan>>, seed: u64, rough: bool) {
     store.settle().await;
     // A fresh process cleans up.
     let witness = Domain::open_or_create(store.clone(), "lists", config(99)).await.expect("opens");
-    let report = witness.janitor_pass().await.expect("passes");
+    let report = witness.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "left over: {report:?}; faults: {}", store.injected());
     let mut finals = BTreeMap::new();
     for k in 0..KEYS {

@@ -353,7 +353,7 @@ async fn inspection_counts_once_after_a_lost_page() {
     let (_, store, keys) = left_behind().await;
     let domain = Domain::open(store.clone(), "shop", config()).await.unwrap();
     store.lose(1);
-    let report = domain.inspect().await.unwrap();
+    let report = domain.admin().inspect().await.unwrap();
     assert_eq!(store.left_to_lose(), 0, "a page was lost");
     assert_eq!((report.locked.len(), report.open.len()), (keys.len(), 7), "{report:?}");
 }
@@ -375,7 +375,7 @@ fn handle_dropped_outside_a_runtime_releases_locks() {
     drop(tx);
     runtime.block_on(async {
         sleep(ms(100)).await;
-        assert!(other.inspect().await.unwrap().is_clean());
+        assert!(other.admin().inspect().await.unwrap().is_clean());
         rewrite(&other, &items, "a").await.unwrap();
     });
 }
@@ -474,7 +474,7 @@ async fn refused_commit_leaves_no_open_record() {
     let error = refused.await.unwrap_err();
     assert_eq!(error.kind(), txn_core::ErrorKind::Unavailable, "{error}");
     sleep(ms(2_000)).await;
-    assert!(other.inspect().await.unwrap().is_clean());
+    assert!(other.admin().inspect().await.unwrap().is_clean());
 }
 
 #[test]

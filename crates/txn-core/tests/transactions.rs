@@ -57,7 +57,7 @@ async fn readers_see_a_transfer_and_no_lock_remains() {
     let seen = domain.reader().get_many(&accounts, ["alice", "bob", "carol"]).await.expect("reads");
     assert_eq!(seen, [Some(Account { balance: 9 }), Some(Account { balance: 11 }), None]);
     assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
-    let report = domain.inspect().await.expect("inspects");
+    let report = domain.admin().inspect().await.expect("inspects");
     assert!(report.is_clean(), "{report:?}");
 }
 
@@ -81,7 +81,7 @@ async fn inserts_and_deletes_commit_together() {
         domain.reader().verified().get_many(&accounts, ["alice", "carol"]).await.expect("reads");
     assert_eq!(seen, [None, Some(Account { balance: 10 })]);
     assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
-    assert!(domain.inspect().await.expect("inspects").is_clean());
+    assert!(domain.admin().inspect().await.expect("inspects").is_clean());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -106,7 +106,7 @@ async fn many_writers_of_two_documents_lose_no_update() {
         domain.reader().verified().get_many(&accounts, ["alice", "bob"]).await.expect("reads");
     assert_eq!(seen, [Some(Account { balance: 1_000 }), Some(Account { balance: 1_000 })]);
     assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
-    assert!(domain.inspect().await.expect("inspects").is_clean());
+    assert!(domain.admin().inspect().await.expect("inspects").is_clean());
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn application_error_changes_nothing() {
         Some(Account { balance: 10 })
     );
     assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
-    assert!(domain.inspect().await.expect("inspects").is_clean());
+    assert!(domain.admin().inspect().await.expect("inspects").is_clean());
 }
 
 #[tokio::test]
@@ -140,7 +140,7 @@ async fn begun_transaction_commits_or_rolls_back() {
     assert_eq!(tx.get(&accounts, "alice").await.expect("reads"), Some(Account { balance: 10 }));
     tx.put(&accounts, "bob", &Account { balance: 1 }).expect("buffers");
     tx.rollback().await;
-    assert!(domain.inspect().await.expect("inspects").is_clean());
+    assert!(domain.admin().inspect().await.expect("inspects").is_clean());
     let tx = domain.begin(&Options::default()).expect("begins");
     let tid = tx.tid();
     tx.put(&accounts, "alice", &Account { balance: 1 }).expect("buffers");
@@ -155,7 +155,7 @@ async fn begun_transaction_commits_or_rolls_back() {
             .map(|commit_version| txn_core::TransactionOutcome::Committed { commit_version })
     );
     assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
-    assert!(domain.inspect().await.expect("inspects").is_clean());
+    assert!(domain.admin().inspect().await.expect("inspects").is_clean());
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn refused_write_dooms_the_transaction() {
     let ids = ["alice", "bob", "one too many"];
     assert_eq!(domain.reader().get_many(&accounts, ids).await.expect("reads"), [None, None, None]);
     assert!(domain.shutdown(Duration::from_secs(5)).await, "drained");
-    assert!(domain.inspect().await.expect("inspects").is_clean());
+    assert!(domain.admin().inspect().await.expect("inspects").is_clean());
 }
 
 #[tokio::test]

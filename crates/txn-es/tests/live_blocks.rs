@@ -95,7 +95,7 @@ async fn write_to_a_blocked_index_is_refused_at_once() {
         assert!(!text.contains("before the deadline"), "{text}");
         set(&plain, &name, "index.blocks.write", Value::Null).await;
         both().await.expect("written again");
-        domain.remove().await.expect("removed");
+        domain.admin().remove().await.expect("removed");
         store.drop_collection(&name).await.expect("dropped");
     }
 }

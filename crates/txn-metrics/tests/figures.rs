@@ -250,7 +250,7 @@ async fn recovery_is_counted_by_the_recovering_process() {
             tx.put(&dead.things, id, &Raw::new(r#"{"n":2}"#)).expect("takes it");
         }
         assert_eq!(tx.commit().await.is_ok(), after_commit);
-        alive.domain.janitor_pass().await.expect("passes");
+        alive.domain.admin().janitor_pass().await.expect("passes");
         let figures = alive.figures().await;
         let expected = match after_commit {
             true => [(figures::REPLAYS, 1)].into(),

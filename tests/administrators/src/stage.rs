@@ -367,13 +367,13 @@ impl Stage {
     /// Recovers the rest by a new process, and returns the documents that it reports.
     async fn audit(&mut self) -> Result<Named, Error> {
         let Process { domain, .. } = self.process().await?;
-        let mut report = domain.janitor_pass().await?;
+        let mut report = domain.admin().janitor_pass().await?;
         for _ in 1..PASSES {
             if report.is_clean() {
                 break;
             }
             tokio::time::sleep(LEASE).await;
-            report = domain.janitor_pass().await?;
+            report = domain.admin().janitor_pass().await?;
         }
         let audit = Reports::new(&[&self.alias, &self.accounts], &self.entries);
         for (key, what) in &report.damaged {

@@ -140,7 +140,7 @@ impl Fixture {
         for process in [&self.a, &self.b] {
             assert!(process.domain.shutdown(PATIENCE).await, "drained");
         }
-        let report = self.b.domain.inspect().await.expect("looks");
+        let report = self.b.domain.admin().inspect().await.expect("looks");
         assert!(report.is_clean(), "left over: {report:?}");
     }
 }

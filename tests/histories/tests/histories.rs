@@ -80,7 +80,7 @@ async fn ends_well(
     let mut in_doubt = in_doubt.filter(|entry| entry.kind == Kind::Info);
     let reader = in_doubt.find(|entry| entry.value.iter().all(only_reads));
     assert_eq!(reader, None, "a reader is never in doubt, seed {}", workload.config().seed);
-    let report = witness.janitor_pass().await.expect("passes");
+    let report = witness.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "left over: {report:?}");
     witness.shutdown(Duration::from_secs(10)).await;
 }

@@ -212,10 +212,10 @@ async fn dropped_after(polls: usize, shape: Shape, holder: Holder, options: &Opt
     assert!(other.shutdown(Duration::from_secs(60)).await, "not drained: {context}");
 
     assert!(domain.shutdown(Duration::from_secs(60)).await, "not drained: {context}");
-    let report = domain.inspect().await.expect("looks");
+    let report = domain.admin().inspect().await.expect("looks");
     assert!(report.is_clean(), "left over after the shutdown: {report:?}, {context}");
     let witness = Domain::open_or_create(store, "bank", config()).await.expect("opens");
-    let report = witness.janitor_pass().await.expect("passes");
+    let report = witness.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered == 0, "{report:?}, {context}");
     let found = witness.reader().verified().get_many(&accounts, IDS).await.expect("reads");
     let found = found.into_iter().map(|account| account.map(|account| account.balance));

@@ -79,7 +79,7 @@ async fn ends(commit: bool, arrives_first: bool) {
     wait(&late.arrived).await;
 
     assert!(domain.shutdown(Duration::from_secs(60)).await, "{context}");
-    let report = domain.inspect().await.expect("looks");
+    let report = domain.admin().inspect().await.expect("looks");
     assert!(report.is_clean(), "left over: {report:?}, {context}");
     let witness = Domain::open_or_create(store, "bank", config()).await.expect("opens");
     let found = witness
@@ -129,6 +129,6 @@ async fn handle_dropped_after_a_vain_wait_leaves_nothing() {
 
     older.rollback().await;
     assert!(first.shutdown(Duration::from_secs(60)).await);
-    let report = first.inspect().await.expect("looks");
+    let report = first.admin().inspect().await.expect("looks");
     assert!(report.is_clean(), "left over: {report:?}");
 }

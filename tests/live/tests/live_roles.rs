@@ -104,12 +104,12 @@ async fn documented_role_carries_transactions() {
     bank::fund(&domain, &accounts, &names, 10).await;
     bank::spread(&domain, &accounts, &names, &Options::default()).await.expect("moves");
     assert_eq!(bank::balances(&domain, &accounts, &names).await, [Some(8), Some(11), Some(11)]);
-    let report = domain.janitor_pass().await.expect("the janitor may do its work");
+    let report = domain.admin().janitor_pass().await.expect("the janitor may do its work");
     assert!(report.is_clean(), "{report:?}");
     // A second process opens the existing domain, and can remove it, too.
     let (again, _) = opened("secured", "secured", ACCOUNTS).await;
     assert!(again.shutdown(PATIENCE).await);
-    domain.remove().await.expect("the documented role removes a domain");
+    domain.admin().remove().await.expect("the documented role removes a domain");
     let (status, text) = fixture.plain.text("GET", "/txn-secured-*", None).await;
     assert_eq!((status, &*text), (200, "{}"), "the table is gone");
     let aliases = fixture.plain.ok("GET", &format!("/{ACCOUNTS}/_alias"), None).await;

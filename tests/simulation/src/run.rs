@@ -473,12 +473,12 @@ impl Simulation {
         let process = self.process("witness", 1.0, off);
         let domain = self.domain(&process, false).await?;
         let world: World = domain.collection("world").await?;
-        let mut report = domain.janitor_pass().await?;
+        let mut report = domain.admin().janitor_pass().await?;
         for _ in 0..5 {
             if report.is_clean() {
                 break;
             }
-            report = domain.janitor_pass().await?;
+            report = domain.admin().janitor_pass().await?;
         }
         let lost = self.meddler.lost;
         report.damaged.retain(|(key, _)| !self.is_stuck(key));

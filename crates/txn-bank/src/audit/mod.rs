@@ -240,11 +240,11 @@ impl Bank {
     pub async fn audit(&self, recover: bool) -> Result<Audit> {
         let (report, recovered) = match recover {
             true => {
-                let report = self.domain().janitor_pass().await?;
+                let report = self.domain().admin().janitor_pass().await?;
                 let recovered = report.recovered;
                 (report, Some(recovered))
             }
-            false => (self.domain().inspect().await?, None),
+            false => (self.domain().admin().inspect().await?, None),
         };
         let mut findings = Vec::new();
         for (key, holder) in report.locked {

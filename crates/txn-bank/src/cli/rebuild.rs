@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use txn_bank::Bank;
 use txn_core::store::Store;
-use txn_core::{Config, Domain, ErrorKind, RebuildReport, ids::Day};
+use txn_core::{Admin, Config, Domain, ErrorKind, RebuildReport, ids::Day};
 
 use crate::cli::DRAIN;
 use crate::console::failure::{Exit, Failure};
@@ -26,7 +26,7 @@ pub(crate) async fn run(
         let exit = if lost.is_empty() { Exit::Done } else { Exit::Found };
         return said(show_lost(&lost, json), exit);
     }
-    let rebuilt = Domain::rebuild(store.clone(), domain, config.clone()).await?;
+    let rebuilt = Admin::rebuild(store.clone(), domain, config.clone()).await?;
     // Printed before the audit, because no later call returns the abandoned days.
     if let Err(error) = show_rebuilt(&rebuilt, json) {
         return Err(Failure::unwritten(Exit::Done, &error));
@@ -46,7 +46,7 @@ async fn lost(store: Arc<dyn Store>, domain: &str, config: Config) -> Result<Vec
         Err(error) if error.kind() == ErrorKind::Damaged => return Ok(vec![error.to_string()]),
         Err(error) => return Err(error.into()),
     };
-    let report = domain.inspect().await;
+    let report = domain.admin().inspect().await;
     domain.shutdown(DRAIN).await;
     Ok(report?.damaged.into_iter().map(|(key, what)| format!("{key}: {what}")).collect())
 }

@@ -1,12 +1,18 @@
 //! `Domain` runs closures as transactions over the collections of a store.
 
+mod barrier;
+mod opening;
+mod outcome;
+
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::Instrument;
 
+use crate::api::admin::Admin;
 use crate::api::collection::{Codec, Collection, Raw};
+use crate::api::shutdown::shut_down;
 use crate::api::transaction::Transaction;
 use crate::attempt::{Attempt, AttemptMode, Receipt};
 use crate::config::{Config, Options};
@@ -121,6 +127,12 @@ impl Domain {
     #[must_use]
     pub fn collection_name(&self, of: &str) -> String {
         self.engine.table.collection_name(of)
+    }
+
+    /// Returns the operator's calls: inspection, recovery, repair and removal.
+    #[must_use]
+    pub fn admin(&self) -> Admin<'_> {
+        Admin::new(&self.engine)
     }
 
     /// The settings of the domain. Systems on top of the domain take clock and randomness from
@@ -489,17 +501,6 @@ impl Domain {
     /// # Cancel safety
     /// If the returned future is dropped, the domain stays closed and its tasks continue.
     pub async fn shutdown(&self, deadline: Duration) -> bool {
-        self.engine.lifecycle.close();
-        let drained = async {
-            self.engine.lifecycle.ended().await;
-            while self.engine.live_attempts.live_count() > 0 {
-                self.engine.config.clock.sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::select! {
-            biased;
-            () = drained => !self.engine.lifecycle.has_left_over(),
-            () = self.engine.config.clock.sleep(deadline) => false,
-        }
+        shut_down(&self.engine, deadline).await
     }
 }

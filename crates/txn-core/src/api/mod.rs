@@ -3,14 +3,10 @@
 //! The API depends on [`attempt`](crate::attempt) and [`engine`](crate::engine). Neither of them
 //! depends on the API.
 
-mod barrier;
+pub(crate) mod admin;
 pub(crate) mod collection;
 pub(crate) mod domain;
 pub(crate) mod history;
-mod maintenance;
-mod opening;
-pub(crate) mod outcome;
 pub(crate) mod reader;
-pub(crate) mod rebuild;
-mod release;
+pub(crate) mod shutdown;
 pub(crate) mod transaction;

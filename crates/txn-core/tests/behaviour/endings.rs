@@ -20,7 +20,7 @@ async fn hanging_attempt_releases_locks_at_its_timeout() {
     let tx = shop.domain.begin(&pessimistic()).expect("begins");
     tx.get(&shop.items, "a").await.expect("reads");
     tokio::time::sleep(Duration::from_secs(15)).await;
-    let report = shop.other.inspect().await.expect("inspects");
+    let report = shop.other.admin().inspect().await.expect("inspects");
     assert!(report.is_clean(), "{report:?}");
     shop.set(&shop.other, &["a"], 2).await.expect("the document is free");
     // The next call of the owner fails, of whichever method.
@@ -72,7 +72,7 @@ async fn hang(which: fn(&Write) -> bool, kind: ErrorKind) -> (Shop, Error) {
 #[tokio::test(start_paused = true)]
 async fn hanging_lock_is_unavailable_at_the_timeout() {
     let (shop, _) = hang(is_lock, ErrorKind::Unavailable).await;
-    shop.other.janitor_pass().await.expect("passes");
+    shop.other.admin().janitor_pass().await.expect("passes");
     shop.drained().await;
     assert_eq!((shop.value("a").await, shop.value("b").await), (Some(1), Some(1)));
 }
@@ -83,7 +83,7 @@ async fn hanging_commit_is_unknown_at_the_timeout() {
     let tid = error.tid().expect("a record");
     let outcome = shop.other.outcome(tid).await.expect("known");
     assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "{outcome:?}");
-    shop.other.janitor_pass().await.expect("passes");
+    shop.other.admin().janitor_pass().await.expect("passes");
     assert_eq!((shop.value("a").await, shop.value("b").await), (Some(2), Some(2)));
 }
 
@@ -153,7 +153,7 @@ async fn shutdown_lets_later_attempts_finish() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(shop.domain.shutdown(Duration::from_secs(60)).await, "everything is applied");
     running.await.expect("no panic").expect("the transaction finishes");
-    assert!(shop.other.inspect().await.expect("inspects").is_clean());
+    assert!(shop.other.admin().inspect().await.expect("inspects").is_clean());
     assert_eq!((shop.value("a").await, shop.value("b").await), (Some(2), Some(2)));
     let refused = shop.set(&shop.domain, &["a"], 3).await.expect_err("the domain is shut down");
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");

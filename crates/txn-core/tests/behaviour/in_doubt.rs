@@ -47,7 +47,7 @@ async fn refused_but_applied_commit_is_unknown() {
             let tid = error.tid().expect("a record");
             let outcome = shop.other.outcome(tid).await.expect("known");
             assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "{outcome:?}");
-            let report = shop.other.janitor_pass().await.expect("passes");
+            let report = shop.other.admin().janitor_pass().await.expect("passes");
             assert!(report.is_clean(), "{report:?}");
             assert_eq!((shop.value("a").await, shop.value("b").await), (Some(2), Some(2)));
         }
@@ -98,7 +98,7 @@ async fn refused_but_applied_lock_is_released() {
             });
             let error = result.expect_err("the store was down until the deadline");
             assert_ne!(error.kind(), ErrorKind::Unknown, "no commit was sent: {error}");
-            shop.other.janitor_pass().await.expect("passes");
+            shop.other.admin().janitor_pass().await.expect("passes");
             shop.drained().await;
             assert_eq!((shop.value("a").await, shop.value("b").await), (Some(1), Some(1)));
         }
@@ -202,5 +202,5 @@ async fn shutdown_reports_a_commit_in_doubt_as_unapplied() {
     assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
     shop.store.set_down(false);
     assert!(!shop.domain.shutdown(Duration::from_secs(5)).await);
-    assert_eq!(shop.other.inspect().await.expect("inspects").locked.len(), 2);
+    assert_eq!(shop.other.admin().inspect().await.expect("inspects").locked.len(), 2);
 }

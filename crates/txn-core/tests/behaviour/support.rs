@@ -221,12 +221,12 @@ impl Shop {
     /// Waits until no lock and no open record is left. Applies run after the acknowledgement.
     pub(crate) async fn drained(&self) {
         for _ in 0..1_000 {
-            if self.other.inspect().await.expect("inspects").is_clean() {
+            if self.other.admin().inspect().await.expect("inspects").is_clean() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("left over: {:?}", self.other.inspect().await);
+        panic!("left over: {:?}", self.other.admin().inspect().await);
     }
 
     /// Reads an item in the other process.

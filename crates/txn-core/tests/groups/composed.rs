@@ -103,7 +103,7 @@ async fn dropped_member_leaves_or_commits_whole() {
     assert!(bank.domain.shutdown(Duration::from_secs(5)).await);
     let reader = Bank::beside(bank.store.clone()).await;
     assert_eq!(reader.balances(3).await.iter().sum::<i64>(), 300);
-    assert!(reader.domain.inspect().await.expect("inspects").is_clean());
+    assert!(reader.domain.admin().inspect().await.expect("inspects").is_clean());
 }
 
 #[tokio::test(start_paused = true)]

@@ -137,7 +137,7 @@ impl Bank {
 
     /// Waits until every commit is applied.
     async fn settle(&self) {
-        while !self.domain.inspect().await.expect("inspects").is_clean() {
+        while !self.domain.admin().inspect().await.expect("inspects").is_clean() {
             sleep(Duration::from_millis(1)).await;
         }
     }

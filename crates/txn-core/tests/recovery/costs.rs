@@ -23,7 +23,7 @@ async fn the_janitor_writes_a_constant_for_each_document() {
             let w = Shop::of(n).await;
             w.left_by_the_dead(n, dies, false).await;
             let p = w.process(Dies::Never).await;
-            let (report, counts) = p.cost(p.domain.janitor_pass()).await;
+            let (report, counts) = p.cost(p.domain.admin().janitor_pass()).await;
             let report = report.expect("passes");
             assert!(report.is_clean() && report.recovered >= n, "{report:?}");
             is_bounded(n, counts, &format!("{dies:?}"));

@@ -113,7 +113,7 @@ async fn drop_the_day(w: &Shop, store: &Halting, owner: &Process) {
     owner.frail.held_back.store(false, Ordering::SeqCst);
     assert!(owner.domain.shutdown(Duration::from_secs(30)).await, "drained");
     let janitor = Domain::open_or_create(w.memory.clone(), "shop", late()).await.expect("opens");
-    let report = janitor.janitor_pass().await.expect("passes");
+    let report = janitor.admin().janitor_pass().await.expect("passes");
     assert!(report.partitions_dropped > 0 && report.is_clean(), "{report:?}");
     store.goes_on.notify_one();
 }

@@ -128,7 +128,7 @@ async fn recoverer_reports_a_lost_commit_then_finishes() {
         let stands = make_again(&w, then).await;
         let p = w.process(Dies::Never).await;
         for _ in 0..3 {
-            let report = p.domain.janitor_pass().await.expect("passes");
+            let report = p.domain.admin().janitor_pass().await.expect("passes");
             let is_told = report.damaged.iter().any(|(key, _)| *key == lost());
             assert!(is_told, "{change:?}, {then:?}: {report:?}");
             assert!(w.is_in_state(tid, State::Committed).await, "a node may lag");
@@ -136,7 +136,7 @@ async fn recoverer_reports_a_lost_commit_then_finishes() {
             tokio::time::sleep(Duration::from_secs(100)).await;
         }
         tokio::time::sleep(Duration::from_secs(600)).await;
-        let report = p.domain.janitor_pass().await.expect("passes");
+        let report = p.domain.admin().janitor_pass().await.expect("passes");
         assert!(report.open.is_empty(), "{report:?}");
         assert!(w.is_in_state(tid, State::Finished).await, "the day can be dropped");
         assert_eq!(p.log.damaged(), [lost()], "{change:?}, {then:?}");
@@ -213,7 +213,7 @@ async fn commit_is_applied_to_a_restored_lock() {
         other(&p).await;
         let applied = format!("{{\"n\":2,\"transaction_version\":\"{commit}\"}}");
         w.plainly(&lost(), if is_applied { &applied } else { &copy }).await;
-        let report = p.domain.janitor_pass().await.expect("passes");
+        let report = p.domain.admin().janitor_pass().await.expect("passes");
         assert!(report.is_clean(), "{report:?}");
         let stands = content(&w).await.expect("exists");
         let is_locked = stands.contains("\"transaction_tid\":\"");

@@ -167,7 +167,7 @@ async fn owner_overwrites_locks_moved_by_a_plain_client() {
         let names: Vec<&str> = damaged.iter().map(|key| &*key.id).collect();
         assert_eq!(names, told, "{meddling:?}");
         assert!(w.is_in_state(owner.tid, State::Finished).await, "{meddling:?}");
-        let report = owner.domain.janitor_pass().await.expect("passes");
+        let report = owner.domain.admin().janitor_pass().await.expect("passes");
         assert!(report.is_clean(), "{report:?}");
     }
 }
@@ -180,7 +180,7 @@ async fn recoverer_reports_a_participant_it_cannot_settle() {
         let dead = owner(&w, &[("new", meddling)], End::AtCommit, false).await;
         let p = w.process(Dies::Never).await;
         for _ in 0..2 {
-            let report = p.domain.janitor_pass().await.expect("passes");
+            let report = p.domain.admin().janitor_pass().await.expect("passes");
             let new = p.items.key("new");
             assert!(report.damaged.iter().any(|(key, _)| *key == new), "{meddling:?}: {report:?}");
             assert!(p.log.damaged().contains(&new));
@@ -197,7 +197,7 @@ async fn recoverer_reports_a_participant_it_cannot_settle() {
             tx.get(&p.items, "d0000").await.map(drop)
         });
         insert.await.expect("an operator writes the document again");
-        let report = p.domain.janitor_pass().await.expect("passes");
+        let report = p.domain.admin().janitor_pass().await.expect("passes");
         assert!(report.is_clean(), "{meddling:?}: {report:?}");
         assert!(w.is_in_state(dead.tid, State::Finished).await, "{meddling:?}");
     }
@@ -219,7 +219,7 @@ async fn recoverer_finds_a_deletion_by_its_record() {
         if next_day {
             tokio::time::sleep(Duration::from_secs(24 * 3_600)).await;
         }
-        let report = p.domain.janitor_pass().await.expect("passes");
+        let report = p.domain.admin().janitor_pass().await.expect("passes");
         assert!(report.is_clean(), "{id}: {report:?}");
         assert!(p.log.damaged().is_empty(), "{id}: {:?}", p.log.damaged());
         assert!(w.is_in_state(dead.tid, State::Finished).await, "{id}");
@@ -269,7 +269,7 @@ async fn janitor_retries_a_participant_that_no_scan_shows() {
         tx.delete(&items, "new")
     });
     delete.await.expect("deletes");
-    let report = domain.janitor_pass().await.expect("passes");
+    let report = domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "{report:?}");
     assert!(w.is_in_state(dead.tid, State::Finished).await);
 }

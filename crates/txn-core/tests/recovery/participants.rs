@@ -20,7 +20,7 @@ async fn dropped_collection_keeps_no_other_document_locked() {
         w.memory.drop_collection("other").await.expect("drops");
         let p = w.process(Dies::Never).await;
         if janitor {
-            let report = p.domain.janitor_pass().await.expect("passes");
+            let report = p.domain.admin().janitor_pass().await.expect("passes");
             assert!(report.locked.is_empty(), "{report:?}");
             let lost = Key::new("other", "x");
             assert!(report.damaged.iter().any(|(key, _)| *key == lost), "{report:?}");
@@ -29,10 +29,10 @@ async fn dropped_collection_keeps_no_other_document_locked() {
             p.put_all(2, 3).await.expect("the documents can be written");
             assert_eq!(p.values(2).await, [Some(3), Some(3)]);
             // A single answer may come from a lagging node, so a later pass reports the loss.
-            p.domain.janitor_pass().await.expect("passes");
+            p.domain.admin().janitor_pass().await.expect("passes");
         }
         assert!(p.log.damaged().contains(&Key::new("other", "x")));
-        let report = p.domain.janitor_pass().await.expect("passes");
+        let report = p.domain.admin().janitor_pass().await.expect("passes");
         assert_eq!(report.recovered, 0, "nothing more can be done: {report:?}");
         assert!(state(&w, tid, State::Committed).await, "the record stays open");
     }
@@ -72,12 +72,12 @@ async fn collection_missing_for_long_counts_as_gone() {
     w.memory.drop_collection("other").await.expect("drops");
     let p = w.process(Dies::Never).await;
     for _ in 0..3 {
-        p.domain.janitor_pass().await.expect("passes");
+        p.domain.admin().janitor_pass().await.expect("passes");
         tokio::time::sleep(Duration::from_secs(100)).await;
         assert!(state(&w, tid, State::Committed).await, "a node may lag");
     }
     tokio::time::sleep(Duration::from_secs(600)).await;
-    let report = p.domain.janitor_pass().await.expect("passes");
+    let report = p.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.open.is_empty(), "{report:?}");
     assert!(state(&w, tid, State::Finished).await, "the day can be dropped");
 }
@@ -90,7 +90,7 @@ async fn closed_collection_keeps_no_other_document_locked() {
         w.closed.lock().insert("other".to_owned());
         let p = w.process(Dies::Never).await;
         if janitor {
-            let report = p.domain.janitor_pass().await.expect("passes");
+            let report = p.domain.admin().janitor_pass().await.expect("passes");
             let locked: Vec<&str> = report.locked.iter().map(|(key, _)| &*key.collection).collect();
             assert_eq!(locked, ["other"], "{report:?}");
             assert_eq!(p.values(2).await, [Some(2), Some(2)]);
@@ -101,7 +101,7 @@ async fn closed_collection_keeps_no_other_document_locked() {
         }
         assert!(state(&w, tid, State::Committed).await, "the record stays open");
         w.closed.lock().clear();
-        let report = p.domain.janitor_pass().await.expect("passes");
+        let report = p.domain.admin().janitor_pass().await.expect("passes");
         assert!(report.is_clean(), "{report:?}");
         assert!(state(&w, tid, State::Finished).await);
         let (_, source) = w.stored(&Key::new("other", "x")).await.expect("applied");
@@ -119,7 +119,7 @@ async fn damaged_participant_keeps_no_other_locked() {
         w.plainly(&damaged, garbage).await;
         p.put_all(2, 3).await.expect("the other documents can be written");
         assert_eq!(p.log.damaged(), std::slice::from_ref(&damaged), "{garbage}");
-        let report = p.domain.janitor_pass().await.expect("passes");
+        let report = p.domain.admin().janitor_pass().await.expect("passes");
         assert!(report.locked.is_empty(), "{report:?}");
         assert!(report.damaged.iter().any(|(key, _)| *key == damaged), "{report:?}");
         assert!(state(&w, tid, State::Committed).await, "the record stays open");

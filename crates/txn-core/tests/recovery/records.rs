@@ -31,7 +31,7 @@ async fn holder_without_a_record_is_reported_as_such() {
     let tid = w.left_by_the_dead(2, Dies::AfterCommit, false).await;
     delete_record(&w, tid).await;
     let p = w.process(Dies::Never).await;
-    assert!(p.domain.janitor_pass().await.expect("passes").is_clean());
+    assert!(p.domain.admin().janitor_pass().await.expect("passes").is_clean());
     assert_eq!(voided(&p), [false], "the transaction may have been committed");
     assert_eq!(p.values(2).await, [Some(1), Some(1)]);
 
@@ -43,7 +43,7 @@ async fn holder_without_a_record_is_reported_as_such() {
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
     tx.commit().await.expect_err("the process is dead");
-    assert!(p.domain.janitor_pass().await.expect("passes").is_clean());
+    assert!(p.domain.admin().janitor_pass().await.expect("passes").is_clean());
     assert_eq!(voided(&p), [false, true], "the record was pending");
 }
 
@@ -66,7 +66,7 @@ async fn delayed_owner_rewrites_its_deleted_record() {
     let (owner, tid) = held_back(&w).await;
     delete_record(&w, tid).await;
     let other = w.process(Dies::Never).await;
-    other.domain.janitor_pass().await.expect("passes");
+    other.domain.admin().janitor_pass().await.expect("passes");
     assert!(voided(&other).is_empty(), "the owner counts as alive");
     assert_eq!(owner.values(2).await, [Some(2), Some(2)]);
     owner.frail.held_back.store(false, Ordering::SeqCst);
@@ -126,7 +126,7 @@ async fn pending_record_without_a_lock_is_aborted() {
     let key = Shop::record_key(tid);
     let create = WriteOp::Create(pending.into());
     w.write(Write { key, require_alias: true, op: create }).await;
-    let report = p.domain.janitor_pass().await.expect("passes");
+    let report = p.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered == 1, "{report:?}");
     assert_eq!(voided(&p), [true]);
 }

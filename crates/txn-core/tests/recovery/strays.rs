@@ -37,7 +37,7 @@ async fn writer_replaces_a_copied_lock() {
     set.expect("the lock is void");
     // The writer waits a moment for a finished holder: the lock may be older than the finish.
     assert!(counts.requests() < 30, "{counts}");
-    let report = p.domain.janitor_pass().await.expect("passes");
+    let report = p.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered == 0, "{report:?}");
 }
 
@@ -48,7 +48,7 @@ async fn janitor_removes_a_copied_lock_and_keeps_content() {
     let holder = finished(&p).await;
     let copy = p.items.key("copy");
     locked_copy(&w, &p.items.key("d0000"), &copy, holder).await;
-    let report = p.domain.janitor_pass().await.expect("passes");
+    let report = p.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered == 1, "{report:?}");
     let (_, source) = w.stored(&copy).await.expect("kept");
     assert!(source.contains("\"n\":2") && !source.contains("transaction_tid"), "{source}");
@@ -64,7 +64,7 @@ async fn a_copied_placeholder_is_deleted() {
         w.plainly(&p.items.key(id), &placeholder).await;
     }
     set(&p, &["one", "d0000"]).await.expect("there is no document");
-    let report = p.domain.janitor_pass().await.expect("passes");
+    let report = p.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered == 1, "{report:?}");
     assert!(w.stored(&p.items.key("two")).await.is_none());
     assert!(w.stored(&p.items.key("one")).await.is_some());
@@ -84,7 +84,7 @@ async fn lock_that_its_record_does_not_name_is_void() {
         if !janitor {
             set(&p, &["d0000", "d0001", "d0002"]).await.expect("commits");
         }
-        let report = p.domain.janitor_pass().await.expect("passes");
+        let report = p.domain.admin().janitor_pass().await.expect("passes");
         assert!(report.is_clean(), "{report:?}");
         let expected = if janitor { [Some(2), Some(2), Some(1)] } else { [Some(7); 3] };
         assert_eq!(p.values(3).await, expected);

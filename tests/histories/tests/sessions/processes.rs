@@ -219,7 +219,7 @@ impl Inner {
             Step::Crash { process } => self.crash(process).await,
             Step::Janitor { process } => {
                 self.disturb();
-                match self.processes[process].domain.janitor_pass().await {
+                match self.processes[process].domain.admin().janitor_pass().await {
                     Ok(report) => assert_eq!(report.damaged, [], "{report:?}"),
                     Err(error) => assert!(!self.sound, "the janitor: {error}"),
                 }
@@ -394,7 +394,7 @@ impl Inner {
         self.store.settle().await;
         // A process without any earlier state.
         let last = process(self.memory.clone()).await;
-        let report = last.domain.janitor_pass().await.expect("passes");
+        let report = last.domain.admin().janitor_pass().await.expect("passes");
         assert!(report.is_clean(), "left over: {report:?}");
         self.readers_see_what_is_committed().await;
     }

@@ -55,7 +55,7 @@ pub(crate) async fn commit_after_a_removed_abort_reports_lost_writes(fixture: &F
     assert_eq!(committed.tid, Some(tid), "by the same attempt");
     until("the damage", || stage.log.damaged() == stage.names).await;
     assert_eq!(stage.balances().await, [Some(OPENING); 3]);
-    let report = stage.witness.janitor_pass().await.expect("passes");
+    let report = stage.witness.admin().janitor_pass().await.expect("passes");
     // The report names the first document for the record.
     let named = report.damaged.iter().any(|(key, _)| stage.names.contains(&key.id.to_string()));
     assert!(named, "{report:?}");
@@ -74,7 +74,7 @@ pub(crate) async fn removed_record_of_a_dead_owner_is_undone(fixture: &Fixture) 
     stage.proxy.set_schedule(Schedule::new(0, nothing));
     hold.discard();
     remove(fixture, &stage, committed.tid.expect("a record")).await;
-    let report = stage.witness.janitor_pass().await.expect("passes");
+    let report = stage.witness.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered > 0, "{report:?}");
     assert_eq!(
         stage.witness_log.voided(),

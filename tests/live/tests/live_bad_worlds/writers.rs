@@ -22,7 +22,7 @@ async fn replaced(fixture: &Fixture, at: txn_testkit::proxy::Matching) {
     assert_eq!(stage.balances().await, [Some(OPENING - 2), Some(7), Some(OPENING + 1)]);
     // The janitor reports the damage in each pass.
     for _ in 0..2 {
-        let report = stage.witness.janitor_pass().await.expect("passes");
+        let report = stage.witness.admin().janitor_pass().await.expect("passes");
         assert!(report.damaged.iter().any(|(key, _)| &*key.id == "a1"), "{report:?}");
     }
     // An operator writes the right content in a transaction, and the record can be finished.
@@ -85,7 +85,7 @@ pub(crate) async fn removed_lock_keeps_the_content(fixture: &Fixture) {
     soon(transfer).await.expect("no panic").expect("it is committed");
     until("the damage", || !stage.log.damages().is_empty()).await;
     assert_eq!(stage.log.damaged(), ["a1"], "{:?}", stage.log);
-    let report = stage.witness.janitor_pass().await.expect("passes");
+    let report = stage.witness.admin().janitor_pass().await.expect("passes");
     assert!(report.damaged.iter().any(|(key, _)| &*key.id == "a1"), "{report:?}");
     stage.ends().await;
 }
@@ -113,7 +113,7 @@ pub(crate) async fn removed_lock_and_another_transaction(fixture: &Fixture) {
     stage.domain.shutdown(txn_fixtures::fixture::PATIENCE).await;
     // The unit of the transfer is missing in `a1`, and a process reports the loss.
     assert_eq!(stage.balances().await[1], Some(OPENING + 50));
-    let report = stage.witness.janitor_pass().await.expect("passes");
+    let report = stage.witness.admin().janitor_pass().await.expect("passes");
     let told = stage.log.damaged() == ["a1"] || stage.witness_log.damaged() == ["a1"];
     let tid = committed.tid.expect("a record");
     assert!(told, "the write of {tid} to a1 is lost, and no report names it: {report:?}");
@@ -164,7 +164,7 @@ pub(crate) async fn forged_lock_of_a_finished_transaction(fixture: &Fixture) {
     assert_eq!(stage.balances().await, expected);
     forge(fixture, &stage, "a1", &first.tid.expect("a record").to_string()).await;
     assert_eq!(stage.balances().await, expected, "a reader is shown what is committed");
-    let report = stage.witness.janitor_pass().await.expect("passes");
+    let report = stage.witness.admin().janitor_pass().await.expect("passes");
     let balances = stage.balances().await;
     let told = !stage.witness_log.damages().is_empty() || !report.damaged.is_empty();
     assert!(balances == expected || told, "{balances:?}, and no report names it: {report:?}");

@@ -166,7 +166,7 @@ pub(crate) async fn hot_pair_with_many_writers_loses_nothing(fixture: &Fixture) 
     for domain in &domains {
         assert!(domain.shutdown(txn_fixtures::fixture::PATIENCE).await, "drained");
     }
-    let report = domains[0].janitor_pass().await.expect("passes");
+    let report = domains[0].admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered == 0, "{report:?}");
 }
 

@@ -41,7 +41,7 @@ impl Counted {
     /// Waits until every commit is applied.
     async fn quiet(&self) {
         let drained = async {
-            while !self.domain.inspect().await.expect("looks").is_clean() {
+            while !self.domain.admin().inspect().await.expect("looks").is_clean() {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
         };

@@ -42,7 +42,7 @@ pub(crate) async fn missing_and_foreign_collections_are_refused(fixture: &Fixtur
     let (status, _) = fixture.plain.text("GET", &format!("/{}", gone.name()), None).await;
     assert_eq!(status, 404, "nothing brings it back");
     assert!(domain.shutdown(txn_fixtures::fixture::PATIENCE).await, "drained");
-    let report = domain.inspect().await.expect("looks");
+    let report = domain.admin().inspect().await.expect("looks");
     assert!(report.locked.is_empty() && report.open.is_empty(), "{report:?}");
     assert_eq!(report.damaged.len(), 1, "the claim of what was dropped: {report:?}");
 }
@@ -125,7 +125,7 @@ pub(crate) async fn document_that_violates_the_mapping_is_refused(fixture: &Fixt
                 assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
                 assert!(refused.to_string().contains(field), "{refused}");
                 assert_eq!(refused.document(), Some(&raw.key("b")), "{refused}");
-                let report = domain.inspect().await.expect("looks");
+                let report = domain.admin().inspect().await.expect("looks");
                 assert!(report.is_clean(), "a lock stays: {report:?}");
             }
         }

@@ -80,10 +80,10 @@ pub(crate) async fn mapping_changed_before_the_apply_is_reported(fixture: &Fixtu
         .await
         .expect("writes");
     let holder = committed.receipt.tid.expect("it has a record");
-    let report = witness.inspect().await.expect("looks");
+    let report = witness.admin().inspect().await.expect("looks");
     assert_eq!(report.locked, [(things.key("b"), holder.to_string())], "{report:?}");
     assert_eq!(report.open, [(holder, txn_core::record::State::Committed)], "{report:?}");
-    let report = witness.janitor_pass().await.expect("passes");
+    let report = witness.admin().janitor_pass().await.expect("passes");
     assert!(report.damaged.iter().any(|(key, _)| *key == things.key("b")), "{report:?}");
     assert!(report.damaged.iter().any(|(_, what)| what.contains("extra")), "{report:?}");
     assert!(witness.shutdown(txn_fixtures::fixture::PATIENCE).await, "drained");

@@ -97,13 +97,13 @@ pub(crate) async fn refused_write_before_an_outage_is_in_doubt(fixture: &Fixture
     }
     let told = futures::future::join_all(stages.into_iter().map(Stage::run)).await;
     let witness = fixture.domain().await;
-    let mut report = witness.janitor_pass().await.expect("passes");
+    let mut report = witness.admin().janitor_pass().await.expect("passes");
     for _ in 0..10 {
         if report.is_clean() {
             break;
         }
         tokio::time::sleep(LEASE).await;
-        report = witness.janitor_pass().await.expect("passes");
+        report = witness.admin().janitor_pass().await.expect("passes");
     }
     let mut wrong = Vec::new();
     if !report.is_clean() {

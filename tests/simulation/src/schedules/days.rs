@@ -103,14 +103,14 @@ async fn commit_while_dropped(
     let janitor = late.clone();
     let quiet = Manners { scan_hides, scan_hides_all: true, ..Manners::default() };
     server.set_manners(quiet);
-    let pass = tokio::spawn(async move { janitor.janitor_pass().await });
+    let pass = tokio::spawn(async move { janitor.admin().janitor_pass().await });
     tokio::time::sleep(Duration::from_millis(10)).await;
     match other {
         Other::Nobody => {}
         Other::Lifts => {
             server.set_manners(Manners::default());
             let (_, second) = coordinator(rules, &server, "second janitor", 0).await?;
-            second.janitor_pass().await?;
+            second.admin().janitor_pass().await?;
         }
         Other::LiftsLate => {
             if let Some(partition) = partition(&server) {
@@ -168,7 +168,7 @@ async fn dies_lifting(rules: &Rules, server: &Arc<Server>) -> Result<(), Error> 
     let way = Directed::new(server.clone());
     way.keep_lifts();
     let (process, domain) = coordinator_on(rules, way.clone(), "lifting janitor", 0).await?;
-    let pass = tokio::spawn(async move { domain.janitor_pass().await });
+    let pass = tokio::spawn(async move { domain.admin().janitor_pass().await });
     // If the janitor gets that far.
     let _ = tokio::time::timeout(Duration::from_secs(20), way.reached()).await;
     process.kill_after(1);
@@ -208,7 +208,7 @@ pub(super) fn a_watermark_that_vanishes(rules: &Rules) -> Vec<String> {
         way.cue(Fate::HeldBefore, |write| {
             matches!(&write.op, WriteOp::Replace(source, _) if source.contains("\"dropped_through\":\""))
         });
-        let dropping = tokio::spawn(async move { late.janitor_pass().await });
+        let dropping = tokio::spawn(async move { late.admin().janitor_pass().await });
         if tokio::time::timeout(Duration::from_secs(5), way.reached()).await.is_err() {
             wrong.push("the day is not dropped: the schedule shows nothing".to_owned());
         }
@@ -224,11 +224,11 @@ pub(super) fn a_watermark_that_vanishes(rules: &Rules) -> Vec<String> {
         server.set_reach(&partition, Reach::Open);
         let committing = tokio::spawn(async move { owning.commit().await.map(drop) });
         process.leave_alone();
-        second.janitor_pass().await?;
+        second.admin().janitor_pass().await?;
         let of = |done: Result<Result<(), Error>, _>| u64::from(matches!(done, Ok(Ok(()))));
         let (owned, found) = (of(committing.await), of(finding.await));
         dropping.abort();
-        second.janitor_pass().await?;
+        second.admin().janitor_pass().await?;
         let (_, reader) = coordinator(rules, &server, "reader", DAYS).await?;
         let stands = number(reader.reader().verified().get(&of_finder, "a").await?);
         if stands != 1 + owned + 10 * found {

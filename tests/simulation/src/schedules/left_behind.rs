@@ -129,7 +129,7 @@ pub(super) fn a_large_recovery(rules: &Rules) -> Vec<String> {
 /// Runs janitor passes until the owner counts as dead.
 pub(super) async fn passes(domain: &Domain) -> Result<(), Error> {
     for _ in 0..3 {
-        if domain.janitor_pass().await?.is_clean() {
+        if domain.admin().janitor_pass().await?.is_clean() {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_secs(12)).await;

@@ -28,7 +28,7 @@ pub(super) fn an_index_that_is_made_again(rules: &Rules) -> Vec<String> {
         inserted.await?;
         let (_, witness) = coordinator(rules, &server, "witness", 0).await?;
         passes(&witness).await?;
-        let report = witness.janitor_pass().await?;
+        let report = witness.admin().janitor_pass().await?;
         let lost = Key::new("annex", "a");
         let mut wrong = Vec::new();
         if !report.damaged.iter().any(|(key, _)| *key == lost) {

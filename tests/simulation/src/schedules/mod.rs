@@ -138,13 +138,13 @@ async fn run_vanishing(
     }
     // A process that recovers, and finds all work done.
     let (_, recoverer) = coordinator(rules, &server, "recoverer", 0).await?;
-    recoverer.janitor_pass().await?;
+    recoverer.admin().janitor_pass().await?;
     server.crash();
     tokio::time::sleep(2 * HUNG).await;
     // Days later, in a scan that shows no lock.
     server.set_manners(Manners { scan_hides: 1.0, scan_hides_all: true, ..Manners::default() });
     let (_, late) = coordinator(rules, &server, "late janitor", 4 * 24 * 3_600 * 1_000).await?;
-    let report = late.janitor_pass().await?;
+    let report = late.admin().janitor_pass().await?;
     if report.partitions_dropped == 0 {
         violations.push(format!("no partition was dropped: {report:?}"));
     }

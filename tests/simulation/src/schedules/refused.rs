@@ -179,7 +179,7 @@ async fn strike(
             tokio::time::sleep(Duration::from_secs(3)).await;
             store.arm(at, ends);
             // The next pass tries the remaining work again.
-            let passed = domain.janitor_pass().await.map(drop);
+            let passed = domain.admin().janitor_pass().await.map(drop);
             domain.shutdown(Duration::from_secs(20)).await;
             passed
         }
@@ -249,13 +249,13 @@ async fn look(
 ) -> Result<Vec<String>, Error> {
     let mut wrong = Vec::new();
     let (_, witness) = coordinator(rules, server, "witness", 0).await?;
-    let mut report = witness.janitor_pass().await?;
+    let mut report = witness.admin().janitor_pass().await?;
     for _ in 0..3 {
         if report.is_clean() {
             break;
         }
         tokio::time::sleep(Duration::from_secs(12)).await;
-        report = witness.janitor_pass().await?;
+        report = witness.admin().janitor_pass().await?;
     }
     if !report.is_clean() {
         wrong.push(format!("left over: {report:?}"));

@@ -53,7 +53,7 @@ impl Engine {
                     && self.holds_any(name, Filter::All, deadline).await?
                 {
                     let what = "it holds records of this domain, and the domain document does not name it: restore \
-                                the right document, or have it rebuilt by Domain::rebuild (docs/operations.md, \
+                                the right document, or have it rebuilt by Admin::rebuild (docs/operations.md, \
                                 \"When a part is lost\")";
                     forgotten.push(Error::damaged(what).at(&Key::new(name.clone(), "*")));
                 }

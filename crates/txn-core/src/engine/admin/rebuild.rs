@@ -14,7 +14,7 @@ use crate::store::{CollectionSpec, Filter, Key, Outcome, Role, Write, WriteOp};
 use txn_protocol::ids::Day;
 use txn_protocol::machines::domain::DomainDocument;
 
-/// The result of [`Domain::rebuild`](crate::Domain::rebuild).
+/// The result of [`Admin::rebuild`](crate::Admin::rebuild).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RebuildReport {
@@ -33,7 +33,7 @@ pub struct RebuildReport {
 }
 
 impl Engine {
-    /// See [`Domain::rebuild`](crate::Domain::rebuild).
+    /// See [`Admin::rebuild`](crate::Admin::rebuild).
     pub(crate) async fn rebuild(&self, deadline: &Deadline) -> Result<RebuildReport, AttemptError> {
         let existing = self.existing_partitions(deadline).await?;
         let found = self.read_domain(deadline).await?;

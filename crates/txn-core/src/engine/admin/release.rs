@@ -15,7 +15,7 @@ use txn_protocol::board::MOST_SLOTS;
 use txn_protocol::machines::settle::Answer;
 
 impl Engine {
-    /// See [`Domain::release_collection`](crate::Domain::release_collection).
+    /// See [`Admin::release_collection`](crate::Admin::release_collection).
     pub(crate) async fn release(
         &self,
         name: &str,

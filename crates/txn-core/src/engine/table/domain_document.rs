@@ -32,7 +32,7 @@ impl Engine {
     /// The error of a domain that lost its document or the registry.
     pub(crate) fn lost_document(&self) -> Error {
         let message = "the domain document is lost, and parts of the domain are still there: restore it, or have it \
-                       rebuilt by Domain::rebuild (docs/operations.md, \"When a part is lost\")";
+                       rebuilt by Admin::rebuild (docs/operations.md, \"When a part is lost\")";
         Error::damaged(message).at(&self.table.domain_key())
     }
 

@@ -378,7 +378,7 @@ impl Engine {
     pub(crate) fn lost_partition(&self, day: Day, name: &str) -> Error {
         let message = format!(
             "the partition {name:?} of {day} is lost, and with it the outcomes of that day's transactions: restore it, \
-             or give it up by Domain::rebuild (docs/operations.md, \"When a part is lost\")"
+             or give it up by Admin::rebuild (docs/operations.md, \"When a part is lost\")"
         );
         Error::damaged(message).at(&self.table.domain_key())
     }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::api::domain::Domain;
+use super::Admin;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::engine::admin::rebuild::RebuildReport;
@@ -12,7 +12,7 @@ use crate::engine::attempt_error::AttemptError;
 use crate::error::Result;
 use crate::store::Store;
 
-impl Domain {
+impl Admin<'_> {
     /// Rebuilds the domain document from the remaining partitions and claims.
     ///
     /// The call is for an operator, with **all processes of the domain stopped**. The reason for a

@@ -1,10 +1,11 @@
 //! Release of a collection, and removal of a domain.
 
-use crate::api::domain::Domain;
+use super::Admin;
+use crate::api::shutdown::shut_down;
 use crate::engine::attempt_error::AttemptError;
 use crate::error::{Error, ErrorKind, Result};
 
-impl Domain {
+impl Admin<'_> {
     /// Releases a collection from the domain.
     ///
     /// The call removes the claim, the entry in the domain document, and everything that the store
@@ -17,15 +18,15 @@ impl Domain {
     ///
     /// # Errors
     /// - [`ErrorKind::Conflict`] if a document of the collection is locked, or an open transaction
-    ///   names the collection. Nothing is released: call [`Domain::janitor_pass`], and try again.
+    ///   names the collection. Nothing is released: call [`Admin::janitor_pass`], and try again.
     /// - [`ErrorKind::Misconfigured`] if the collection does not belong to this domain. Nothing is
     ///   released.
     /// - The errors of the store.
     ///
     /// # Cancel safety
     /// After a dropped future, the call can be repeated.
-    pub async fn release_collection(&self, name: &str) -> Result<()> {
-        let engine = &self.engine;
+    pub async fn release_collection(self, name: &str) -> Result<()> {
+        let engine = self.engine;
         let deadline = engine.deadline(engine.config.timeout);
         engine.release(name, &deadline).await.map_err(AttemptError::into_error)
     }
@@ -33,10 +34,12 @@ impl Domain {
     /// Removes the domain, and keeps its collections and documents.
     ///
     /// The call drops the transaction table, releases the collections, and deletes the domain
-    /// document. All other processes of the domain must be stopped before.
+    /// document. All other processes of the domain must be stopped before. The call shuts down this
+    /// handle of the domain, and its clones.
     ///
     /// # Errors
-    /// After an error, open the domain with [`Domain::open`], and repeat the call.
+    /// After an error, open the domain with [`Domain::open`](crate::Domain::open), and repeat the
+    /// call.
     /// - [`ErrorKind::Conflict`] if a lock or an open transaction is left, or a process still uses
     ///   the domain.
     /// - [`ErrorKind::Damaged`] if an operator must repair a document first.
@@ -44,10 +47,11 @@ impl Domain {
     /// - The errors of the store.
     ///
     /// # Cancel safety
-    /// After a dropped future, the call can be repeated after [`Domain::open`].
+    /// After a dropped future, the call can be repeated after
+    /// [`Domain::open`](crate::Domain::open).
     pub async fn remove(self) -> Result<()> {
-        let engine = self.engine.clone();
-        self.shutdown(engine.config.timeout).await;
+        let engine = self.engine;
+        shut_down(engine, engine.config.timeout).await;
         let report = self.janitor_pass().await?;
         if let Some((document, what)) = report.damaged.first() {
             return Err(Error::damaged(what.as_str()).at(document));

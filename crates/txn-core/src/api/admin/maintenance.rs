@@ -1,11 +1,11 @@
 //! Janitor passes and inspections on demand, for operators.
 
-use super::domain::Domain;
+use super::Admin;
 use crate::engine::admin::janitor::JanitorReport;
 use crate::engine::attempt_error::AttemptError;
 use crate::error::Result;
 
-impl Domain {
+impl Admin<'_> {
     /// Runs one complete pass of the janitor.
     ///
     /// The pass recovers transactions that stay unchanged for their lease, and drops old
@@ -19,7 +19,7 @@ impl Domain {
     /// # Cancel safety
     /// If the returned future is dropped, the completed steps remain. Each step is complete by
     /// itself.
-    pub async fn janitor_pass(&self) -> Result<JanitorReport> {
+    pub async fn janitor_pass(self) -> Result<JanitorReport> {
         self.engine.complete_pass().await.map_err(AttemptError::into_error)
     }
 
@@ -29,7 +29,7 @@ impl Domain {
     ///
     /// # Errors
     /// The errors of the store for the domain document.
-    pub async fn inspect(&self) -> Result<JanitorReport> {
+    pub async fn inspect(self) -> Result<JanitorReport> {
         self.engine.inspect().await.map_err(AttemptError::into_error)
     }
 }

@@ -1,0 +1,24 @@
+//! The operator's calls of a domain.
+
+mod maintenance;
+mod rebuild;
+mod release;
+
+use std::sync::Arc;
+
+use crate::engine::Engine;
+
+/// The operator's calls of a domain: inspection, recovery, repair and removal.
+///
+/// Applications need none of these calls. The processes of a domain recover transactions, and drop
+/// old days, without an operator.
+#[derive(Clone, Copy, Debug)]
+pub struct Admin<'a> {
+    engine: &'a Arc<Engine>,
+}
+
+impl<'a> Admin<'a> {
+    pub(super) fn new(engine: &'a Arc<Engine>) -> Self {
+        Self { engine }
+    }
+}
