@@ -4,26 +4,25 @@ mod barrier;
 mod opening;
 mod outcome;
 
-use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use tracing::Instrument;
 
 use crate::api::admin::Admin;
 use crate::api::collection::{Codec, Collection, Raw};
 use crate::api::shutdown::shut_down;
 use crate::api::transaction::Transaction;
-use crate::attempt::{Attempt, AttemptMode, Receipt};
+use crate::api::transaction_run::{Next, TransactionRun, check_open};
+use crate::attempt::{AttemptMode, Receipt, nesting};
 use crate::config::{Config, Options};
 use crate::engine::Engine;
 use crate::engine::admin::claims::IfMissing;
-use crate::engine::attempt_error::{AttemptError, RetryReason};
-use crate::engine::deadline::Deadline;
-use crate::error::{Error, ErrorKind, Result};
-use crate::group::{AttemptNumbers, Groups, Reply};
+use crate::engine::attempt_error::AttemptError;
+use crate::error::{Error, Result};
+use crate::group::Groups;
 use crate::store::Store;
-use txn_protocol::ids::AttemptId;
 
 /// A handle of a domain, for transactions, readers and maintenance.
 ///
@@ -85,33 +84,6 @@ pub struct Committed<T> {
     /// The tid, the commit version and the number of attempts.
     pub receipt: Receipt,
 }
-
-/// The reason why an attempt did not commit.
-enum Stopped<E> {
-    /// The transaction may try again.
-    Retry(RetryReason),
-    /// The error for the caller.
-    Fail(E),
-}
-
-/// The queue in which an attempt may join a group.
-#[derive(Clone, Copy)]
-struct Grouping<'a> {
-    groups: &'a Arc<Groups>,
-    attempts: &'a AttemptNumbers,
-    /// An earlier attempt of the transaction failed.
-    is_retry: bool,
-}
-
-/// After so many failed attempts in groups a transaction joins no group, and locks documents when
-/// it reads them.
-const ATTEMPTS_IN_GROUPS: u16 = 8;
-
-/// A transaction leaves the queue after its closure missed so many groups.
-const MOST_LATE_RUNS: u32 = 3;
-
-/// A read-only transaction locks its reads after so many failed attempts.
-const READ_ONLY_ATTEMPTS: u16 = 3;
 
 impl Domain {
     /// The name of the domain.
@@ -226,11 +198,21 @@ impl Domain {
         name: &str,
         if_missing: IfMissing<'_>,
     ) -> Result<Collection<C>> {
+        Ok(Collection::new(self.claim(name, if_missing).await?))
+    }
+
+    /// Opens a collection, and returns its name in the store.
+    fn claim<'a>(
+        &'a self,
+        name: &'a str,
+        if_missing: IfMissing<'a>,
+    ) -> BoxFuture<'a, Result<Arc<str>>> {
         let engine = &self.engine;
-        let deadline = engine.deadline(engine.config.timeout);
-        let opened = engine.open_collection(name, if_missing, &deadline).await;
-        let info = opened.map_err(AttemptError::into_error)?;
-        Ok(Collection::new(info.name))
+        Box::pin(async move {
+            let deadline = engine.deadline(engine.config.timeout);
+            let opened = engine.open_collection(name, if_missing, &deadline).await;
+            Ok(opened.map_err(AttemptError::into_error)?.name)
+        })
     }
 
     /// Runs a transaction with the default options. See [`Domain::run`].
@@ -272,179 +254,22 @@ impl Domain {
         F: for<'t> TransactionFn<'t, T, E>,
         E: From<Error>,
     {
-        let engine = &self.engine;
-        // A shutdown waits for this transaction, with all its attempts.
-        let _running = engine.lifecycle.running();
-        self.check_open()?;
-        let wait = engine.config.deadline_of(options)?;
-        let deadline = engine.now() + wait;
-        // A nested transaction uses the permit of its outer transaction.
-        let _place = match crate::attempt::nesting::enclosing().is_empty() {
-            true => Some(engine.hot.admission.enter(&*engine.config.clock, wait).await?),
-            false => None,
-        };
-        let logical = engine.start_id();
-        let _contender = engine.hot.board.contend(logical.age());
-        let attempts = AttemptNumbers::default();
-        let mut groups = self.groups.as_ref();
-        let mut tries = 0;
-        let mut pessimistic = options.pessimistic && !options.read_only;
-        let mut options = options.clone();
+        let mut run = TransactionRun::begin(&self.engine, self.groups.as_ref(), options).await?;
+        let mut tx = run.start_attempt()?;
         loop {
-            let tid = logical.with_attempt(attempts.next());
-            let mode =
-                AttemptMode { pessimistic, uses_cache: groups.is_some(), ..AttemptMode::default() };
-            let tx = self.start(tid, &options, mode, deadline)?;
-            tries += 1;
-            let grouping =
-                groups.map(|groups| Grouping { groups, attempts: &attempts, is_retry: tries > 1 });
-            let reason = match self.attempt(&tx, &closure, grouping).await {
-                Ok((value, receipt)) => {
-                    tx.run_callbacks();
-                    let receipt = Receipt { attempts: u32::from(tries), ..receipt };
-                    return Ok(Committed { value, receipt });
-                }
-                Err(Stopped::Fail(error)) => return Err(error),
-                Err(Stopped::Retry(reason)) => reason,
-            };
-            tx.attempt().roll_back(reason.to_string(), true).await;
-            if let Some(document) = reason.document() {
-                engine.hot.cache.was_stale(document, engine.now());
-            }
-            let stays_in_groups = groups.is_some()
-                && tries < ATTEMPTS_IN_GROUPS
-                && !tx.attempt().is_excluded_from_groups();
-            if matches!(reason, RetryReason::LeftGroup) {
-                groups = None;
-            } else if tx.attempt().has_writes() {
-                pessimistic |= !stays_in_groups;
-                groups = groups.filter(|_| stays_in_groups);
-            } else {
-                groups = groups.filter(|_| !matches!(reason, RetryReason::Waited(_)));
-                // Other transactions change or lock the reads faster than this one validates them,
-                // so this one locks as it reads.
-                let locks = tries >= READ_ONLY_ATTEMPTS;
-                pessimistic |= locks;
-                options.lock_reads |= locks;
-            }
-            let locks = tx.attempt().has_writes() || pessimistic;
-            drop(tx);
-            self.check_retry(tid, tries, deadline, &reason)?;
-            if let RetryReason::Waited(document) = &reason
-                && locks
-            {
-                let _wanted = engine.hot.board.want([document]);
-                // The next attempt reports a passed deadline.
-                let until = Deadline::until(deadline);
-                let _ = engine.wait_for_turn(slice::from_ref(document), &until).await;
-                engine.hot.board.keep([document], engine.now());
-            }
-        }
-    }
-
-    /// Runs the closure once, and commits its writes alone or in a group.
-    async fn attempt<T, E, F>(
-        &self,
-        tx: &Transaction,
-        closure: &F,
-        grouping: Option<Grouping<'_>>,
-    ) -> Result<(T, Receipt), Stopped<E>>
-    where
-        F: for<'t> TransactionFn<'t, T, E>,
-        E: From<Error>,
-    {
-        let tid = tx.attempt().tid;
-        let run = || {
+            let tid = tx.attempt().tid;
             let span = tracing::debug_span!("attempt", %tid, attempt = tid.attempt());
-            crate::attempt::nesting::within(tid, closure(tx)).instrument(span)
-        };
-        let mut value = match run().await {
-            Ok(value) => value,
-            Err(error) => return Err(self.examine(tx, error).await),
-        };
-        tx.confirm_aliases().await.map_err(|error| Stopped::Fail(error.into()))?;
-        let enqueue = || {
-            let Grouping { groups, attempts, is_retry } = grouping.filter(|_| !tx.is_doomed())?;
-            groups.enqueue(tx.attempt(), attempts, is_retry)
-        };
-        let Some(mut waiting) = enqueue() else {
-            return Self::ended(tid, value, tx.conclude().await);
-        };
-        let mut late = 0;
-        let left = || Err(AttemptError::Retry(RetryReason::LeftGroup));
-        let result = loop {
-            match waiting.reply().await {
-                Reply::Ended(result) => break result,
-                Reply::RunAgain(rerun) => {
-                    tx.run_again();
-                    tx.attempt().restart_on(rerun.batch());
-                    value = match run().await {
-                        Ok(value) if !tx.is_doomed() => value,
-                        // The run failed on uncommitted content of its group, so its error is not
-                        // reported.
-                        _ => break left(),
-                    };
-                    if !rerun.ran() {
-                        late += 1;
-                        waiting = match enqueue() {
-                            Some(waiting) if late <= MOST_LATE_RUNS => waiting,
-                            _ => break left(),
-                        };
-                    }
-                }
-            }
-        };
-        Self::ended(tid, value, result)
-    }
-
-    fn ended<T, E: From<Error>>(
-        tid: AttemptId,
-        value: T,
-        result: Result<Receipt, AttemptError>,
-    ) -> Result<(T, Receipt), Stopped<E>> {
-        Err(match result {
-            Ok(receipt) => return Ok((value, receipt)),
-            Err(AttemptError::Retry(reason)) => Stopped::Retry(reason),
-            // An unknown one-document write has no record that its tid could be asked for.
-            Err(AttemptError::Fail(error)) if error.kind() == ErrorKind::Unknown => {
-                Stopped::Fail(error.into())
-            }
-            Err(AttemptError::Fail(error)) => Stopped::Fail(error.in_transaction(tid).into()),
-        })
-    }
-
-    /// Validates the reads of a closure that failed. An error that rests on reads of different
-    /// states is not returned.
-    async fn examine<E: From<Error>>(&self, tx: &Transaction, error: E) -> Stopped<E> {
-        let why = match tx.examine().await {
-            Ok(()) => "the application's own error".to_owned(),
-            Err(AttemptError::Retry(reason)) => return Stopped::Retry(reason),
-            Err(AttemptError::Fail(error)) => {
-                tx.attempt().roll_back(error.to_string(), false).await;
-                return Stopped::Fail(error.in_transaction(tx.attempt().tid).into());
-            }
-        };
-        tx.attempt().roll_back(why, false).await;
-        Stopped::Fail(error)
-    }
-
-    fn check_retry(
-        &self,
-        tid: AttemptId,
-        attempt: u16,
-        deadline: Duration,
-        reason: &RetryReason,
-    ) -> Result<()> {
-        let engine = &self.engine;
-        let give_up =
-            |why: &str| Err(reason.clone().into_error(&format!("{why}: ")).in_transaction(tid));
-        if attempt >= engine.config.max_attempts {
-            return give_up(&format!("gave up after {attempt} attempts"));
+            tx = match nesting::within(tid, closure(&tx)).instrument(span).await {
+                Ok(value) => match run.closure_returned(tx).await? {
+                    Next::Committed(receipt) => return Ok(Committed { value, receipt }),
+                    Next::RunAgain(tx) => tx,
+                },
+                Err(error) => match run.closure_failed(tx).await? {
+                    Some(tx) => tx,
+                    None => return Err(error),
+                },
+            };
         }
-        if engine.now() >= deadline {
-            return give_up(&format!("the deadline passed after {attempt} attempts"));
-        }
-        Ok(())
     }
 
     /// Begins a transaction that the caller commits or rolls back. The engine does not retry it.
@@ -455,7 +280,7 @@ impl Domain {
     /// [`ErrorKind::Unavailable`] if the domain is shut down; [`ErrorKind::Invalid`] for options
     /// that cannot work.
     pub fn begin(&self, options: &Options) -> Result<Transaction> {
-        self.check_open()?;
+        check_open(&self.engine)?;
         let deadline = self.engine.now() + self.engine.config.deadline_of(options)?;
         let mode = AttemptMode {
             pessimistic: options.pessimistic,
@@ -464,33 +289,8 @@ impl Domain {
         };
         let tid = self.engine.start_id();
         let contender = self.engine.hot.board.contend(tid.age());
-        Ok(self.start(tid, options, mode, deadline)?.with_contender(contender))
-    }
-
-    /// Refuses new transactions after the shutdown began.
-    fn check_open(&self) -> Result<()> {
-        // A nested transaction belongs to a running one.
-        let nested = !crate::attempt::nesting::enclosing().is_empty();
-        match self.engine.lifecycle.closing().is_cancelled() && !nested {
-            true => Err(Error::unavailable("the domain is shutting down")),
-            false => Ok(()),
-        }
-    }
-
-    fn start(
-        &self,
-        tid: AttemptId,
-        options: &Options,
-        mode: AttemptMode,
-        deadline: Duration,
-    ) -> Result<Transaction> {
-        if let Some(metadata) = &options.metadata {
-            let valid = serde_json::from_str::<serde::de::IgnoredAny>(metadata);
-            valid.map_err(|e| Error::invalid(format!("the metadata is not JSON: {e}")))?;
-        }
-        let engine = self.engine.clone();
-        let attempt = Attempt::begin(engine, tid, options.clone(), mode, deadline);
-        Ok(Transaction::new(attempt))
+        let tx = Transaction::start(&self.engine, tid, options, mode, deadline)?;
+        Ok(tx.with_contender(contender))
     }
 
     /// Refuses new transactions, and waits until the running ones have ended and are applied.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::try_join_all;
+use futures::future::{BoxFuture, try_join_all};
 
 use crate::api::collection::{Codec, Collection, DocumentId};
 use crate::api::domain::Domain;
@@ -70,17 +70,7 @@ impl Domain {
         collection: &Collection<C>,
         retention: Duration,
     ) -> Result<()> {
-        let engine = &self.engine;
-        if retention <= engine.config.max_drift {
-            let drift = engine.config.max_drift;
-            let message = format!(
-                "a history of {retention:?} can never be read: keep it for more than {drift:?}"
-            );
-            return Err(Error::invalid(message));
-        }
-        let deadline = engine.deadline(engine.config.timeout);
-        let kept = engine.enable_history(&collection.name, retention, &deadline).await;
-        kept.map_err(AttemptError::into_error)
+        self.enable_history_of(&collection.name, retention).await
     }
 
     /// Returns the latest timestamp that can be read now.
@@ -124,10 +114,36 @@ impl Domain {
     /// # Cancel safety
     /// After a dropped future, the call can be repeated.
     pub async fn purge_history<C: Codec>(&self, collection: &Collection<C>) -> Result<u64> {
+        self.purge_history_of(&collection.name).await
+    }
+
+    fn purge_history_of<'a>(&'a self, collection: &'a Arc<str>) -> BoxFuture<'a, Result<u64>> {
         let engine = &self.engine;
-        let history = engine.history_of(&collection.name)?;
-        let purged = engine.purge_history(&collection.name, &history).await;
-        purged.map_err(AttemptError::into_error)
+        Box::pin(async move {
+            let history = engine.history_of(collection)?;
+            let purged = engine.purge_history(collection, &history).await;
+            purged.map_err(AttemptError::into_error)
+        })
+    }
+
+    fn enable_history_of<'a>(
+        &'a self,
+        collection: &'a str,
+        retention: Duration,
+    ) -> BoxFuture<'a, Result<()>> {
+        let engine = &self.engine;
+        Box::pin(async move {
+            let drift = engine.config.max_drift;
+            if retention <= drift {
+                let message = format!(
+                    "a history of {retention:?} can never be read: keep it for more than {drift:?}"
+                );
+                return Err(Error::invalid(message));
+            }
+            let deadline = engine.deadline(engine.config.timeout);
+            let kept = engine.enable_history(collection, retention, &deadline).await;
+            kept.map_err(AttemptError::into_error)
+        })
     }
 }
 
@@ -168,17 +184,27 @@ impl SnapshotReader<'_> {
         ids: impl IntoIterator<Item = I>,
     ) -> Result<Vec<Option<C::Value>>> {
         let keys: Vec<Key> = ids.into_iter().map(|id| collection.key(id)).collect();
-        let engine = &self.domain.engine;
-        let history = engine.history_of(&collection.name)?;
-        engine.check_readable(&keys)?;
-        engine.check_kept(&history, self.time)?;
-        let deadline = engine.deadline(engine.config.timeout);
-        let read = engine.read_at(&keys, &history, self.time, &deadline);
-        let images =
-            engine.within(engine.config.timeout, read).await.map_err(AttemptError::into_error)?;
+        let images = self.images(&collection.name, &keys).await?;
         let decode =
             |(key, image): (&Key, Option<Image>)| Collection::<C>::decode(key, image.as_ref());
         keys.iter().zip(images).map(decode).collect()
+    }
+
+    fn images<'a>(
+        &'a self,
+        collection: &'a str,
+        keys: &'a [Key],
+    ) -> BoxFuture<'a, Result<Vec<Option<Image>>>> {
+        let engine = &self.domain.engine;
+        let timeout = engine.config.timeout;
+        Box::pin(async move {
+            let history = engine.history_of(collection)?;
+            engine.check_readable(keys)?;
+            engine.check_kept(&history, self.time)?;
+            let deadline = engine.deadline(timeout);
+            let read = engine.read_at(keys, &history, self.time, &deadline);
+            engine.within(timeout, read).await.map_err(AttemptError::into_error)
+        })
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use futures::future::BoxFuture;
+
 use crate::api::collection::{Codec, Collection, DocumentId};
 use crate::api::domain::Domain;
 use crate::attempt::Edit;
@@ -115,24 +117,35 @@ impl Domain {
             let message = "there is no document to compare with: insert it in a transaction";
             return Err(Error::invalid(message).at(key));
         }
-        if let Some(written) = self.set_single(snapshot, &image).await? {
-            return Ok(CompareAndSet::Written(written));
-        }
-        self.compare_and_put(snapshot, &image).await
+        self.set_entry(key, &snapshot.entry, image).await
     }
 }
 
 impl Domain {
+    fn set_entry<'a>(
+        &'a self,
+        key: &'a Key,
+        entry: &'a ReadEntry,
+        image: Image,
+    ) -> BoxFuture<'a, Result<CompareAndSet>> {
+        Box::pin(async move {
+            match self.set_single(key, entry, &image).await? {
+                Some(written) => Ok(CompareAndSet::Written(written)),
+                None => self.compare_and_put(key, entry, &image).await,
+            }
+        })
+    }
+
     /// Replaces the read content by one conditional write, without a record.
     ///
     /// `None` if the write needs a record, or the document has changed. Then nothing was written,
     /// and nothing will be.
-    async fn set_single<T>(
+    async fn set_single(
         &self,
-        snapshot: &Versioned<T>,
+        key: &Key,
+        entry: &ReadEntry,
         image: &Image,
     ) -> Result<Option<CommitVersion>> {
-        let Versioned { key, entry, .. } = snapshot;
         let engine = &self.engine;
         let View::Present { stored, .. } = &entry.view else { return Ok(None) };
         if stored.lock.is_some() || engine.histories.of(&key.collection).is_some() {
@@ -160,12 +173,12 @@ impl Domain {
     ///
     /// A conflict of the store shows only a changed store version, which a lock changes, too. So
     /// the transaction compares commit version and content.
-    async fn compare_and_put<T>(
+    async fn compare_and_put(
         &self,
-        snapshot: &Versioned<T>,
+        key: &Key,
+        entry: &ReadEntry,
         image: &Image,
     ) -> Result<CompareAndSet> {
-        let Versioned { key, entry, .. } = snapshot;
         let (observed, options) =
             (&entry.observed, Options::default().with_exclude_from_groups(true));
         let written = self.run::<_, Error, _>(&options, async |tx| {
@@ -242,22 +255,28 @@ impl Reader<'_> {
     }
 
     async fn snapshots<C: Codec>(&self, keys: Vec<Key>) -> Result<Vec<Versioned<C::Value>>> {
-        let engine = &self.domain.engine;
-        engine.check_readable(&keys)?;
-        let deadline = engine.deadline(engine.config.timeout);
-        let read = async {
-            match self.from {
-                ReadPreference::AnyCopy => engine.read_committed(&keys, &deadline).await,
-                ReadPreference::Primary => engine.read_verified(&keys, &deadline).await,
-            }
-        };
-        let entries =
-            engine.within(engine.config.timeout, read).await.map_err(AttemptError::into_error)?;
+        let entries = self.entries(&keys).await?;
         let snapshot = |(key, entry): (Key, ReadEntry)| {
             let value = Collection::<C>::decode(&key, entry.observed.image.as_ref())?;
             Ok(Versioned { value, key, entry })
         };
         keys.into_iter().zip(entries).map(snapshot).collect()
+    }
+
+    fn entries<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<ReadEntry>>> {
+        let engine = &self.domain.engine;
+        let timeout = engine.config.timeout;
+        Box::pin(async move {
+            engine.check_readable(keys)?;
+            let deadline = engine.deadline(timeout);
+            let read = async {
+                match self.from {
+                    ReadPreference::AnyCopy => engine.read_committed(keys, &deadline).await,
+                    ReadPreference::Primary => engine.read_verified(keys, &deadline).await,
+                }
+            };
+            engine.within(timeout, read).await.map_err(AttemptError::into_error)
+        })
     }
 }
 

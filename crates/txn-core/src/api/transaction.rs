@@ -1,11 +1,15 @@
 //! `Transaction`: the handle for the reads and writes of a closure.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::api::collection::{Codec, Collection, DocumentId};
-use crate::attempt::{Attempt, Edit, Receipt};
+use crate::attempt::{Attempt, AttemptMode, Edit, Receipt};
+use crate::config::Options;
+use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::hot::board::Contender;
 use crate::error::{Error, Result};
@@ -52,8 +56,20 @@ impl Transaction {
         self
     }
 
-    pub(crate) fn new(attempt: Arc<Attempt>) -> Self {
-        Self { attempt, doomed: Mutex::new(None), hints: Mutex::default(), contender: None }
+    /// Starts an attempt.
+    pub(super) fn start(
+        engine: &Arc<Engine>,
+        tid: AttemptId,
+        options: &Options,
+        mode: AttemptMode,
+        deadline: Duration,
+    ) -> Result<Self> {
+        if let Some(metadata) = &options.metadata {
+            let valid = serde_json::from_str::<serde::de::IgnoredAny>(metadata);
+            valid.map_err(|e| Error::invalid(format!("the metadata is not JSON: {e}")))?;
+        }
+        let attempt = Attempt::begin(engine.clone(), tid, options.clone(), mode, deadline);
+        Ok(Self { attempt, doomed: Mutex::new(None), hints: Mutex::default(), contender: None })
     }
 
     /// Registers a callback that runs after the commit is acknowledged.
@@ -164,8 +180,11 @@ impl Transaction {
         self.images(&keys).await.map(drop)
     }
 
-    pub(super) async fn images(&self, keys: &[Key]) -> Result<Vec<Option<Image>>> {
-        self.attempt.read(keys).await.map_err(|error| self.doom(error))
+    pub(super) fn images<'a>(
+        &'a self,
+        keys: &'a [Key],
+    ) -> BoxFuture<'a, Result<Vec<Option<Image>>>> {
+        Box::pin(async move { self.attempt.read(keys).await.map_err(|error| self.doom(error)) })
     }
 
     /// Writes a document, whether or not it exists. The commit sends the write.
@@ -282,14 +301,20 @@ impl Transaction {
     /// [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), and the other kinds of
     /// [`ErrorKind`](crate::ErrorKind).
     pub async fn commit(self) -> Result<Receipt> {
-        self.confirm_aliases().await?;
-        let receipt = self.conclude().await.map_err(|error| match error.into_error() {
-            // An unknown one-document write has no record that its tid could be asked for.
-            error if error.kind() == crate::ErrorKind::Unknown => error,
-            error => error.in_transaction(self.attempt.tid),
-        })?;
-        self.run_callbacks();
-        Ok(receipt)
+        self.commit_stepped().await
+    }
+
+    fn commit_stepped(self) -> BoxFuture<'static, Result<Receipt>> {
+        Box::pin(async move {
+            self.confirm_aliases().await?;
+            let receipt = self.conclude().await.map_err(|error| match error.into_error() {
+                // An unknown one-document write has no record that its tid could be asked for.
+                error if error.kind() == crate::ErrorKind::Unknown => error,
+                error => error.in_transaction(self.attempt.tid),
+            })?;
+            self.run_callbacks();
+            Ok(receipt)
+        })
     }
 
     /// Ends the transaction without a commit, and returns after its locks are released.

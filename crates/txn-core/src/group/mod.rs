@@ -33,7 +33,7 @@ use membership::SharedMembership;
 use queue::{Queue, Waiter};
 use uses::Uses;
 
-pub(crate) use ticket::{QueueTicket, Reply};
+pub(crate) use ticket::{QueueTicket, Reply, Rerun};
 
 /// How long a group slot counts against the bound on groups.
 ///

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+
 use crate::api::domain::Domain;
 use crate::config::Config;
 use crate::engine::Engine;
@@ -38,14 +40,16 @@ impl Domain {
         Self::start_up(store, name, config, true).await
     }
 
-    async fn start_up(
+    fn start_up(
         store: Arc<dyn Store>,
         name: &str,
         config: Config,
         create: bool,
-    ) -> Result<Self> {
-        let engine = Engine::new(store, name, config)?;
-        engine.start_up(create).await.map_err(AttemptError::into_error)?;
-        Ok(Self { groups: Groups::of(&engine), engine })
+    ) -> BoxFuture<'_, Result<Self>> {
+        Box::pin(async move {
+            let engine = Engine::new(store, name, config)?;
+            engine.start_up(create).await.map_err(AttemptError::into_error)?;
+            Ok(Self { groups: Groups::of(&engine), engine })
+        })
     }
 }
