@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{LockError, Result};
-use crate::heartbeat::Heartbeat;
+use crate::holding::heartbeat::Heartbeat;
 
 /// Settings of a [`LockService`](crate::LockService).
 ///

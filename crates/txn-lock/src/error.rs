@@ -6,7 +6,7 @@ use std::time::Duration;
 use txn_core::store::StoreError;
 
 use crate::instance::InstanceError;
-use crate::model::{Holder, LockName};
+use crate::records::model::{Holder, LockName};
 
 /// The result of a lock operation.
 pub type Result<T, E = LockError> = std::result::Result<T, E>;

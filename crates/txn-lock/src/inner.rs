@@ -14,11 +14,11 @@ use txn_core::clock::Clock;
 
 use crate::config::LockConfig;
 use crate::error::{Loss, Result};
-use crate::grant::Grant;
+use crate::granting::grant::Grant;
+use crate::granting::queue::{Queues, Turn};
 use crate::instance::{Beat, Dead, Instances, wall_ms};
-use crate::model::{Holder, Lock, LockName, MAPPINGS};
-use crate::queue::{Queues, Turn};
-use crate::repository::{Leaving, LockRepository};
+use crate::records::model::{Holder, Lock, LockName, MAPPINGS};
+use crate::records::repository::{Leaving, LockRepository};
 
 pub(crate) struct Inner {
     pub(crate) repository: LockRepository,

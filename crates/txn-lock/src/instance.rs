@@ -12,10 +12,10 @@ use txn_core::clock::Clock;
 use txn_core::store::{Filter, StoreError};
 use txn_core::{Collection, Domain, Error, Options, Result, Transaction};
 
-use crate::boottime::boottime;
-use crate::model::{Instance, InstanceDocuments, InstanceKind};
+use crate::holding::boottime::boottime;
+use crate::records::model::{Instance, InstanceDocuments, InstanceKind};
 
-pub use crate::model::MAPPINGS;
+pub use crate::records::model::MAPPINGS;
 use crate::scan::{PAGE, candidates};
 use crate::stored::{Format, Stored};
 

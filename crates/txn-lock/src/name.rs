@@ -4,7 +4,7 @@ use base16ct::HexDisplay;
 use sha2::{Digest, Sha256};
 
 use crate::error::{LockError, Result};
-use crate::model::LockName;
+use crate::records::model::LockName;
 
 /// The maximum number of bytes of a category.
 const MOST_CATEGORY: usize = 100;

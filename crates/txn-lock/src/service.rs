@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use txn_core::Domain;
 
-use crate::attempt::{Ask, Attempt, Last, Tried};
 use crate::config::LockConfig;
 use crate::error::{LockError, Loss, Result, Timeout};
-use crate::guard::{Guard, Held};
+use crate::granting::attempt::{Ask, Attempt, Last, Tried};
+use crate::holding::guard::{Guard, Held};
+use crate::holding::renew;
 use crate::inner::Inner;
 use crate::instance::wall_ms;
-use crate::model::{Holder, Lock, LockName};
-use crate::renew;
-use crate::repository::{Known, LockRepository};
+use crate::records::model::{Holder, Lock, LockName};
+use crate::records::repository::{Known, LockRepository};
 
 /// The locks of one domain. Cheap to clone.
 ///

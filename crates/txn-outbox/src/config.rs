@@ -6,7 +6,7 @@ use std::time::Duration;
 use txn_lock::Heartbeat;
 
 use crate::error::{OutboxError, Result};
-use crate::shard::MOST_SHARDS;
+use crate::queue::shard::MOST_SHARDS;
 
 /// Settings of an [`Outbox`](crate::Outbox).
 ///

@@ -101,7 +101,7 @@ pub enum OutboxError {
     )]
     TokensBeganAnew {
         /// The shard.
-        shard: crate::shard::Shard,
+        shard: crate::queue::shard::Shard,
         /// The token of the holder.
         token: u64,
         /// The largest token that the database saw.

@@ -8,7 +8,7 @@ use txn_core::Domain;
 use txn_core::clock::Clock;
 use txn_lock::instance::wall_ms;
 
-use crate::event::Event;
+use crate::queue::event::Event;
 
 /// The counters of a processor since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use txn_core::{Domain, Options, Transaction, TransactionFn};
 
 use crate::error::OutboxError;
-use crate::event::Event;
-use crate::source::{Claim, EventSource};
+use crate::queue::event::Event;
+use crate::queue::source::{Claim, EventSource};
 
 /// Handles events: a type, or a closure `|delivery: Delivery| async move { … }`.
 ///

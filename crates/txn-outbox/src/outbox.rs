@@ -13,17 +13,17 @@ use txn_lock::stored::Stored;
 
 use crate::config::{OutboxConfig, ProcessorConfig};
 use crate::error::{OutboxError, Result};
-use crate::event::Event;
-use crate::fresh::Fresh;
-use crate::model::{
+use crate::processing::processor::Processor;
+use crate::processing::topics::Topics;
+use crate::queue::event::Event;
+use crate::queue::fresh::Fresh;
+use crate::queue::model::{
     DeadLetters, Floor, Floors, Letter, Letters, MAPPINGS, Queue, Queues, Settings,
     SettingsDocuments, known,
 };
-use crate::name::QueueName;
-use crate::processor::Processor;
-use crate::shard::{MOST_SHARDS, Shard};
-use crate::source::EventSource;
-use crate::topics::Topics;
+use crate::queue::name::QueueName;
+use crate::queue::shard::{MOST_SHARDS, Shard};
+use crate::queue::source::EventSource;
 
 /// The number of retries after a lost race to create the settings.
 const LOOKS: usize = 3;

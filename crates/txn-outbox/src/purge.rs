@@ -9,9 +9,9 @@ use txn_lock::scan::{PAGE, candidates};
 use txn_lock::stored::Stored;
 
 use crate::error::{OutboxError, Result};
-use crate::model::{Floor, QUEUE};
-use crate::name::QueueName;
 use crate::outbox::{Inner, Outbox};
+use crate::queue::model::{Floor, QUEUE};
+use crate::queue::name::QueueName;
 
 /// The counts of deleted documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

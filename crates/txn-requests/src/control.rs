@@ -4,10 +4,10 @@ use txn_core::CommitVersion;
 use txn_lock::instance::wall_ms;
 use txn_lock::stored::Stored;
 
-use crate::apply::Undo;
+use crate::contents::request::Request;
 use crate::error::{RequestError, Result};
 use crate::model::{Entry, Reason, State, Status};
-use crate::request::Request;
+use crate::processing::apply::Undo;
 use crate::requests::Requests;
 
 impl Requests {

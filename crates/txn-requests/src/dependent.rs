@@ -25,12 +25,12 @@ use txn_lock::name;
 use txn_lock::stored::{Format, Stored, Versioned};
 use txn_outbox::{Delivery, Failure, Handler, Outbox, OutboxError};
 
-use crate::apply::{Handles, Stop, carry_out};
-use crate::emit::{UPDATES, check_domain};
+use crate::contents::request::{Condition, Expect, Operation, Target};
+use crate::contents::validate;
 use crate::error::{RequestError, Result};
-use crate::handles::OpenHandles;
-use crate::request::{Condition, Expect, Operation, Target};
-use crate::validate;
+use crate::processing::apply::{Handles, Stop, carry_out};
+use crate::processing::emit::{UPDATES, check_domain};
+use crate::processing::handles::OpenHandles;
 
 /// The topic of dependent updates.
 pub const TOPIC: &str = UPDATES;
@@ -192,7 +192,7 @@ fn log(write: &DependentWrite, handles: &Handles) -> Result<BTreeMap<String, Log
         let Some(handle) = handles.get(&target.collection) else {
             return Err(RequestError::Invalid(format!("{} is not open", target.collection)));
         };
-        let key = handle.raw.key(crate::apply::id_of(target));
+        let key = handle.raw.key(crate::processing::apply::id_of(target));
         let behind = write.change.target().clone();
         let empty = || Logged { format: Format, behind, operations: Vec::new() };
         logged.entry(queue_of(&key)).or_insert_with(empty).operations.push(update.clone());

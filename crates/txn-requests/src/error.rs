@@ -6,8 +6,8 @@ use txn_core::store::StoreError;
 use txn_lock::instance::InstanceError;
 use txn_outbox::OutboxError;
 
+use crate::contents::refusal::Refusal;
 use crate::model::State;
-use crate::refusal::Refusal;
 
 /// The result of an operation on requests.
 pub type Result<T, E = RequestError> = std::result::Result<T, E>;

@@ -18,16 +18,16 @@ use txn_lock::name;
 use txn_lock::scan::{PAGE, candidates};
 use txn_lock::stored::Stored;
 
-use crate::apply::{Handles, Stop, Undo, carry_out};
-use crate::companion::Companion;
 use crate::config::RequestsConfig;
-use crate::emit::Emitter;
+use crate::contents::request::Request;
+use crate::contents::selection::Selection;
 use crate::error::{RequestError, Result};
-use crate::handles::{OpenHandles, collection};
 use crate::model::{Entries, Entry, MAPPINGS, State, Status};
-use crate::request::Request;
-use crate::selection::Selection;
-use crate::watchers::Watchers;
+use crate::processing::apply::{Handles, Stop, Undo, carry_out};
+use crate::processing::companion::Companion;
+use crate::processing::emit::Emitter;
+use crate::processing::handles::{OpenHandles, collection};
+use crate::processing::watchers::Watchers;
 
 /// The maximum number of bytes of a request id.
 const MOST_ID: usize = 256;
@@ -207,8 +207,14 @@ impl Inner {
         let invalid = |why| RequestError::Invalid(why);
         let bytes = serde_json::to_string(request).map_err(|e| invalid(e.to_string()))?.len();
         let (limits, config) = (self.domain.store().limits(), &self.config);
-        crate::validate::check(request, bytes, config.max_operations, config.max_bytes, &limits)
-            .map_err(invalid)?;
+        crate::contents::validate::check(
+            request,
+            bytes,
+            config.max_operations,
+            config.max_bytes,
+            &limits,
+        )
+        .map_err(invalid)?;
         match &self.emitter {
             Some(emitter) => {
                 emitter.check(&request.events, &request.after_commit).map_err(invalid)?;

@@ -1,40 +1,27 @@
 #![doc = include_str!("../README.md")]
 #![warn(clippy::disallowed_methods)]
 
-mod apply;
-mod companion;
 mod config;
+mod contents;
 mod control;
 pub mod dependent;
-mod emit;
 mod error;
-mod event;
-mod handles;
 mod inner;
 mod model;
-mod number;
-mod patch;
-mod process;
-mod processor;
-mod recovery;
-mod refusal;
-mod request;
+mod processing;
 mod requests;
-mod selection;
-mod validate;
-mod watchers;
 
-pub use companion::Companion;
 pub use config::RequestsConfig;
-pub use error::{RequestError, Result};
-pub use event::Emit;
-pub use model::{Reason, State, Status, Times};
-pub use processor::{Processor, Tally};
-pub use recovery::Stuck;
-pub use refusal::{Refusal, Why};
-pub use request::{
+pub use contents::event::Emit;
+pub use contents::refusal::{Refusal, Why};
+pub use contents::request::{
     Add, Condition, Document, Expect, Field, Merge, Operation, Patch, Put, Request, Target,
 };
+pub use contents::selection::Selection;
+pub use error::{RequestError, Result};
+pub use model::{Reason, State, Status, Times};
+pub use processing::companion::Companion;
+pub use processing::processor::{Processor, Tally};
+pub use processing::recovery::Stuck;
 pub use requests::{Purged, Requests};
-pub use selection::Selection;
 pub use txn_lock::Heartbeat;

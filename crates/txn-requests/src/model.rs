@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use txn_core::CommitVersion;
 use txn_lock::stored::{Format, Versioned};
 
-use crate::apply::Undo;
-use crate::refusal::Refusal;
-use crate::request::Request;
+use crate::contents::refusal::Refusal;
+use crate::contents::request::Request;
+use crate::processing::apply::Undo;
 
 /// The newest format of stored requests. Format 2 added events and HTTP requests.
 const NEWEST: u32 = 2;

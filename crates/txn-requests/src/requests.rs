@@ -8,14 +8,14 @@ use txn_lock::backoff::Backoff;
 use txn_lock::instance::wall_ms;
 use txn_lock::stored::Stored;
 
-use crate::apply::Stop;
-use crate::companion::Companion;
 use crate::config::RequestsConfig;
+use crate::contents::request::Request;
+use crate::contents::selection::Selection;
 use crate::error::{RequestError, Result};
 use crate::inner::{Halt, Inner, LOOKS, millis};
 use crate::model::{Entry, State, Status};
-use crate::request::Request;
-use crate::selection::Selection;
+use crate::processing::apply::Stop;
+use crate::processing::companion::Companion;
 
 /// The counts of a purge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,14 +7,14 @@ use parking_lot::Mutex;
 
 use crate::backoff::Backoff;
 use crate::error::{LockError, Result};
-use crate::fairness::{Applicant, next};
-use crate::grant::Grant;
-use crate::guard::{Guard, Held};
+use crate::granting::fairness::{Applicant, next};
+use crate::granting::grant::Grant;
+use crate::granting::queue::Turn;
+use crate::holding::guard::{Guard, Held};
 use crate::inner::Inner;
 use crate::instance::{Dead, random};
-use crate::model::{Holder, LockName, Waiter};
-use crate::queue::Turn;
-use crate::repository::{Created, Leaving};
+use crate::records::model::{Holder, LockName, Waiter};
+use crate::records::repository::{Created, Leaving};
 
 /// The first pause between two reads of a lock.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);

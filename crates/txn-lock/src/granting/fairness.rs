@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::model::Waiter;
+use crate::records::model::Waiter;
 
 /// The maximum number of consecutive grants while another process waits.
 const MOST_IN_A_ROW: u32 = 8;

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{LockError, Loss, Result};
-use crate::model::LockName;
-use crate::repository::Leaving;
+use crate::records::model::LockName;
+use crate::records::repository::Leaving;
 
 /// A grant that this process holds or held.
 #[derive(Debug)]

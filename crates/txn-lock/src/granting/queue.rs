@@ -9,8 +9,8 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
-use crate::fairness::Tenure;
-use crate::model::LockName;
+use crate::granting::fairness::Tenure;
+use crate::records::model::LockName;
 
 /// The exclusive right of one local caller to request a lock.
 #[derive(Debug)]

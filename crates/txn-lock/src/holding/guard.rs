@@ -6,11 +6,11 @@ use tokio_util::sync::CancellationToken;
 use txn_core::{Domain, Transaction, TransactionFn};
 
 use crate::error::{LockError, Loss, Result};
-use crate::grant::Grant;
+use crate::granting::grant::Grant;
+use crate::granting::queue::Turn;
 use crate::inner::Inner;
-use crate::model::LockName;
-use crate::queue::Turn;
-use crate::repository::LockRepository;
+use crate::records::model::LockName;
+use crate::records::repository::LockRepository;
 
 /// The state of a lock that this process holds or held. Cheap to clone.
 ///

@@ -6,9 +6,9 @@ use txn_core::store::Filter;
 use txn_core::{Collection, Domain, Transaction};
 
 use crate::error::{LockError, Result};
-use crate::fairness::Applicant;
+use crate::granting::fairness::Applicant;
 use crate::instance::{Dead, Instances, wall_ms};
-use crate::model::{Floor, Floors, Holder, Lock, LockName, Locks, MAPPINGS, Waiter};
+use crate::records::model::{Floor, Floors, Holder, Lock, LockName, Locks, MAPPINGS, Waiter};
 use crate::scan::{PAGE, candidates};
 use crate::stored::Stored;
 

@@ -4,12 +4,12 @@ use serde_json::json;
 use txn_core::Transaction;
 
 use crate::error::{OutboxError, Result};
-use crate::event::DeadLetters;
 use crate::http::kept::{Kept, TOPIC};
 use crate::http::request::{HttpRequest, origin};
-use crate::name::hash;
 use crate::outbox::Outbox;
-use crate::source::EventSource;
+use crate::queue::event::DeadLetters;
+use crate::queue::name::hash;
+use crate::queue::source::EventSource;
 
 /// The number of queues per origin for requests without a key.
 ///

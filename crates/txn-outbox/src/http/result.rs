@@ -13,7 +13,7 @@ use txn_lock::stored::{Format, Stored, Versioned};
 
 use crate::error::{OutboxError, Result};
 use crate::http::request::Method;
-use crate::model::known;
+use crate::queue::model::known;
 
 /// The newest format of results.
 const NEWEST: u32 = 1;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{OutboxError, Result};
-use crate::shard::MOST_SHARDS;
+use crate::queue::shard::MOST_SHARDS;
 
 /// The maximum number of bytes of a source's name.
 const MOST_NAME: usize = 32;

@@ -9,10 +9,10 @@ use txn_lock::scan::candidates;
 use txn_lock::stored::{Format, Stored, Versioned};
 
 use crate::error::{OutboxError, Result};
-use crate::event::Event;
-use crate::model::{MAPPINGS, known};
-use crate::name::QueueName;
-use crate::source::Claim;
+use crate::queue::event::Event;
+use crate::queue::model::{MAPPINGS, known};
+use crate::queue::name::QueueName;
+use crate::queue::source::Claim;
 
 /// The newest format of these documents.
 const NEWEST: u32 = 1;

@@ -13,8 +13,8 @@ use super::database::Parameter;
 use super::row::{column, number, unsigned};
 use super::source::PostgresSource;
 use crate::error::{OutboxError, Result};
-use crate::name::QueueName;
 use crate::purge::Purged;
+use crate::queue::name::QueueName;
 
 /// The number of keys per statement.
 const PAGE: i64 = 500;

@@ -4,8 +4,8 @@ use serde_json::value::RawValue;
 use tokio_postgres::Row;
 
 use crate::error::{OutboxError, Result};
-use crate::event::{DeadLetter, Event};
-use crate::name::QueueName;
+use crate::queue::event::{DeadLetter, Event};
+use crate::queue::name::QueueName;
 
 /// The newest known format of rows.
 const NEWEST: i32 = 1;

@@ -18,11 +18,11 @@ use super::row::{
 };
 use crate::config::AfterDeath;
 use crate::error::{OutboxError, Result};
-use crate::event::{DeadLetter, DeadLetters, Event};
-use crate::fresh::Fresh;
-use crate::name::QueueName;
-use crate::shard::{MOST_SHARDS, Shard};
-use crate::source::{Backlog, Claim, Discovered, EventSource, Noted, Verdict};
+use crate::queue::event::{DeadLetter, DeadLetters, Event};
+use crate::queue::fresh::Fresh;
+use crate::queue::name::QueueName;
+use crate::queue::shard::{MOST_SHARDS, Shard};
+use crate::queue::source::{Backlog, Claim, Discovered, EventSource, Noted, Verdict};
 
 /// The SQL text of the schema `txn_outbox`.
 ///

@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use txn_core::clock::Clock;
 
-use crate::name::QueueName;
+use crate::queue::name::QueueName;
 
 /// The maximum number of remembered pauses.
 const MOST_DEFERRED: usize = 100_000;

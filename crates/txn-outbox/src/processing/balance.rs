@@ -12,10 +12,10 @@ use txn_lock::{Guard, LockName};
 
 use crate::config::Assignment;
 use crate::error::Result;
-use crate::inner::Inner;
-use crate::shard::Shard;
-use crate::shards::Holding;
-use crate::source::Claim;
+use crate::processing::inner::Inner;
+use crate::processing::shards::Holding;
+use crate::queue::shard::Shard;
+use crate::queue::source::Claim;
 
 /// The lock category of shards.
 pub(crate) const SHARD: &str = "outbox-shard";
@@ -133,8 +133,8 @@ fn choose(this: &Arc<Inner>, member: &Member, seen: &Seen) -> Vec<Shard> {
     // Members start at different shards, so that they do not compete for the same ones.
     let free = seen.free.iter().filter(|shard| shard.topic == *topic);
     let (behind, before): (Vec<&Shard>, Vec<&Shard>) = free.partition(|at| at.number >= first);
-    let room = wanted.saturating_sub(mine.len());
-    behind.into_iter().chain(before).filter(may_take).take(room).cloned().collect()
+    let free = wanted.saturating_sub(mine.len());
+    behind.into_iter().chain(before).filter(may_take).take(free).cloned().collect()
 }
 
 /// The number of shards of a member, and the first of them.

@@ -10,15 +10,15 @@ use txn_core::Domain;
 use txn_core::clock::Clock;
 use txn_lock::LockService;
 
-use crate::agenda::Agenda;
 use crate::config::ProcessorConfig;
 use crate::figures::Counters;
-use crate::fresh::Listener;
-use crate::room::Room;
-use crate::running::Running;
-use crate::shards::Shards;
-use crate::source::EventSource;
-use crate::topics::Topics;
+use crate::processing::agenda::Agenda;
+use crate::processing::running::Running;
+use crate::processing::shards::Shards;
+use crate::processing::topics::Topics;
+use crate::processing::work_limit::WorkLimit;
+use crate::queue::fresh::Listener;
+use crate::queue::source::EventSource;
 
 pub(crate) struct Inner {
     pub(crate) domain: Domain,
@@ -30,7 +30,7 @@ pub(crate) struct Inner {
     pub(crate) heard: Arc<Listener>,
     pub(crate) agenda: Arc<Agenda>,
     pub(crate) counters: Counters,
-    pub(crate) room: Room,
+    pub(crate) work_limit: WorkLimit,
     /// The running handlers.
     pub(crate) running: Arc<Running>,
     /// Allows only one event to run after a start without an end.

@@ -13,15 +13,15 @@ use tokio::sync::MutexGuard;
 use txn_core::Options;
 use txn_lock::backoff::Backoff;
 
-use crate::agenda::Seat;
 use crate::config::AfterDeath;
 use crate::error::{OutboxError, Result};
-use crate::event::Event;
 use crate::handler::{Delivery, Failure, FailureKind};
-use crate::inner::Inner;
-use crate::running::timed;
-use crate::shards::Lanes;
-use crate::source::{Claim, Noted, Verdict};
+use crate::processing::agenda::Seat;
+use crate::processing::inner::Inner;
+use crate::processing::running::timed;
+use crate::processing::shards::Lanes;
+use crate::queue::event::Event;
+use crate::queue::source::{Claim, Noted, Verdict};
 
 /// The number of retries before the lane defers its queue.
 const TRIES: usize = 6;
@@ -121,7 +121,7 @@ async fn work(this: &Inner, seat: &Seat) -> Left {
                 Ended::Over => return Left::Done,
             }
         }
-        if this.room.is_wanted() {
+        if this.work_limit.is_wanted() {
             return Left::ToOthers;
         }
     }

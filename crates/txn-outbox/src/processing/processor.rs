@@ -10,20 +10,20 @@ use txn_core::Domain;
 use txn_lock::backoff::Backoff;
 use txn_lock::{LockConfig, LockService};
 
-use crate::agenda::Agenda;
-use crate::balance;
 use crate::config::ProcessorConfig;
 use crate::error::{OutboxError, Result};
 use crate::figures::{Counters, Figures};
-use crate::inner::Inner;
-use crate::lane;
-use crate::name::QueueName;
-use crate::room::Room;
-use crate::shard::{MOST_SHARDS, Shard};
-use crate::shards::Shards;
-use crate::source::EventSource;
-use crate::stalls;
-use crate::topics::Topics;
+use crate::processing::agenda::Agenda;
+use crate::processing::balance;
+use crate::processing::inner::Inner;
+use crate::processing::lane;
+use crate::processing::shards::Shards;
+use crate::processing::stalls;
+use crate::processing::topics::Topics;
+use crate::processing::work_limit::WorkLimit;
+use crate::queue::name::QueueName;
+use crate::queue::shard::{MOST_SHARDS, Shard};
+use crate::queue::source::EventSource;
 
 /// The first pause after a poll that found events.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -74,7 +74,7 @@ impl Processor {
             heard: source.fresh().listen(shards.clone()),
             agenda: Agenda::new(domain.config().clock.clone()),
             source,
-            room: Room::new(config.concurrency),
+            work_limit: WorkLimit::new(config.concurrency),
             config,
             topics,
             locks,
@@ -193,7 +193,7 @@ async fn take_up(this: &Arc<Inner>, name: QueueName) -> bool {
     let permit = tokio::select! {
         biased;
         () = this.stop.cancelled() => return false,
-        permit = this.room.enter() => permit,
+        permit = this.work_limit.enter() => permit,
     };
     let Some(permit) = permit else { return false };
     let Some(seat) = this.agenda.begin(&name, this.config.longest_pause) else { return true };

@@ -8,9 +8,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use txn_core::clock::Clock;
 
-use crate::event::Event;
 use crate::figures::Counters;
-use crate::source::Claim;
+use crate::queue::event::Event;
+use crate::queue::source::Claim;
 
 /// A poll of a handler beyond this time counts as blocking.
 const BLOCKS: Duration = Duration::from_millis(500);

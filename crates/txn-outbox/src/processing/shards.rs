@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use txn_lock::{Guard, Held};
 
-use crate::name::QueueName;
-use crate::shard::Shard;
+use crate::queue::name::QueueName;
+use crate::queue::shard::Shard;
 
 /// The lanes of one shard. The release of the shard waits for them.
 #[derive(Clone, Debug, Default)]

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use crate::balance;
 use crate::handler::Failure;
-use crate::inner::Inner;
-use crate::lane;
-use crate::running::Run;
+use crate::processing::balance;
+use crate::processing::inner::Inner;
+use crate::processing::lane;
+use crate::processing::running::Run;
 
 /// Releases the shards of blocking handlers until the processor stops.
 ///

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use txn_core::Transaction;
 
-use crate::event::Event;
 use crate::handler::{Delivery, Failure, Handler};
+use crate::queue::event::Event;
 
 /// A closure that handles an event in a transaction: `async |state, tx, event| { … }`.
 ///

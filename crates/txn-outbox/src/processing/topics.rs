@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::error::{OutboxError, Result};
 use crate::handler::Handler;
-use crate::name::QueueName;
-use crate::together::{Alone, EventFn, Together, WithState};
+use crate::processing::together::{Alone, EventFn, Together, WithState};
+use crate::queue::name::QueueName;
 
 /// The topics of a processor, each with its handler.
 ///

@@ -7,12 +7,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Permits for a number of queues in work.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct WorkLimit {
     permits: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
 
-impl Room {
+impl WorkLimit {
     pub(crate) fn new(most: usize) -> Self {
         Self { permits: Arc::new(Semaphore::new(most)), waiting: AtomicUsize::new(0) }
     }

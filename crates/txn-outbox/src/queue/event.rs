@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::name::QueueName;
-use crate::shard::Shard;
+use crate::queue::name::QueueName;
+use crate::queue::shard::Shard;
 
 /// A committed event that was not handled yet.
 #[derive(Clone)]

@@ -7,9 +7,9 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::name::QueueName;
-use crate::shard::{Shard, place};
-use crate::shards::Shards;
+use crate::processing::shards::Shards;
+use crate::queue::name::QueueName;
+use crate::queue::shard::{Shard, place};
 
 /// The maximum number of remembered queues per processor. Polls find the rest.
 const MOST_FRESH: usize = 1_000;

@@ -5,9 +5,9 @@ use serde_json::value::RawValue;
 use txn_lock::stored::{Format, Stored, Versioned};
 
 use crate::error::{OutboxError, Result};
-use crate::event::{DeadLetter, Event};
-use crate::name::QueueName;
-use crate::shard::{Shard, number_of};
+use crate::queue::event::{DeadLetter, Event};
+use crate::queue::name::QueueName;
+use crate::queue::shard::{Shard, number_of};
 
 /// The newest format of the documents of this crate.
 const NEWEST: u32 = 1;

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use txn_lock::name;
 
 use crate::error::{OutboxError, Result};
-use crate::shard::Shard;
+use crate::queue::shard::Shard;
 
 /// The maximum number of bytes of a topic.
 const MOST_TOPIC: usize = 64;
@@ -114,7 +114,7 @@ fn check(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shard::shard_name;
+    use crate::queue::shard::shard_name;
 
     #[test]
     fn invalid_queue_names_are_refused() {

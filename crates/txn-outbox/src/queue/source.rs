@@ -9,10 +9,10 @@ use txn_core::Transaction;
 use txn_lock::Held;
 
 use crate::error::Result;
-use crate::event::{DeadLetter, DeadLetters, Event};
-use crate::fresh::Fresh;
-use crate::name::QueueName;
-use crate::shard::Shard;
+use crate::queue::event::{DeadLetter, DeadLetters, Event};
+use crate::queue::fresh::Fresh;
+use crate::queue::name::QueueName;
+use crate::queue::shard::Shard;
 
 /// A source of events: an [`Outbox`](crate::Outbox), a table, or a custom source.
 ///

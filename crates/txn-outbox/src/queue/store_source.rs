@@ -12,13 +12,13 @@ use txn_lock::stored::Stored;
 
 use crate::config::AfterDeath;
 use crate::error::{OutboxError, Result};
-use crate::event::{DeadLetter, DeadLetters, Event};
-use crate::fresh::Fresh;
-use crate::model::{Dead, Failing, Letter, QUEUE, Queue, known};
-use crate::name::QueueName;
 use crate::outbox::{Inner, Outbox};
-use crate::shard::{Shard, shard_name};
-use crate::source::{Backlog, Claim, Discovered, EventSource, Noted, Verdict};
+use crate::queue::event::{DeadLetter, DeadLetters, Event};
+use crate::queue::fresh::Fresh;
+use crate::queue::model::{Dead, Failing, Letter, QUEUE, Queue, known};
+use crate::queue::name::QueueName;
+use crate::queue::shard::{Shard, shard_name};
+use crate::queue::source::{Backlog, Claim, Discovered, EventSource, Noted, Verdict};
 
 /// The maximum number of queues per poll, over all topics.
 ///

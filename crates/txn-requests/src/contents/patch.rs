@@ -9,7 +9,7 @@ use json_patch::{PatchOperation, patch_unsafe};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::refusal::Why;
+use crate::contents::refusal::Why;
 
 /// The maximum nesting depth. serde_json reads no deeper document.
 const MOST_DEPTH: usize = 127;

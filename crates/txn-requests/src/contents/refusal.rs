@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::request::Target;
+use crate::contents::request::Target;
 
 /// A refused operation. The whole request then has no effect.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]

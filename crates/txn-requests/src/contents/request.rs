@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Number, Value};
 use txn_outbox::http::HttpRequest;
 
-use crate::event::Emit;
+use crate::contents::event::Emit;
 
 /// A transaction as data: all operations happen in order, or none happens.
 ///

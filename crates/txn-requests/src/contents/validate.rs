@@ -5,8 +5,8 @@ use txn_core::store::{Key, Limits};
 use txn_core::{CommitVersion, json::Image};
 use txn_lock::name;
 
-use crate::number::{compare, negated};
-use crate::request::{Add, Condition, Operation, Patch, Request};
+use crate::contents::number::{compare, negated};
+use crate::contents::request::{Add, Condition, Operation, Patch, Request};
 
 /// The maximum number of bytes of an application's name.
 const MOST_APPLICATION: usize = 200;

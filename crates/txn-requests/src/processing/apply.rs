@@ -9,10 +9,12 @@ use txn_core::store::Key;
 use txn_core::{Collection, CommitVersion, DocumentId, Error, Raw, Transaction, Typed};
 use txn_lock::exact;
 
-use crate::number::{compare, negated, sum};
-use crate::patch::{self, CopyBudget};
-use crate::refusal::{Refusal, Why};
-use crate::request::{Add, Condition, Document, Expect, Field, Operation, Patch, Put, Target};
+use crate::contents::number::{compare, negated, sum};
+use crate::contents::patch::{self, CopyBudget};
+use crate::contents::refusal::{Refusal, Why};
+use crate::contents::request::{
+    Add, Condition, Document, Expect, Field, Operation, Patch, Put, Target,
+};
 
 /// The reason why the operations were not executed.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::fmt;
 use async_trait::async_trait;
 use txn_core::Transaction;
 
+use crate::contents::request::Request;
 use crate::error::Result;
-use crate::request::Request;
 
 /// A hook in the transaction that executes a request.
 ///

@@ -4,8 +4,8 @@ use txn_core::{Domain, Transaction};
 use txn_outbox::http::{self, HttpRequest, HttpRequests};
 use txn_outbox::{Outbox, OutboxError};
 
+use crate::contents::event::Emit;
 use crate::error::{RequestError, Result};
-use crate::event::Emit;
 
 /// The topic of dependent updates.
 pub(crate) const UPDATES: &str = "dependent-updates";

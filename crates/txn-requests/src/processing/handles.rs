@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use txn_core::Domain;
 use txn_core::store::{CollectionSpec, Role, StoreErrorKind};
 
-use crate::apply::{Handle, Handles};
+use crate::contents::request::Operation;
 use crate::error::{RequestError, Result};
-use crate::request::Operation;
+use crate::processing::apply::{Handle, Handles};
 
 /// The maximum number of open collections in memory.
 const MOST_COLLECTIONS: usize = 1_000;

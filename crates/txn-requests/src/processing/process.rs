@@ -14,10 +14,10 @@ use txn_lock::instance::{Dead, random, wall_ms};
 use txn_lock::stored::Stored;
 use txn_outbox::OutboxError;
 
-use crate::apply::Stop;
 use crate::error::{RequestError, Result};
 use crate::inner::{Deferral, Halt, Inner, millis};
 use crate::model::{Claim, Entry, Reason, State};
+use crate::processing::apply::Stop;
 
 /// The number of retries before a request is left for later.
 ///

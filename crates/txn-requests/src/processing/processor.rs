@@ -12,12 +12,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use txn_lock::instance::Dead;
 
+use crate::contents::selection::Selection;
 use crate::error::Result;
 use crate::inner::Inner;
 use crate::model::{Entry, State};
-use crate::process::Processed;
+use crate::processing::process::Processed;
 use crate::requests::Requests;
-use crate::selection::Selection;
 
 /// A running processor. A dropped processor starts no further request, and ends.
 #[derive(Debug)]

@@ -9,12 +9,12 @@ use serde::Serialize;
 use txn_core::CommitVersion;
 use txn_lock::instance::wall_ms;
 
+use crate::contents::selection::Selection;
 use crate::error::{RequestError, Result};
 use crate::inner::{Inner, by_id, millis};
 use crate::model::{Entry, Reason, State, Status};
-use crate::processor::Tally;
+use crate::processing::processor::Tally;
 use crate::requests::Requests;
-use crate::selection::Selection;
 
 /// How long a pass waits for unapplied commits of other processes.
 const APPLY: Duration = Duration::from_secs(30);

@@ -1,0 +1,9 @@
+//! The queues of events, and their documents.
+
+pub(crate) mod event;
+pub(crate) mod fresh;
+pub(crate) mod model;
+pub(crate) mod name;
+pub(crate) mod shard;
+pub(crate) mod source;
+pub(crate) mod store_source;
