@@ -72,6 +72,16 @@ pub mod json {
     pub use txn_protocol::document::{Image, JsonError};
 }
 
+/// The answers of [`Admin`], for operators' programs.
+pub mod admin {
+    pub use crate::api::admin::report::{
+        AbortReport, CommitReport, DocumentLock, DocumentName, DocumentReport, Fault, LockStanding,
+        LockedDocuments, OpenTransaction, OpenTransactions, Overview, ParticipantReport,
+        ParticipantState, PartitionName, RecordReport, TransactionReport, TransactionState,
+        Verdict,
+    };
+}
+
 /// The state of a transaction record, for operators' programs.
 pub mod record {
     #[doc(inline)]

@@ -16,6 +16,7 @@ mod janitor;
 mod lifecycle;
 mod nested;
 mod opening;
+mod operator;
 mod overload;
 mod partitions;
 #[path = "recovery/main.rs"]

@@ -1,8 +1,13 @@
 //! The operator's calls of a domain.
 
+mod abort;
+mod locks;
 mod maintenance;
 mod rebuild;
 mod release;
+pub(crate) mod report;
+mod scan;
+mod transactions;
 
 use std::sync::Arc;
 

@@ -1,0 +1,196 @@
+//! Locked documents, and the story of one document.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Admin;
+use super::report::{
+    CommitReport, DocumentLock, DocumentName, DocumentReport, LockStanding, LockedDocuments,
+    TransactionState,
+};
+use super::scan::{Faults, Holder, Smallest, domain_document, scan, since, started_ms};
+use crate::engine::Engine;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::store::store_access::{ReadPreference, view};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{CollectionSpec, Filter, Key, Role, Source, Version, fields};
+use txn_protocol::document::View;
+use txn_protocol::ids::{AttemptId, CommitVersion};
+use txn_protocol::rules::apply::is_held_by;
+
+/// The number of records in one read.
+const READS: usize = 500;
+
+impl Admin<'_> {
+    /// Lists locked documents with their holders, oldest holder first. Changes nothing.
+    ///
+    /// The list has at most `limit` locks, and at most 10,000. The scan reads all locked documents.
+    ///
+    /// # Errors
+    /// The errors of the store for the domain document. A collection that cannot be read is a fault
+    /// of the answer.
+    pub async fn locks(self, limit: usize) -> Result<LockedDocuments> {
+        let engine = self.engine;
+        let document = domain_document(engine).await?;
+        let mut oldest = Smallest::new(limit);
+        let mut faults = Faults::new(limit);
+        for name in document.collections.keys() {
+            let visit =
+                |key: Key, version: Version, source: Source| match view(&key, version, &source) {
+                    Ok(view) => {
+                        if let Some(holder) = view.holder() {
+                            oldest.add((holder, key), view);
+                        }
+                    }
+                    Err(error) => faults.note(&key, &error),
+                };
+            let locked = Filter::Exists(fields::TRANSACTION_TID);
+            if let Err(error) = scan(engine, name, locked, visit).await {
+                faults.note(name, &error);
+            }
+        }
+        let truncated = oldest.is_truncated();
+        let found = oldest.into_entries();
+        let tids: BTreeSet<AttemptId> = found.keys().map(|(holder, _)| *holder).collect();
+        let holders = holders(engine, &tids, &mut faults).await;
+        let locks = found.into_iter().filter_map(|((holder, key), view)| {
+            let (state, record) = holders.get(&holder)?;
+            Some(lock(engine, &key, &view, holder, &(*state, record.clone())))
+        });
+        Ok(LockedDocuments { locks: locks.collect(), truncated, faults: faults.into_vec() })
+    }
+
+    /// Reports the story of one document: its lock, the holder, and its commits.
+    ///
+    /// The call changes nothing, and asks the primary. `collection` is a physical name or an alias.
+    ///
+    /// # Errors
+    /// - [`ErrorKind::Misconfigured`] if the collection does not exist, or belongs to no
+    ///   transaction of this domain.
+    /// - [`ErrorKind::Damaged`] if the document or the record of its holder cannot be read.
+    /// - The errors of the store.
+    pub async fn document(
+        self,
+        collection: &str,
+        id: &str,
+        routing: Option<&str>,
+    ) -> Result<DocumentReport> {
+        let engine = self.engine;
+        let deadline = engine.deadline(engine.config.timeout);
+        let role = Role::Data { owner: None };
+        let spec =
+            CollectionSpec { name: collection.to_owned(), role, create: false, mappings: None };
+        let opened =
+            engine.retry_unavailable(&deadline, || engine.documents().open_collection(&spec)).await;
+        let info = opened.map_err(AttemptError::into_error)?;
+        if !domain_document(engine).await?.collections.contains_key(&*info.name) {
+            let message = format!(
+                "the collection {:?} does not belong to this domain: `overview` lists its collections",
+                info.name
+            );
+            return Err(Error::new(ErrorKind::Misconfigured, message));
+        }
+        let key = Key { routing: routing.map(Into::into), ..Key::new(info.name.clone(), id) };
+        let keys = std::slice::from_ref(&key);
+        engine.check_readable(keys)?;
+        let views = engine.read_documents(keys, ReadPreference::Primary, &deadline).await;
+        let views = views.map_err(AttemptError::into_error)?;
+        let document = DocumentName::from(&key);
+        let Some(view @ View::Present { stored, .. }) = views.first() else {
+            let (commit, earlier, lock) = (None, Vec::new(), None);
+            return Ok(DocumentReport {
+                document,
+                exists: false,
+                placeholder: false,
+                commit,
+                earlier,
+                lock,
+            });
+        };
+        let lock = match stored.lock {
+            Some(holder) => {
+                let found = engine.record_of(holder, ReadPreference::Primary, &deadline).await;
+                let found = found.map_err(AttemptError::into_error)?;
+                Some(lock(engine, &key, view, holder, &(found.state().into(), found.record)))
+            }
+            None => None,
+        };
+        let earlier =
+            stored.recent.iter().filter(|version| Some(**version) != stored.commit_version);
+        Ok(DocumentReport {
+            document,
+            exists: !stored.absent,
+            placeholder: stored.absent,
+            commit: stored.commit_version.map(commit),
+            earlier: earlier.copied().map(commit).collect(),
+            lock,
+        })
+    }
+}
+
+/// Reads the records of holders. A record that cannot be read is a fault.
+async fn holders(
+    engine: &Engine,
+    tids: &BTreeSet<AttemptId>,
+    faults: &mut Faults,
+) -> BTreeMap<AttemptId, Holder> {
+    let tids: Vec<AttemptId> = tids.iter().copied().collect();
+    let mut holders = BTreeMap::new();
+    for some in tids.chunks(READS) {
+        let deadline = engine.deadline(2 * engine.config.lease);
+        let all = some.iter().copied().collect();
+        if let Ok(found) = engine.records(&all, ReadPreference::AnyCopy, &deadline).await {
+            holders.extend(found.into_iter().map(|(tid, f)| (tid, (f.state().into(), f.record))));
+            continue;
+        }
+        // One damaged record fails the read of all, so each is read alone.
+        for tid in some {
+            match engine.record_of(*tid, ReadPreference::AnyCopy, &deadline).await {
+                Ok(found) => drop(holders.insert(*tid, (found.state().into(), found.record))),
+                Err(error) => faults.note(engine.table.record_key(*tid), &error.into_error()),
+            }
+        }
+    }
+    holders
+}
+
+fn lock(
+    engine: &Engine,
+    key: &Key,
+    view: &View,
+    holder: AttemptId,
+    (state, record): &Holder,
+) -> DocumentLock {
+    let record = record.as_deref();
+    let is_open = *state == TransactionState::Committed;
+    let standing = match state {
+        TransactionState::NoRecord | TransactionState::Pending => LockStanding::Undecided,
+        TransactionState::Committed | TransactionState::Finished => {
+            let named = record.and_then(|record| {
+                let index = *record.by_key().get(key)?;
+                let participant = record.participants.get(index)?;
+                Some(is_held_by(&engine.rules, participant, holder, is_open, view))
+            });
+            if named == Some(true) { LockStanding::Unapplied } else { LockStanding::Void }
+        }
+        TransactionState::Aborted | TransactionState::Forgotten => LockStanding::Void,
+    };
+    DocumentLock {
+        document: DocumentName::from(key),
+        holder,
+        state: *state,
+        standing,
+        age_ms: since(engine, started_ms(holder)),
+        unchanged_ms: record.map(|record| since(engine, record.modified_at)),
+        process: record.map(|record| record.coordinator.clone()),
+        application: record.and_then(|record| record.application.clone()),
+    }
+}
+
+fn commit(version: CommitVersion) -> CommitReport {
+    let [a, b] = version.process();
+    CommitReport {
+        version,
+        time_ms: u64::try_from(version.unix_time().as_millis()).unwrap_or(u64::MAX),
+        process: format!("{a:02x}{b:02x}"),
+    }
+}

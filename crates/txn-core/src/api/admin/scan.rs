@@ -1,0 +1,122 @@
+//! Bounded scans of a domain, for the operator's calls.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::report::{Fault, TransactionState};
+use crate::engine::Engine;
+use crate::engine::attempt_error::AttemptError;
+use crate::engine::store::pages::PAGE;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{Filter, Key, Source, Version};
+use txn_protocol::ids::AttemptId;
+use txn_protocol::machines::domain::DomainDocument;
+
+/// The greatest limit of a list.
+const MOST: usize = 10_000;
+
+/// The smallest entries of a scan, by key, and whether further ones were dropped.
+///
+/// A scan may show an entry twice.
+pub(super) struct Smallest<K, V> {
+    entries: BTreeMap<K, V>,
+    limit: usize,
+    truncated: bool,
+}
+
+impl<K: Ord, V> Smallest<K, V> {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { entries: BTreeMap::new(), limit: limit.clamp(1, MOST), truncated: false }
+    }
+
+    pub(super) fn add(&mut self, key: K, value: V) {
+        self.entries.insert(key, value);
+        if self.entries.len() > self.limit {
+            self.entries.pop_last();
+            self.truncated = true;
+        }
+    }
+
+    pub(super) fn is_truncated(&self) -> bool {
+        self.truncated
+    }
+
+    pub(super) fn into_entries(self) -> BTreeMap<K, V> {
+        self.entries
+    }
+}
+
+/// The parts that could not be read, up to a limit.
+pub(super) struct Faults {
+    faults: Vec<Fault>,
+    limit: usize,
+}
+
+impl Faults {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { faults: Vec::new(), limit: limit.clamp(1, MOST) }
+    }
+
+    pub(super) fn note(&mut self, subject: impl ToString, error: &Error) {
+        if self.faults.len() < self.limit {
+            let damaged = matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Misconfigured);
+            let subject = error.document().map_or_else(|| subject.to_string(), ToString::to_string);
+            self.faults.push(Fault { subject, message: error.to_string(), damaged });
+        }
+    }
+
+    pub(super) fn into_vec(self) -> Vec<Fault> {
+        let mut faults = self.faults;
+        faults.sort();
+        faults.dedup();
+        faults
+    }
+}
+
+/// Reads the domain document.
+pub(super) async fn domain_document(engine: &Engine) -> Result<DomainDocument> {
+    let deadline = engine.deadline(engine.config.timeout);
+    let (document, ..) =
+        engine.domain_document(&deadline).await.map_err(AttemptError::into_error)?;
+    Ok(document)
+}
+
+/// Visits the documents of a collection or a partition that match a filter.
+///
+/// Documents are refreshed first, so that the scan finds every acknowledged write.
+pub(super) async fn scan(
+    engine: &Engine,
+    name: &str,
+    filter: Filter,
+    mut visit: impl FnMut(Key, Version, Source),
+) -> Result<()> {
+    // An unreadable part must not use up the time of the rest.
+    let deadline = engine.deadline(2 * engine.config.lease);
+    engine.refresh(name, &deadline).await.map_err(AttemptError::into_error)?;
+    let mut pages = engine.pages(name, filter, PAGE);
+    loop {
+        let page = engine.next_page(&mut pages, &deadline).await;
+        let Some(documents) = page.map_err(AttemptError::into_error)? else { return Ok(()) };
+        for (key, version, source) in documents {
+            visit(key, version, source);
+        }
+    }
+}
+
+/// The milliseconds from `then` until now; zero for a moment in the future.
+pub(super) fn since(engine: &Engine, then_ms: u64) -> u64 {
+    engine.unix_millis().saturating_sub(then_ms)
+}
+
+/// The start of a transaction, in milliseconds since the Unix epoch.
+pub(super) fn started_ms(tid: AttemptId) -> u64 {
+    u64::try_from(tid.unix_time().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The lease of an attempt in milliseconds.
+pub(super) fn lease_ms(engine: &Engine, tid: AttemptId) -> u64 {
+    u64::try_from(engine.config.lease_of(tid.attempt()).as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The state of a holder, with its record.
+pub(super) type Holder = (TransactionState, Option<Arc<txn_protocol::record::Record>>);

@@ -1,0 +1,187 @@
+//! The operator's calls: open transactions, locks, the story of a document, aborts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::support::TestStore;
+use serde::{Deserialize, Serialize};
+use txn_core::admin::{LockStanding, ParticipantState, TransactionState, Verdict};
+use txn_core::store::{Key, Outcome, Read, Store, Write, WriteOp};
+use txn_core::{AttemptId, Collection, Config, Domain, Error, ErrorKind, Options, Typed, WaitFor};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Item {
+    text: String,
+}
+
+impl Item {
+    /// A body that no answer may repeat.
+    fn canary() -> Self {
+        Self { text: "canary".to_owned() }
+    }
+}
+
+type Items = Collection<Typed<Item>>;
+
+fn config() -> Config {
+    Config::default()
+        .with_janitor_interval(None)
+        .with_process_name("till-7".to_owned())
+        .with_application_name(Some("shop".to_owned()))
+}
+
+struct World {
+    store: Arc<TestStore>,
+    domain: Domain,
+    left: Items,
+    right: Items,
+}
+
+/// Opens a domain with a document `a` in each of two collections.
+async fn world() -> World {
+    let store = Arc::new(TestStore::default());
+    let domain = Domain::open_or_create(store.clone(), "shop", config()).await.expect("opens");
+    let left: Items = domain.create_collection("left", None).await.expect("opens");
+    let right: Items = domain.create_collection("right", None).await.expect("opens");
+    for items in [&left, &right] {
+        let options = Options::default().with_wait_for(WaitFor::Apply);
+        let write =
+            domain.run::<_, Error, _>(&options, async |tx| tx.put(items, "a", &Item::canary()));
+        write.await.expect("writes");
+    }
+    World { store, domain, left, right }
+}
+
+impl World {
+    /// Commits a write of both documents, and dies before the apply of `left`.
+    async fn die_after_commit(&self) -> AttemptId {
+        let tx = self.domain.begin(&Options::default()).expect("begins");
+        let tid = tx.tid();
+        for items in [&self.left, &self.right] {
+            tx.get(items, "a").await.expect("reads");
+            tx.put(items, "a", &Item::canary()).expect("buffers");
+        }
+        self.store.close_at_commit("left");
+        tx.commit().await.expect("commits");
+        self.domain.shutdown(Duration::from_secs(60)).await;
+        self.store.reopen("left");
+        tid
+    }
+
+    /// Leaves a lock as of a process that died before the commit.
+    async fn leave_lock(&self) -> AttemptId {
+        let tx = self.domain.begin(&Options::default()).expect("begins");
+        let (tid, key) = (tx.tid(), self.left.key("a"));
+        drop(tx);
+        let Read::Found { version, source } = self.store.read(&key).await else {
+            panic!("no document");
+        };
+        let locked = format!("{{\"transaction_tid\":\"{tid}\",{}", &source[1..]);
+        let replace = WriteOp::Replace(locked.into(), version);
+        let outcomes = self.store.write_many(&[Write::new(key, replace)]).await;
+        assert!(matches!(outcomes[..], [Outcome::Applied(_)]), "{outcomes:?}");
+        tid
+    }
+
+    async fn operator(&self) -> Domain {
+        Domain::open(self.store.clone(), "shop", config()).await.expect("opens")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unapplied_commit_is_listed_with_its_owner() {
+    let w = world().await;
+    let tid = w.die_after_commit().await;
+    let domain = w.operator().await;
+    let open = domain.admin().transactions(10).await.expect("lists");
+    assert!(!open.truncated && open.faults.is_empty(), "{open:?}");
+    let [one] = &open.transactions[..] else { panic!("{open:?}") };
+    assert_eq!((one.tid, one.state, one.participants), (tid, TransactionState::Committed, 2));
+    assert_eq!((&*one.process, one.application.as_deref()), ("till-7", Some("shop")));
+
+    let report = domain.admin().transaction(tid, 10).await.expect("reports");
+    assert_eq!(report.verdict, Verdict::Unapplied, "{report:?}");
+    let states: Vec<_> = report.participants.iter().map(|one| one.state).collect();
+    assert_eq!(states, [ParticipantState::Locked, ParticipantState::Applied]);
+    assert_eq!(report.locks.len(), 1, "{report:?}");
+    assert!(report.record.as_ref().is_some_and(|record| record.commit_version.is_some()));
+    let short = domain.admin().transaction(tid, 1).await.expect("reports");
+    assert!(short.truncated && short.participants.len() == 1, "{short:?}");
+
+    let locks = domain.admin().locks(10).await.expect("lists");
+    let [lock] = &locks.locks[..] else { panic!("{locks:?}") };
+    assert_eq!((lock.holder, lock.standing), (tid, LockStanding::Unapplied));
+    assert_eq!(lock.process.as_deref(), Some("till-7"));
+
+    for text in [
+        serde_json::to_string(&open).expect("JSON"),
+        serde_json::to_string(&report).expect("JSON"),
+        serde_json::to_string(&locks).expect("JSON"),
+    ] {
+        assert!(!text.contains("canary"), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn document_report_names_lock_and_commits() {
+    let w = world().await;
+    let tid = w.die_after_commit().await;
+    let domain = w.operator().await;
+    let report = domain.admin().document("left", "a", None).await.expect("reports");
+    assert!(report.exists && report.commit.is_some(), "{report:?}");
+    let lock = report.lock.expect("a lock");
+    assert_eq!((lock.holder, lock.state), (tid, TransactionState::Committed));
+    let report = domain.admin().document("right", "a", None).await.expect("reports");
+    assert!(report.lock.is_none() && !report.earlier.is_empty(), "{report:?}");
+    let report = domain.admin().document("right", "b", None).await.expect("reports");
+    assert!(!report.exists && report.commit.is_none(), "{report:?}");
+    let error = domain.admin().document("nowhere", "a", None).await.expect_err("missing");
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+}
+
+#[tokio::test(start_paused = true)]
+async fn committed_transaction_is_not_aborted_by_hand() {
+    let w = world().await;
+    let tid = w.die_after_commit().await;
+    let domain = w.operator().await;
+    for dry_run in [true, false] {
+        let report = domain.admin().abort(tid, "by hand", dry_run).await.expect("answers");
+        assert!(!report.aborts, "{report:?}");
+        assert_eq!(report.after, TransactionState::Committed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn abort_by_hand_voids_the_lock() {
+    let w = world().await;
+    let tid = w.leave_lock().await;
+    let domain = w.operator().await;
+    let dry = domain.admin().abort(tid, "by hand", true).await.expect("answers");
+    assert!(dry.aborts && dry.after == TransactionState::NoRecord, "{dry:?}");
+    let locks = domain.admin().locks(10).await.expect("lists");
+    assert_eq!(locks.locks[0].standing, LockStanding::Undecided, "{locks:?}");
+    let report = domain.admin().abort(tid, "by hand", false).await.expect("answers");
+    assert!(report.aborts && report.after == TransactionState::Aborted, "{report:?}");
+    let locks = domain.admin().locks(10).await.expect("lists");
+    assert_eq!(locks.locks[0].standing, LockStanding::Void, "{locks:?}");
+    let report = domain.admin().transaction(tid, 10).await.expect("reports");
+    assert_eq!(report.verdict, Verdict::Aborted);
+    assert!(report.why.contains("by hand"), "{}", report.why);
+    let again = domain.admin().abort(tid, "by hand", false).await.expect("answers");
+    assert!(!again.aborts, "{again:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn unreadable_collection_is_a_fault_of_the_list() {
+    let w = world().await;
+    w.leave_lock().await;
+    w.store.close("right");
+    let locks = w.domain.admin().locks(10).await.expect("lists");
+    assert_eq!(locks.locks.len(), 1, "{locks:?}");
+    assert!(!locks.faults[0].damaged && locks.faults[0].subject == "right", "{locks:?}");
+    let overview = w.domain.admin().overview().await.expect("tells");
+    assert_eq!(overview.collections, ["left", "right"]);
+    assert_eq!(overview.partitions.len(), 2, "today and tomorrow");
+    let key = Key::new("left", "a");
+    assert!(w.store.text(&key).await.contains("canary"), "nothing was changed");
+}
