@@ -53,7 +53,7 @@ pub use config::{Config, Options, WaitFor};
 pub use engine::admin::barrier::{BarrierReport, UnappliedWrite};
 pub use engine::admin::janitor::JanitorReport;
 pub use engine::admin::rebuild::RebuildReport;
-pub use engine::recovery::outcome::TransactionOutcome;
+pub use engine::holders::outcome::TransactionOutcome;
 pub use error::{Error, ErrorKind, Result};
 #[doc(inline)]
 pub use txn_protocol::ids::{AttemptId, CommitVersion};

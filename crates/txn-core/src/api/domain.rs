@@ -18,7 +18,7 @@ use crate::api::transaction_run::{Next, TransactionRun, check_open};
 use crate::attempt::{AttemptMode, Receipt, nesting};
 use crate::config::{Config, Options};
 use crate::engine::Engine;
-use crate::engine::admin::claims::IfMissing;
+use crate::engine::admin::collections::IfMissing;
 use crate::engine::attempt_error::AttemptError;
 use crate::error::{Error, Result};
 use crate::group::Groups;
@@ -111,7 +111,7 @@ impl Domain {
     /// them.
     #[must_use]
     pub fn config(&self) -> &Config {
-        &self.engine.config
+        &self.engine.context.config
     }
 
     /// The store of the domain, for [`Store::scan`].
@@ -121,7 +121,7 @@ impl Domain {
     /// writes.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
-        self.engine.documents()
+        self.engine.store.documents()
     }
 
     /// Opens an existing collection, and claims it for this domain.
@@ -209,8 +209,8 @@ impl Domain {
     ) -> BoxFuture<'a, Result<Arc<str>>> {
         let engine = &self.engine;
         Box::pin(async move {
-            let deadline = engine.deadline(engine.config.timeout);
-            let opened = engine.open_collection(name, if_missing, &deadline).await;
+            let deadline = engine.context.deadline(engine.context.config.timeout);
+            let opened = engine.collections.open_collection(name, if_missing, &deadline).await;
             Ok(opened.map_err(AttemptError::into_error)?.name)
         })
     }
@@ -281,13 +281,14 @@ impl Domain {
     /// that cannot work.
     pub fn begin(&self, options: &Options) -> Result<Transaction> {
         check_open(&self.engine)?;
-        let deadline = self.engine.now() + self.engine.config.deadline_of(options)?;
+        let deadline =
+            self.engine.context.now() + self.engine.context.config.deadline_of(options)?;
         let mode = AttemptMode {
             pessimistic: options.pessimistic,
             stepped: true,
             ..AttemptMode::default()
         };
-        let tid = self.engine.start_id();
+        let tid = self.engine.time.start_id();
         let contender = self.engine.hot.board.contend(tid.age());
         let tx = Transaction::start(&self.engine, tid, options, mode, deadline)?;
         Ok(tx.with_contender(contender))

@@ -1,29 +1,17 @@
 //! Collections that keep their history, and readers at a timestamp.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, try_join_all};
+use futures::future::BoxFuture;
 
 use crate::api::collection::{Codec, Collection, DocumentId};
 use crate::api::domain::Domain;
-use crate::engine::Engine;
+use crate::attempt::nesting::enclosing;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::deadline::Deadline;
-use crate::engine::history::heads::{History, overwritten, read_head};
-use crate::engine::store::observe::ReadEntry;
-use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, Result};
 use crate::store::Key;
 use txn_protocol::document::Image;
-use txn_protocol::history::{Before, Head, Links};
-use txn_protocol::ids::{AttemptId, CommitVersion};
-
-/// The maximum number of reads of a document that contradicts its history.
-///
-/// After them the reader reports a write by a client that keeps no history.
-const LOOKS: u32 = 8;
 
 /// Reads collections as of one timestamp, without locks.
 ///
@@ -79,7 +67,7 @@ impl Domain {
     /// server, whichever is earlier, minus [`max_drift`](crate::Config::max_drift).
     #[must_use]
     pub fn latest_timestamp(&self) -> Duration {
-        self.engine.settled_until()
+        self.engine.time.settled_until()
     }
 
     /// Returns a reader at a timestamp.
@@ -120,8 +108,8 @@ impl Domain {
     fn purge_history_of<'a>(&'a self, collection: &'a Arc<str>) -> BoxFuture<'a, Result<u64>> {
         let engine = &self.engine;
         Box::pin(async move {
-            let history = engine.history_of(collection)?;
-            let purged = engine.purge_history(collection, &history).await;
+            let history = engine.reads.history_of(collection)?;
+            let purged = engine.histories.purge_history(collection, &history).await;
             purged.map_err(AttemptError::into_error)
         })
     }
@@ -133,15 +121,15 @@ impl Domain {
     ) -> BoxFuture<'a, Result<()>> {
         let engine = &self.engine;
         Box::pin(async move {
-            let drift = engine.config.max_drift;
+            let drift = engine.context.config.max_drift;
             if retention <= drift {
                 let message = format!(
                     "a history of {retention:?} can never be read: keep it for more than {drift:?}"
                 );
                 return Err(Error::invalid(message));
             }
-            let deadline = engine.deadline(engine.config.timeout);
-            let kept = engine.enable_history(collection, retention, &deadline).await;
+            let deadline = engine.context.deadline(engine.context.config.timeout);
+            let kept = engine.collections.enable_history(collection, retention, &deadline).await;
             kept.map_err(AttemptError::into_error)
         })
     }
@@ -196,142 +184,15 @@ impl SnapshotReader<'_> {
         keys: &'a [Key],
     ) -> BoxFuture<'a, Result<Vec<Option<Image>>>> {
         let engine = &self.domain.engine;
-        let timeout = engine.config.timeout;
+        let timeout = engine.context.config.timeout;
         Box::pin(async move {
-            let history = engine.history_of(collection)?;
-            engine.check_readable(keys)?;
-            engine.check_kept(&history, self.time)?;
-            let deadline = engine.deadline(timeout);
-            let read = engine.read_at(keys, &history, self.time, &deadline);
-            engine.within(timeout, read).await.map_err(AttemptError::into_error)
+            let history = engine.reads.history_of(collection)?;
+            engine.reads.check_readable(keys)?;
+            engine.reads.check_kept(&history, self.time)?;
+            let deadline = engine.context.deadline(timeout);
+            let enclosing = enclosing();
+            let read = engine.reads.read_at(keys, &history, self.time, &enclosing, &deadline);
+            engine.context.within(timeout, read).await.map_err(AttemptError::into_error)
         })
-    }
-}
-
-/// A document with its history head, as currently stored.
-struct Now {
-    key: Key,
-    document: ReadEntry,
-    head: Option<(Head, Option<CommitVersion>)>,
-}
-
-/// The content at a timestamp, by document and head.
-enum Known {
-    /// The current document is the content.
-    Is(Option<Image>),
-    /// The content is in the past versions.
-    Past,
-    /// Document and head do not match, or do not match yet.
-    Torn,
-}
-
-impl Now {
-    fn at(&self, time: Duration) -> Known {
-        let observed = &self.document.observed;
-        let stood = |tid: Option<CommitVersion>| tid.is_none_or(|tid| tid.unix_time() <= time);
-        let before =
-            Before { commit_version: observed.commit_version, image: observed.image.as_ref() };
-        match &self.head {
-            // No transaction has written the document since its history began.
-            None if observed.image.is_none() || stood(observed.commit_version) => {
-                Known::Is(observed.image.clone())
-            }
-            None => Known::Torn,
-            Some((_, tid)) if !stood(*tid) => Known::Past,
-            Some((head, tid)) if before.is_of(head, *tid) => Known::Is(observed.image.clone()),
-            Some(_) => Known::Torn,
-        }
-    }
-}
-
-impl Engine {
-    fn history_of(&self, collection: &str) -> Result<Arc<History>> {
-        self.histories.of(collection).ok_or_else(|| {
-            Error::invalid(format!(
-                "the collection {collection:?} keeps no history: see Domain::enable_history"
-            ))
-        })
-    }
-
-    fn check_kept(&self, history: &History, time: Duration) -> Result<()> {
-        let oldest = self.utc().saturating_sub(history.retention);
-        if time < history.since {
-            return Err(Error::invalid(
-                "the history of the collection began later than that moment",
-            ));
-        }
-        if time < oldest {
-            let message = format!("the history is kept for {:?} only", history.retention);
-            return Err(Error::invalid(message));
-        }
-        Ok(())
-    }
-
-    async fn read_at(
-        &self,
-        keys: &[Key],
-        history: &History,
-        time: Duration,
-        deadline: &Deadline,
-    ) -> Result<Vec<Option<Image>>, AttemptError> {
-        let mut images: BTreeMap<Key, Option<Image>> = BTreeMap::new();
-        let mut past = Vec::new();
-        let mut open: Vec<Key> = keys.to_vec();
-        open.sort();
-        open.dedup();
-        let mut backoff = self.backoff();
-        for look in 1.. {
-            let mut torn = Vec::new();
-            for now in self.as_they_stand(open, history, time, deadline).await? {
-                match (now.at(time), &now.head) {
-                    (Known::Is(image), _) => drop(images.insert(now.key, image)),
-                    (Known::Past, Some((head, _))) => {
-                        past.push((now.key, head.links.clone()));
-                    }
-                    (Known::Torn, head) if look == LOOKS => {
-                        let tid = head.as_ref().and_then(|(_, tid)| *tid);
-                        return Err(overwritten(&now.key, tid).into());
-                    }
-                    (Known::Past | Known::Torn, _) => torn.push(now.key),
-                }
-            }
-            let Some(first) = torn.first() else { break };
-            let reason = WaitReason::Changing(first.clone());
-            self.pause(deadline, &mut backoff, reason).await?;
-            open = torn;
-        }
-        let look_back = |(key, links): (Key, Links)| async move {
-            let image = self.look_back(&key, history, links, time, deadline).await?;
-            Ok::<_, AttemptError>((key, image))
-        };
-        images.extend(try_join_all(past.into_iter().map(look_back)).await?);
-        Ok(keys.iter().map(|key| images.get(key).cloned().flatten()).collect())
-    }
-
-    /// Reads documents with their heads.
-    ///
-    /// A holder that began after the timestamp cannot commit before the timestamp, so the read does
-    /// not wait for that holder.
-    async fn as_they_stand(
-        &self,
-        keys: Vec<Key>,
-        history: &History,
-        time: Duration,
-        deadline: &Deadline,
-    ) -> Result<Vec<Now>, AttemptError> {
-        let both: Vec<Key> = keys.iter().flat_map(|key| [key.clone(), history.head(key)]).collect();
-        let matters = |holder: AttemptId| holder.unix_time() <= time;
-        let mut entries = self.read_decided(&both, matters, deadline).await?.into_iter();
-        let mut now = Vec::with_capacity(keys.len());
-        for key in keys {
-            let (Some(document), Some(head)) = (entries.next(), entries.next()) else { break };
-            let at = history.head(&key);
-            let read = |image: &Image| {
-                Ok::<_, Error>((read_head(&at, image)?, head.observed.commit_version))
-            };
-            let head = head.observed.image.as_ref().map(read).transpose()?;
-            now.push(Now { key, document, head });
-        }
-        Ok(now)
     }
 }

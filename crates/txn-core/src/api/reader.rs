@@ -1,28 +1,20 @@
 //! Readers without locks, and conditional writes of single documents.
 
-use std::collections::BTreeMap;
-
 use futures::future::BoxFuture;
 
 use crate::api::collection::{Codec, Collection, DocumentId};
 use crate::api::domain::Domain;
 use crate::attempt::Edit;
+use crate::attempt::nesting::enclosing;
 use crate::config::Options;
-use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::deadline::Deadline;
-use crate::engine::recovery::holder::Lock;
-use crate::engine::recovery::roll_forward::Resolution;
-use crate::engine::store::observe::ReadEntry;
+use crate::engine::read_entry::ReadEntry;
 use crate::engine::store::store_access::ReadPreference;
-use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, Result};
 use crate::store::Key;
 use txn_protocol::document::{Image, View};
-use txn_protocol::ids::{AttemptId, CommitVersion};
+use txn_protocol::ids::CommitVersion;
 use txn_protocol::machines::settle::SingleOutcome;
-use txn_protocol::rule::Rule;
-use txn_protocol::rules::conflict::Requester;
 
 /// Reads committed content, without a transaction and without locks.
 ///
@@ -155,13 +147,14 @@ impl Domain {
             cov_mark::hit!(plain_document_is_set_by_a_record);
             return Ok(None);
         }
-        let deadline = engine.deadline(engine.config.timeout);
+        let deadline = engine.context.deadline(engine.context.config.timeout);
         let written = async {
             let commit = engine
+                .time
                 .commit_version(None, stored.commit_version)
                 .await
                 .map_err(|error| error.at(key))?;
-            match engine.write_single(key, entry, image, commit, &deadline).await? {
+            match engine.singles.write_single(key, entry, image, commit, &deadline).await? {
                 SingleOutcome::Committed => Ok(Some(commit)),
                 SingleOutcome::Overtaken => Ok(None),
             }
@@ -265,100 +258,19 @@ impl Reader<'_> {
 
     fn entries<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<ReadEntry>>> {
         let engine = &self.domain.engine;
-        let timeout = engine.config.timeout;
+        let timeout = engine.context.config.timeout;
         Box::pin(async move {
-            engine.check_readable(keys)?;
-            let deadline = engine.deadline(timeout);
+            engine.reads.check_readable(keys)?;
+            let deadline = engine.context.deadline(timeout);
             let read = async {
                 match self.from {
-                    ReadPreference::AnyCopy => engine.read_committed(keys, &deadline).await,
-                    ReadPreference::Primary => engine.read_verified(keys, &deadline).await,
+                    ReadPreference::AnyCopy => engine.reads.read_committed(keys, &deadline).await,
+                    ReadPreference::Primary => {
+                        engine.reads.read_verified(keys, &enclosing(), &deadline).await
+                    }
                 }
             };
-            engine.within(timeout, read).await.map_err(AttemptError::into_error)
+            engine.context.within(timeout, read).await.map_err(AttemptError::into_error)
         })
-    }
-}
-
-impl Engine {
-    async fn read_committed(
-        &self,
-        keys: &[Key],
-        deadline: &Deadline,
-    ) -> Result<Vec<ReadEntry>, AttemptError> {
-        let views = self.read_documents(keys, ReadPreference::AnyCopy, deadline).await?;
-        self.observe(keys, views, ReadPreference::AnyCopy, deadline).await
-    }
-
-    /// Reads each document as a read-only transaction of that document would.
-    ///
-    /// An undecided holder may have validated already. Its position in the serial order is then
-    /// before commits that were acknowledged since. So the read waits for the holder.
-    async fn read_verified(
-        &self,
-        keys: &[Key],
-        deadline: &Deadline,
-    ) -> Result<Vec<ReadEntry>, AttemptError> {
-        self.read_decided(keys, |_| true, deadline).await
-    }
-
-    /// Reads documents from their primaries.
-    ///
-    /// The read waits for each undecided holder for which `matters` is true.
-    pub(super) async fn read_decided(
-        &self,
-        keys: &[Key],
-        matters: impl Fn(AttemptId) -> bool + Sync,
-        deadline: &Deadline,
-    ) -> Result<Vec<ReadEntry>, AttemptError> {
-        let mut entries: Vec<Option<ReadEntry>> = vec![None; keys.len()];
-        let mut backoff = self.backoff();
-        loop {
-            let open: Vec<usize> = (0..keys.len()).filter(|i| entries[*i].is_none()).collect();
-            if open.is_empty() {
-                return Ok(entries.into_iter().flatten().collect());
-            }
-            let asked: Vec<Key> = open.iter().map(|i| keys[*i].clone()).collect();
-            let views = self.read_documents(&asked, ReadPreference::Primary, deadline).await?;
-            let looks = self.observe(&asked, views, ReadPreference::Primary, deadline).await?;
-            let mut locks = Vec::new();
-            let mut held = BTreeMap::new();
-            for ((index, key), entry) in open.into_iter().zip(asked).zip(looks) {
-                // An entry from a committed record is decided.
-                let undecided = entry.observed.version.and(entry.observed.holder);
-                if undecided.is_some_and(&matters) && self.rules.decides(Rule::ReadOnlyWaits) {
-                    locks.push(Lock { key: key.clone(), view: entry.view.clone() });
-                    held.insert(key, (index, entry));
-                } else {
-                    entries[index] = Some(entry);
-                }
-            }
-            let met = self.resolve_locks(Requester::NonPreempting, locks.clone(), deadline).await?;
-            let is = |lock: &&Lock, what| met.get(&lock.key) == Some(&what);
-            let void: Vec<Lock> =
-                locks.iter().filter(|lock| is(lock, Resolution::Void)).cloned().collect();
-            // A blocked index keeps its locks, and its documents can be read.
-            for key in self.unlock_current(&void).await? {
-                if let Some((index, entry)) = held.remove(&key) {
-                    entries[index] = Some(entry);
-                }
-            }
-            locks.retain(|lock| held.contains_key(&lock.key));
-            let busy = locks.iter().find(|lock| is(lock, Resolution::Blocked));
-            let enclosing = crate::attempt::nesting::enclosing();
-            if let Some(lock) = busy
-                && lock.view.holder().is_some_and(|holder| enclosing.contains(&holder))
-            {
-                let message = "the transaction in whose closure it is read holds it: read it there";
-                return Err(Error::invalid(message).at(&lock.key).into());
-            }
-            let reason = match busy.and_then(|lock| Some((lock.key.clone(), lock.view.holder()?))) {
-                Some((key, holder)) => Some(WaitReason::Others { key, holder }),
-                None => locks.first().map(|lock| WaitReason::Changing(lock.key.clone())),
-            };
-            if let Some(reason) = reason {
-                self.pause(deadline, &mut backoff, reason).await?;
-            }
-        }
     }
 }

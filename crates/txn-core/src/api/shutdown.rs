@@ -8,16 +8,16 @@ use crate::engine::Engine;
 ///
 /// Returns whether all commits of this process are applied before the deadline.
 pub(crate) async fn shut_down(engine: &Engine, deadline: Duration) -> bool {
-    engine.lifecycle.close();
+    engine.context.lifecycle.close();
     let drained = async {
-        engine.lifecycle.ended().await;
+        engine.context.lifecycle.ended().await;
         while engine.live_attempts.live_count() > 0 {
-            engine.config.clock.sleep(Duration::from_millis(5)).await;
+            engine.context.config.clock.sleep(Duration::from_millis(5)).await;
         }
     };
     tokio::select! {
         biased;
-        () = drained => !engine.lifecycle.has_left_over(),
-        () = engine.config.clock.sleep(deadline) => false,
+        () = drained => !engine.context.lifecycle.has_left_over(),
+        () = engine.context.config.clock.sleep(deadline) => false,
     }
 }

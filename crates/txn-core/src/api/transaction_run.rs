@@ -44,7 +44,7 @@ pub(super) enum Next {
 pub(super) fn check_open(engine: &Engine) -> Result<()> {
     // A nested transaction belongs to a running one.
     let nested = !nesting::enclosing().is_empty();
-    match engine.lifecycle.closing().is_cancelled() && !nested {
+    match engine.context.lifecycle.closing().is_cancelled() && !nested {
         true => Err(Error::unavailable("the domain is shutting down")),
         false => Ok(()),
     }
@@ -88,16 +88,16 @@ impl<'a> TransactionRun<'a> {
         options: &Options,
     ) -> Result<TransactionRun<'a>> {
         // A shutdown waits for this transaction, with all its attempts.
-        let running = engine.lifecycle.running();
+        let running = engine.context.lifecycle.running();
         check_open(engine)?;
-        let wait = engine.config.deadline_of(options)?;
-        let deadline = engine.now() + wait;
+        let wait = engine.context.config.deadline_of(options)?;
+        let deadline = engine.context.now() + wait;
         // A nested transaction uses the permit of its outer transaction.
         let permit = match nesting::enclosing().is_empty() {
-            true => Some(engine.hot.admission.enter(&*engine.config.clock, wait).await?),
+            true => Some(engine.hot.admission.enter(&*engine.context.config.clock, wait).await?),
             false => None,
         };
-        let id = engine.start_id();
+        let id = engine.time.start_id();
         Ok(Self {
             engine,
             options: options.clone(),
@@ -243,7 +243,7 @@ impl<'a> TransactionRun<'a> {
         let engine = self.engine;
         tx.attempt().roll_back(reason.to_string(), true).await;
         if let Some(document) = reason.document() {
-            engine.hot.cache.was_stale(document, engine.now());
+            engine.hot.cache.was_stale(document, engine.context.now());
         }
         self.choose_mode(&tx, &reason);
         let locks = tx.attempt().has_writes() || self.pessimistic;
@@ -256,8 +256,8 @@ impl<'a> TransactionRun<'a> {
             let _wanted = engine.hot.board.want([document]);
             // The next attempt reports a passed deadline.
             let until = Deadline::until(self.deadline);
-            let _ = engine.wait_for_turn(slice::from_ref(document), &until).await;
-            engine.hot.board.keep([document], engine.now());
+            let _ = engine.turns.wait_for_turn(slice::from_ref(document), &until).await;
+            engine.hot.board.keep([document], engine.context.now());
         }
         self.start_attempt()
     }
@@ -286,10 +286,10 @@ impl<'a> TransactionRun<'a> {
         let (engine, tries) = (self.engine, self.tries);
         let give_up =
             |why: &str| Err(reason.clone().into_error(&format!("{why}: ")).in_transaction(tid));
-        if tries >= engine.config.max_attempts {
+        if tries >= engine.context.config.max_attempts {
             return give_up(&format!("gave up after {tries} attempts"));
         }
-        if engine.now() >= self.deadline {
+        if engine.context.now() >= self.deadline {
             return give_up(&format!("the deadline passed after {tries} attempts"));
         }
         Ok(())

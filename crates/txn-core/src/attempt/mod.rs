@@ -22,12 +22,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Options;
 use crate::engine::Engine;
+use crate::engine::apply::recent_commits::Doubt;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
 use crate::engine::hot::board::UnderWay;
 use crate::engine::lock_queue::AttemptHandle;
-use crate::engine::store::observe::ReadEntry;
-use crate::engine::table::in_doubt::Doubt;
+use crate::engine::read_entry::ReadEntry;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
 use crate::event::Event;
@@ -194,9 +194,9 @@ impl Attempt {
     ) -> Arc<Self> {
         let AttemptMode { pessimistic, uses_cache, stepped, patience } = mode;
         let handle = engine.live_attempts.register(tid);
-        let limit = engine.now() + engine.config.attempt_timeout;
+        let limit = engine.context.now() + engine.context.config.attempt_timeout;
         let deadline = Deadline::of_attempt(ends_at, limit, handle.clone());
-        engine.emit(&Event::Started { tid });
+        engine.context.emit(&Event::Started { tid });
         Arc::new(Self {
             engine,
             tid,
@@ -231,7 +231,7 @@ impl Attempt {
         self: &Arc<Self>,
         work: impl Future<Output = Result<T, AttemptError>> + Send + 'static,
     ) -> impl Future<Output = Result<T, AttemptError>> {
-        let task = self.engine.lifecycle.spawn(work);
+        let task = self.engine.context.lifecycle.spawn(work);
         let panicked = |join: tokio::task::JoinError| {
             let why = match join.is_panic() {
                 true => "a task of the engine panicked",
@@ -247,7 +247,10 @@ impl Attempt {
         &self,
         work: impl Future<Output = Result<T, AttemptError>>,
     ) -> Result<T, AttemptError> {
-        self.engine.within(self.ends_at.saturating_sub(self.engine.now()), work).await
+        self.engine
+            .context
+            .within(self.ends_at.saturating_sub(self.engine.context.now()), work)
+            .await
     }
 
     /// Ends the attempt without a commit, and releases its locks.
@@ -280,7 +283,7 @@ impl Attempt {
         }
         self.handle.expire();
         let this = self.clone();
-        self.engine.lifecycle.spawn(async move {
+        self.engine.context.lifecycle.spawn(async move {
             this.release(&RetryReason::Expired(None).to_string(), true).await;
         });
     }
@@ -288,7 +291,7 @@ impl Attempt {
     /// Fails if the time of the attempt is over.
     fn check_time(&self) -> Result<(), AttemptError> {
         let reason = WaitReason::Store("no time is left".to_owned());
-        self.deadline.left(&*self.engine.config.clock, &reason).map(drop)
+        self.deadline.left(&*self.engine.context.config.clock, &reason).map(drop)
     }
 
     /// Returns the error of a call after the end.
@@ -320,7 +323,7 @@ impl Attempt {
         let this = self.clone();
         let release = async move { this.release("its caller went away", false).await };
         // A handle may be dropped outside of any runtime.
-        self.engine.lifecycle.spawn_from_anywhere(release);
+        self.engine.context.lifecycle.spawn_from_anywhere(release);
     }
 
     fn may_hold_locks(&self) -> bool {
@@ -334,7 +337,7 @@ impl Attempt {
             return Err(Error::invalid("the transaction is read-only").at(key));
         }
         let size = mutation.image().map_or(0, |image| image.as_str().len());
-        self.engine.limits().check(key, size + RESERVED_BYTES).map_err(|refusal| {
+        self.engine.store.limits().check(key, size + RESERVED_BYTES).map_err(|refusal| {
             let kind = crate::ErrorKind::from(&refusal);
             Error::new(kind, format!("cannot write it: {}", refusal.reason)).at(key)
         })?;
@@ -354,7 +357,7 @@ impl Attempt {
 
     /// Refuses more documents than the limit.
     fn check_count(&self, working: &ReadWriteSet, more: usize) -> Result<(), Error> {
-        let most = self.engine.config.max_documents;
+        let most = self.engine.context.config.max_documents;
         if working.documents + more > most {
             return Err(Error::invalid(format!(
                 "the transaction uses more than {most} documents: raise max_documents or split it"
@@ -387,7 +390,7 @@ impl Attempt {
             let keys = working.reads.keys().chain(working.writes.keys());
             keys.map(|key| key.collection.clone()).collect()
         };
-        self.engine.confirm_aliases(collections).await
+        self.engine.aliases.confirm_aliases(collections).await
     }
 
     pub(crate) fn has_writes(&self) -> bool {

@@ -22,7 +22,7 @@ impl Attempt {
         self: &Arc<Self>,
         keys: &[Key],
     ) -> Result<Vec<Option<Image>>, AttemptError> {
-        self.engine.check_readable(keys)?;
+        self.engine.reads.check_readable(keys)?;
         let missing: Vec<Key> = {
             let working = self.working.lock();
             let missing: BTreeSet<&Key> = keys.iter().filter(|key| !working.uses(key)).collect();
@@ -80,9 +80,12 @@ impl Attempt {
             return Ok(());
         }
         let read = async {
-            let views =
-                self.engine.read_documents(&keys, ReadPreference::AnyCopy, &self.deadline).await?;
-            self.engine.observe(&keys, views, ReadPreference::AnyCopy, &self.deadline).await
+            let views = self
+                .engine
+                .store
+                .read_documents(&keys, ReadPreference::AnyCopy, &self.deadline)
+                .await?;
+            self.engine.reads.observe(&keys, views, ReadPreference::AnyCopy, &self.deadline).await
         };
         let entries = self.by_deadline(read).await?;
         let mut working = self.working.lock();

@@ -1,13 +1,21 @@
 //! The engine: state and services that all attempts of a domain share.
+//!
+//! Each part is a type with one task. A part holds the parts below it, and calls no part above it.
+//! [`Engine`] only puts the parts together.
 
 pub(crate) mod admin;
 pub(crate) mod apply;
 pub(crate) mod attempt_error;
+mod base;
+pub(crate) mod context;
 pub(crate) mod deadline;
 pub(crate) mod history;
+pub(crate) mod holders;
 pub(crate) mod hot;
 pub(crate) mod lifecycle;
 pub(crate) mod lock_queue;
+pub(crate) mod read_entry;
+pub(crate) mod reads;
 pub(crate) mod recovery;
 pub(crate) mod serving_runtime;
 pub(crate) mod store;
@@ -15,64 +23,64 @@ pub(crate) mod table;
 pub(crate) mod time;
 pub(crate) mod wait_reason;
 
-use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 
-use crate::clock::Backoff;
 use crate::config::Config;
+use crate::engine::admin::DomainAdmin;
 use crate::engine::admin::aliases::Aliases;
+use crate::engine::admin::barrier::Barrier;
+use crate::engine::admin::collections::Collections;
+use crate::engine::admin::janitor::Janitor;
+use crate::engine::admin::janitor_election::JanitorElection;
+use crate::engine::apply::Applier;
+use crate::engine::apply::recent_commits::RecentCommits;
+use crate::engine::apply::single_write::SingleWrites;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::deadline::Deadline;
-use crate::engine::history::heads::Histories;
+use crate::engine::base::Base;
+use crate::engine::context::Context;
+use crate::engine::history::Histories;
+use crate::engine::holders::failure_detector::Liveness;
+use crate::engine::holders::unlock::Unlocker;
+use crate::engine::holders::verdict::Verdicts;
 use crate::engine::hot::Hot;
+use crate::engine::hot::turns::Turns;
 use crate::engine::lifecycle::Lifecycle;
 use crate::engine::lock_queue::LiveAttempts;
-use crate::engine::recovery::failure_detector::Liveness;
+use crate::engine::reads::Reads;
+use crate::engine::recovery::Recovery;
 use crate::engine::serving_runtime::ServingRuntime;
 use crate::engine::store::request_batching::RequestBatching;
-use crate::engine::table::in_doubt::InDoubt;
-use crate::engine::table::transaction_table::Table;
+use crate::engine::store::store_access::StoreAccess;
+use crate::engine::table::Table;
 use crate::engine::time::Time;
-use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
-use crate::event::Event;
 use crate::store::Store;
-use txn_protocol::document::Stored;
-use txn_protocol::ids::{AttemptId, CommitVersion, IdSource};
-use txn_protocol::record::{Aborted, Record, State};
-use txn_protocol::rule::{Rule, Rules};
-use txn_protocol::rules::recent::recent_with;
 
+/// The parts of the engine, from the lowest to the highest.
 pub(crate) struct Engine {
-    /// For spawned tasks.
-    this: Weak<Engine>,
-    store: Arc<dyn Store>,
-    /// The same store with a request queue of its own, for records.
-    records: Arc<dyn Store>,
-    pub(crate) config: Config,
-    /// The rules of the protocol. A test may leave one out.
-    pub(crate) rules: Rules,
-    pub(crate) ids: IdSource,
-    pub(crate) table: Table,
+    pub(crate) context: Arc<Context>,
+    pub(crate) store: Arc<StoreAccess>,
+    pub(crate) time: Arc<Time>,
+    pub(crate) table: Arc<Table>,
     pub(crate) live_attempts: Arc<LiveAttempts>,
-    liveness: Liveness,
-    /// Tids whose `aborted` record is acknowledged to this process.
-    pub(crate) aborted: KnownAborted,
-    /// Commits that this process still searches for in documents.
-    pub(crate) in_doubt: InDoubt,
-    pub(crate) hot: Hot,
-    /// The aliases through which collections were opened.
-    aliases: Aliases,
-    /// The collections that keep overwritten versions.
-    pub(crate) histories: Histories,
-    pub(crate) lifecycle: Lifecycle,
-    /// An aborted tid for placeholders that only prove an absence.
-    absence_probe: tokio::sync::Mutex<Option<AttemptId>>,
-    time: Time,
+    pub(crate) hot: Arc<Hot>,
+    pub(crate) recent: Arc<RecentCommits>,
+    pub(crate) singles: SingleWrites,
+    pub(crate) histories: Arc<Histories>,
+    pub(crate) verdicts: Arc<Verdicts>,
+    pub(crate) unlocker: Arc<Unlocker>,
+    pub(crate) applier: Arc<Applier>,
+    pub(crate) recovery: Arc<Recovery>,
+    pub(crate) reads: Arc<Reads>,
+    pub(crate) turns: Arc<Turns>,
+    pub(crate) aliases: Arc<Aliases>,
+    pub(crate) collections: Arc<Collections>,
+    pub(crate) barrier: Barrier,
+    pub(crate) admin: Arc<DomainAdmin>,
+    pub(crate) janitor: Arc<Janitor>,
+    election: Arc<JanitorElection>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -80,11 +88,6 @@ impl std::fmt::Debug for Engine {
         f.debug_struct("Engine").field("domain", &self.table.domain()).finish_non_exhaustive()
     }
 }
-
-/// Extra time after the deadline for the work to report its error.
-///
-/// The work knows the cause, and a timeout does not.
-const OVERDUE: Duration = Duration::from_millis(100);
 
 impl Engine {
     pub(crate) fn new(
@@ -94,197 +97,105 @@ impl Engine {
     ) -> Result<Arc<Self>, Error> {
         config.check()?;
         check_name(name)?;
-        let tasks = TaskTracker::new();
-        let serving = Arc::new(ServingRuntime::new(config.runtime.clone()));
-        // By default stores on servers batch requests, and embedded stores do not.
-        let limits = store.limits();
-        let shares = config.request_batching.unwrap_or(limits.batches_requests);
-        let front = || -> Arc<dyn Store> {
-            match shares {
-                true => {
-                    let (store, clock) = (store.clone(), config.clock.clone());
-                    Arc::new(RequestBatching::new(store, tasks.clone(), clock, serving.clone()))
-                }
-                false => store.clone(),
-            }
-        };
-        let (in_front, records) = (front(), front());
-        Ok(Arc::new_cyclic(|this| Self {
-            this: this.clone(),
-            ids: IdSource::new(&*config.entropy),
-            table: Table::new(name),
-            live_attempts: Arc::new(LiveAttempts::default()),
-            liveness: Liveness::default(),
-            aborted: KnownAborted::default(),
-            in_doubt: InDoubt::default(),
-            // Commits, verdicts and heartbeats do not queue behind documents of a hanging shard.
-            records,
-            store: in_front,
-            hot: Hot::new(&config, &limits),
-            aliases: Aliases::default(),
-            histories: Histories::default(),
-            lifecycle: Lifecycle::new(tasks, serving.clone()),
-            absence_probe: tokio::sync::Mutex::default(),
-            time: Time::default(),
-            rules: config.rules.clone(),
-            config,
+        let base = base_of(store, name, config);
+        let hot = Arc::new(Hot::new(&base.context.config, &base.store.limits()));
+        let live_attempts = Arc::new(LiveAttempts::default());
+        let liveness = Arc::new(Liveness::default());
+        let recent = Arc::new(RecentCommits::new(&base));
+        let singles = SingleWrites::new(&base, hot.clone(), recent.clone());
+        let histories = Arc::new(Histories::new(&base));
+        let verdicts = Verdicts::new(&base, live_attempts.clone(), liveness.clone());
+        let verdicts = Arc::new(verdicts);
+        let unlocker = Arc::new(Unlocker::new(&base));
+        let applier = Arc::new(Applier::new(
+            &base,
+            hot.clone(),
+            recent.clone(),
+            live_attempts.clone(),
+            liveness.clone(),
+            verdicts.clone(),
+        ));
+        let recovery = Recovery::new(&base, verdicts.clone(), unlocker.clone(), applier.clone());
+        let recovery = Arc::new(recovery);
+        let reads = Reads::new(&base, unlocker.clone(), recovery.clone(), histories.clone());
+        let reads = Arc::new(reads);
+        let turns = Arc::new(Turns::new(&base, hot.clone(), reads.clone()));
+        let aliases = Arc::new(Aliases::new(&base));
+        let collections = Collections::new(&base, hot.clone(), aliases.clone(), histories.clone());
+        let collections = Arc::new(collections);
+        let barrier = Barrier::new(&base, live_attempts.clone(), liveness, recovery.clone());
+        let admin = DomainAdmin::new(&base, histories.clone(), collections.clone());
+        let admin = Arc::new(admin);
+        let janitor = Janitor::new(&base, unlocker.clone(), recovery.clone(), admin.clone());
+        let janitor = Arc::new(janitor);
+        let election = Arc::new(JanitorElection::new(&base, janitor.clone()));
+        let Base { context, store, time, table } = base;
+        Ok(Arc::new(Self {
+            context,
+            store,
+            time,
+            table,
+            live_attempts,
+            hot,
+            recent,
+            singles,
+            histories,
+            verdicts,
+            unlocker,
+            applier,
+            recovery,
+            reads,
+            turns,
+            aliases,
+            collections,
+            barrier,
+            admin,
+            janitor,
+            election,
         }))
     }
 
-    pub(crate) fn now(&self) -> Duration {
-        self.config.clock.monotonic()
-    }
-
-    /// Milliseconds since the Unix epoch, for records.
-    pub(crate) fn unix_millis(&self) -> u64 {
-        u64::try_from(self.utc().as_millis()).unwrap_or(u64::MAX)
-    }
-
-    pub(crate) fn emit(&self, event: &Event) {
-        tracing::debug!(?event);
-        if let Some(observer) = &self.config.observer {
-            // A panic of the observer must not stop a transaction half way.
-            let told = std::panic::catch_unwind(AssertUnwindSafe(|| observer.on_event(event)));
-            if told.is_err() {
-                tracing::error!(?event, "the observer panicked");
-            }
+    /// Opens or creates the domain, and starts its tasks.
+    pub(crate) async fn start_up(&self, create: bool) -> Result<(), AttemptError> {
+        let deadline = self.context.deadline(self.context.config.timeout);
+        let has_clock = self.time.look_at_the_clock().await;
+        self.time.confirm_not_ahead().await?;
+        self.admin.find_domain(create, &deadline).await?;
+        let today = self.time.today();
+        self.table.ensure_partition(today, &deadline).await?;
+        // Not needed yet: the janitor retries, and reports a lasting failure.
+        if let Err(error) = self.table.ensure_partition(today.plus(1), &deadline).await {
+            tracing::warn!(domain = %self.table.domain(), %error, "tomorrow's partition of the transaction table is not made yet");
         }
-    }
-
-    /// Runs work that several callers wait for, in a task.
-    ///
-    /// A caller that does not poll its future delays no other caller. The task continues if its
-    /// caller is dropped.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the runtime of the task has
-    /// ended.
-    async fn shared<T, F>(&self, work: impl FnOnce(Arc<Self>) -> F) -> Result<T, Error>
-    where
-        T: Send + 'static,
-        F: Future<Output = T> + Send + 'static,
-    {
-        let ended = || Error::unavailable("the runtime of the domain has ended");
-        let this = self.this.upgrade().ok_or_else(ended)?;
-        let task = self.lifecycle.spawn(work(this));
-        task.await.map_err(|error| match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => ended(),
-        })
-    }
-
-    /// The deadline of work for the domain, not for one transaction.
-    pub(crate) fn deadline(&self, wait: Duration) -> Deadline {
-        Deadline::until(self.now() + wait)
-    }
-
-    /// Runs `work` for at most `wait` and 100 ms.
-    ///
-    /// After this time the work is dropped, even if the store hangs. A tracked task continues.
-    pub(crate) async fn within<T>(
-        &self,
-        wait: Duration,
-        work: impl Future<Output = Result<T, AttemptError>>,
-    ) -> Result<T, AttemptError> {
-        tokio::select! {
-            biased;
-            result = work => result,
-            () = self.config.clock.sleep(wait.saturating_add(OVERDUE)) => {
-                Err(Error::unavailable("the store did not answer before the deadline").into())
-            }
+        if has_clock {
+            self.time.watch_the_clock();
         }
-    }
-
-    /// The backoff between retries of a request, or polls of a lock.
-    pub(crate) fn backoff(&self) -> Backoff {
-        Backoff::new(Duration::from_millis(2), Duration::from_millis(200))
-    }
-
-    pub(crate) async fn pause(
-        &self,
-        deadline: &Deadline,
-        backoff: &mut Backoff,
-        reason: WaitReason,
-    ) -> Result<(), AttemptError> {
-        let wait = backoff.next(&*self.config.entropy);
-        deadline.pause(&*self.config.clock, wait, reason).await
-    }
-
-    /// A record of the attempt, without participants.
-    pub(crate) fn record(&self, tid: AttemptId, state: State) -> Record {
-        let now = self.unix_millis();
-        Record {
-            state,
-            tid,
-            aborted: None,
-            commit_version: None,
-            participants: Vec::new(),
-            images: Vec::new(),
-            metadata: None,
-            coordinator: self.config.process_name.clone(),
-            application: self.config.application_name.clone(),
-            created_at: now,
-            heartbeat_at: None,
-            modified_at: now,
-        }
-    }
-
-    /// An `aborted` record in the name of this process.
-    pub(crate) fn aborted_record(&self, tid: AttemptId, why: &str) -> Record {
-        let by = self.config.process_name.clone();
-        let aborted = Some(Aborted { by, why: why.to_owned() });
-        Record { aborted, ..self.record(tid, State::Aborted) }
-    }
-
-    /// The list of recent commits with one more commit.
-    pub(crate) fn recent_with(
-        &self,
-        recent: &[CommitVersion],
-        commit: CommitVersion,
-    ) -> Vec<CommitVersion> {
-        // A process in doubt searches the list until its deadline, and its write lands before the
-        // store gives up on the request.
-        let longest = self.store.request_timeout().saturating_mul(2).max(self.config.timeout);
-        let horizon = self.utc().saturating_sub(longest);
-        let keeps = |tid| self.rules.decides(Rule::KeepInDoubt) && self.in_doubt.contains(tid);
-        let is_known = |version| self.ids.has_issued(version) && !keeps(version);
-        recent_with(recent, commit, is_known, horizon)
-    }
-
-    /// The document after the commit, in place of `before`.
-    pub(crate) fn committed(
-        &self,
-        before: &Stored,
-        commit: CommitVersion,
-        image: &crate::json::Image,
-    ) -> Stored {
-        let recent = self.recent_with(&before.recent, commit).into();
-        Stored {
-            lock: None,
-            commit_version: Some(commit),
-            recent,
-            absent: false,
-            image: image.clone(),
-        }
+        self.election.start();
+        Ok(())
     }
 }
 
-/// A bounded set of aborted tids.
-#[derive(Debug, Default)]
-pub(crate) struct KnownAborted(Mutex<std::collections::BTreeSet<AttemptId>>);
-
-impl KnownAborted {
-    pub(crate) fn insert(&self, tid: AttemptId) {
-        let mut known = self.0.lock();
-        known.insert(tid);
-        if known.len() > 10_000 {
-            known.pop_first();
+/// Puts the lower parts of an engine together.
+fn base_of(store: Arc<dyn Store>, name: &str, config: Config) -> Base {
+    let tasks = TaskTracker::new();
+    let serving = Arc::new(ServingRuntime::new(config.runtime.clone()));
+    // By default stores on servers batch requests, and embedded stores do not.
+    let batches = config.request_batching.unwrap_or(store.limits().batches_requests);
+    let front = || -> Arc<dyn Store> {
+        match batches {
+            true => {
+                let (store, clock) = (store.clone(), config.clock.clone());
+                Arc::new(RequestBatching::new(store, tasks.clone(), clock, serving.clone()))
+            }
+            false => store.clone(),
         }
-    }
-
-    pub(crate) fn contains(&self, tid: AttemptId) -> bool {
-        self.0.lock().contains(&tid)
-    }
+    };
+    let (documents, records) = (front(), front());
+    let context = Arc::new(Context::new(config, Lifecycle::new(tasks, serving)));
+    let store = Arc::new(StoreAccess::new(context.clone(), documents, records));
+    let time = Arc::new(Time::new(context.clone(), store.clone()));
+    let table = Arc::new(Table::new(context.clone(), store.clone(), time.clone(), name));
+    Base { context, store, time, table }
 }
 
 /// Checks a domain name, which becomes a part of collection names.

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::engine::Engine;
+use crate::engine::context::Context;
+use crate::engine::store::store_access::StoreAccess;
 use crate::error::{Error, ErrorKind};
 use crate::store::StoreError;
 use txn_protocol::ids::{AttemptId, CommitVersion, Day};
@@ -29,8 +30,10 @@ const REFUSAL: Duration = Duration::from_secs(1);
 /// Requests before a refusal, because one node's clock may be wrong.
 const QUESTIONS: usize = 2;
 
-#[derive(Debug, Default)]
+/// The clock of commits: ids, commit versions, and the server's time.
 pub(crate) struct Time {
+    context: Arc<Context>,
+    store: Arc<StoreAccess>,
     keeper: Mutex<Timekeeper>,
     /// When the server last confirmed a wrong clock, on the monotonic clock.
     ///
@@ -38,14 +41,24 @@ pub(crate) struct Time {
     refused: tokio::sync::Mutex<Option<Duration>>,
 }
 
-impl Engine {
+impl Time {
+    pub(crate) fn new(context: Arc<Context>, store: Arc<StoreAccess>) -> Self {
+        let (keeper, refused) = Default::default();
+        Self { context, store, keeper, refused }
+    }
+
     fn clocks(&self) -> Clocks {
-        Clocks { wall: self.config.clock.wall(), monotonic: self.now() }
+        Clocks { wall: self.context.config.clock.wall(), monotonic: self.context.now() }
     }
 
     /// The time by which transactions begin and commit, since the Unix epoch.
     pub(crate) fn utc(&self) -> Duration {
-        self.time.keeper.lock().now(self.clocks())
+        self.keeper.lock().now(self.clocks())
+    }
+
+    /// Milliseconds since the Unix epoch, for records.
+    pub(crate) fn unix_millis(&self) -> u64 {
+        u64::try_from(self.utc().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// The UTC day of [`Self::utc`].
@@ -55,18 +68,22 @@ impl Engine {
 
     /// The latest possible time of the server, if it is known.
     pub(crate) fn server_time(&self) -> Option<Duration> {
-        self.time.keeper.lock().server_time(self.clocks())
+        self.keeper.lock().server_time(self.clocks())
     }
 
     /// No future commit has a version before this time.
     pub(crate) fn settled_until(&self) -> Duration {
-        self.time.keeper.lock().settled_until(self.clocks(), self.config.max_drift)
+        self.keeper.lock().settled_until(self.clocks(), self.context.config.max_drift)
     }
 
     /// The id of the first attempt of a transaction that begins now.
     pub(crate) fn start_id(&self) -> AttemptId {
         self.note_jump();
-        self.ids.start(self.utc(), self.config.max_drift, &*self.config.entropy)
+        self.context.ids.start(
+            self.utc(),
+            self.context.config.max_drift,
+            &*self.context.config.entropy,
+        )
     }
 
     /// The version of a commit.
@@ -75,18 +92,18 @@ impl Engine {
     /// was read or overwritten. So readers at a timestamp ignore the lock of a transaction that
     /// began later.
     pub(crate) async fn commit_version(
-        &self,
+        self: &Arc<Self>,
         began: Option<AttemptId>,
         after: Option<CommitVersion>,
     ) -> Result<CommitVersion, Error> {
         self.confirm_clock().await?;
         self.note_jump();
-        let now = match self.rules.decides(Rule::VersionByServer) {
+        let now = match self.context.rules.decides(Rule::VersionByServer) {
             true => self.utc(),
-            false => self.config.clock.wall(),
+            false => self.context.config.clock.wall(),
         };
-        let drift = self.config.max_drift;
-        self.ids.commit(now, began, after, drift, &*self.config.entropy).map_err(|ahead| {
+        let drift = self.context.config.max_drift;
+        self.context.ids.commit(now, began, after, drift, &*self.context.config.entropy).map_err(|ahead| {
             let by = ahead.by.as_secs();
             let whose = match self.server_time() {
                 None => "one of the two clocks is wrong: set the clocks right",
@@ -104,8 +121,8 @@ impl Engine {
     ///
     /// A restored or cloned machine may share its node id with another process.
     fn note_jump(&self) {
-        if self.time.keeper.lock().look(self.clocks(), self.config.max_drift) {
-            self.ids.renew_node(&*self.config.entropy);
+        if self.keeper.lock().look(self.clocks(), self.context.config.max_drift) {
+            self.context.ids.renew_node(&*self.context.config.entropy);
         }
     }
 
@@ -115,7 +132,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Self::confirm_clock`].
-    pub(crate) async fn confirm_not_ahead(&self) -> Result<(), Error> {
+    pub(crate) async fn confirm_not_ahead(self: &Arc<Self>) -> Result<(), Error> {
         match self.clock_verdict() {
             Verdict::Sound | Verdict::Behind(_) => Ok(()),
             Verdict::Doubtful | Verdict::Ahead(_) => match self.confirm_clock().await {
@@ -134,17 +151,18 @@ impl Engine {
     /// [`ErrorKind::Misconfigured`] for such a difference. [`ErrorKind::Unavailable`] if the clocks
     /// of this process moved against each other, as after a suspended machine, and the server does
     /// not tell its time.
-    pub(crate) async fn confirm_clock(&self) -> Result<(), Error> {
+    pub(crate) async fn confirm_clock(self: &Arc<Self>) -> Result<(), Error> {
         if self.clock_verdict() == Verdict::Sound {
             return Ok(());
         }
-        self.shared(async |engine| engine.ask_whether_clock_is_right().await).await?
+        let time = self.clone();
+        self.context.shared(async move { time.ask_whether_clock_is_right().await }).await?
     }
 
     async fn ask_whether_clock_is_right(&self) -> Result<(), Error> {
-        let mut refused = self.time.refused.lock().await;
+        let mut refused = self.refused.lock().await;
         let is_doubtful = self.clock_verdict() == Verdict::Doubtful;
-        if is_doubtful || refused.is_none_or(|at| self.now() > at + REFUSAL) {
+        if is_doubtful || refused.is_none_or(|at| self.context.now() > at + REFUSAL) {
             for _ in 0..QUESTIONS {
                 if self.clock_verdict() == Verdict::Sound {
                     break;
@@ -157,7 +175,7 @@ impl Engine {
                 })?;
             }
             let is_wrong = matches!(self.clock_verdict(), Verdict::Ahead(_) | Verdict::Behind(_));
-            *refused = is_wrong.then(|| self.now());
+            *refused = is_wrong.then(|| self.context.now());
         }
         let wrong = |by: Duration, way: &str| {
             let message = format!(
@@ -177,15 +195,15 @@ impl Engine {
     }
 
     fn clock_verdict(&self) -> Verdict {
-        self.time.keeper.lock().verdict(self.clocks(), self.config.max_drift)
+        self.keeper.lock().verdict(self.clocks(), self.context.config.max_drift)
     }
 
     /// Asks the server for its time. Returns whether the server tells one.
     async fn ask_time(&self) -> Result<bool, StoreError> {
         let asked = self.clocks();
-        let Some(time) = self.store.server_time().await? else { return Ok(false) };
+        let Some(time) = self.store.documents().server_time().await? else { return Ok(false) };
         let told = Told { time, asked, answered: self.clocks() };
-        self.time.keeper.lock().tell(told, self.config.max_drift);
+        self.keeper.lock().tell(told, self.context.config.max_drift);
         Ok(true)
     }
 
@@ -199,18 +217,18 @@ impl Engine {
 
     /// Starts the task that asks the server for its time repeatedly.
     pub(crate) fn watch_the_clock(self: &Arc<Self>) {
-        let engine_of_task = Arc::downgrade(self);
-        let closing = self.lifecycle.closing().clone();
-        let clock = self.config.clock.clone();
-        self.lifecycle.spawn(async move {
+        let time_of_task = Arc::downgrade(self);
+        let closing = self.context.lifecycle.closing().clone();
+        let clock = self.context.config.clock.clone();
+        self.context.lifecycle.spawn(async move {
             loop {
                 tokio::select! {
                     biased;
                     () = closing.cancelled() => return,
                     () = clock.sleep(INTERVAL) => {}
                 }
-                let Some(engine) = engine_of_task.upgrade() else { return };
-                if !engine.look_at_the_clock().await {
+                let Some(time) = time_of_task.upgrade() else { return };
+                if !time.look_at_the_clock().await {
                     return;
                 }
             }

@@ -44,7 +44,7 @@ impl Groups {
     pub(super) async fn form_group(self: Arc<Self>, slot: GroupSlot, here: runtime::Id) {
         // Transactions that are ready to run may still join. Without them the yield takes no time.
         tokio::task::yield_now().await;
-        let now = self.engine.now();
+        let now = self.engine.context.now();
         let taken = self.queue.lock().take(slot.number(), here, now, &self.engine);
         if taken.is_empty() {
             return;
@@ -72,7 +72,7 @@ impl Groups {
         let mut batch = SerialBatch::new(tid);
         let uses = uses_of(&members);
         for key in uses.keys() {
-            if let Some(known) = self.engine.hot.cache.get(key, self.engine.now()) {
+            if let Some(known) = self.engine.hot.cache.get(key, self.engine.context.now()) {
                 batch.seed_read(key, known);
             }
         }
@@ -96,12 +96,12 @@ impl Groups {
         let transactions = members.len();
         let writes = members.iter().any(|member| !member.waiter.uses.only_reads());
         if transactions > 1 && writes {
-            self.engine.emit(&Event::GroupFormed { tid, transactions });
+            self.engine.context.emit(&Event::GroupFormed { tid, transactions });
         }
         let wait_for = members.first().map(|member| member.waiter.wait_for());
         // A member with less time gets its answer at its own deadline.
         let ends_at = members.iter().map(|member| member.waiter.attempt.ends_at()).max();
-        let patience = Some(self.engine.config.lease);
+        let patience = Some(self.engine.context.config.lease);
         let mode = AttemptMode { patience, ..AttemptMode::default() };
         let options = Options { wait_for: wait_for.unwrap_or_default(), ..Options::default() };
         Attempt::begin(self.engine.clone(), tid, options, mode, ends_at.unwrap_or_default())
@@ -113,7 +113,7 @@ impl Groups {
         batch: &Arc<Mutex<SerialBatch>>,
         uses: &Uses,
     ) -> Vec<Member> {
-        let until = self.engine.now() + BUDGET;
+        let until = self.engine.context.now() + BUDGET;
         let mut joined = Vec::new();
         for member in members {
             joined.extend(self.merge_one(member, batch, uses, until).await);
@@ -166,7 +166,7 @@ impl Groups {
             return None;
         }
         let mut merge = waiter.attempt.merge_into(&mut batch.lock());
-        if merge == Merge::StaleRead && self.engine.now() < until {
+        if merge == Merge::StaleRead && self.engine.context.now() < until {
             if !self.run_again(waiter, batch.clone(), until).await {
                 return None;
             }
@@ -205,11 +205,11 @@ impl Groups {
         if waiter.reply_to.send(Reply::RunAgain(Rerun { batch, ran })).is_err() {
             return false;
         }
-        let left = until.saturating_sub(self.engine.now());
+        let left = until.saturating_sub(self.engine.context.now());
         tokio::select! {
             biased;
             ran = has_run => ran.is_ok(),
-            () = self.engine.config.clock.sleep(left) => false,
+            () = self.engine.context.config.clock.sleep(left) => false,
         }
     }
 
@@ -290,7 +290,9 @@ impl Groups {
 
     /// Drops the cached content of a document that caused a failure.
     fn forget(&self, document: Option<&Key>) {
-        document.iter().for_each(|key| self.engine.hot.cache.was_stale(key, self.engine.now()));
+        document
+            .iter()
+            .for_each(|key| self.engine.hot.cache.was_stale(key, self.engine.context.now()));
     }
 
     /// Returns a member to the queue, or rejects it after many returns.

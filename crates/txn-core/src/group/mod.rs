@@ -93,7 +93,7 @@ impl Groups {
             return None;
         }
         let uses = Self::uses_of(attempt)?;
-        let now = self.engine.now();
+        let now = self.engine.context.now();
         let only_reads = uses.only_reads();
         let is_unapplied = |key| self.engine.hot.handoffs.contains(key);
         let is_written =
@@ -118,7 +118,7 @@ impl Groups {
             _wanted: wanted,
             membership: membership.clone(),
             reply_to,
-            served_in: self.engine.lifecycle.served_in(&runtime),
+            served_in: self.engine.context.lifecycle.served_in(&runtime),
             runtime,
         };
         let ends_at = attempt.ends_at();
@@ -133,13 +133,13 @@ impl Groups {
     }
 
     fn start_groups_for(self: &Arc<Self>, only: Option<QueuePosition>) {
-        let now = self.engine.now();
+        let now = self.engine.context.now();
         loop {
             let taken = self.queue.lock().take_slot(now, only, &self.engine);
             let Some((number, runtime)) = taken else { return };
             let slot = GroupSlot(Arc::new(SlotGuard { groups: self.clone(), number }));
             let composing = self.clone().form_group(slot, runtime.id());
-            self.engine.lifecycle.spawn_for(&runtime, composing);
+            self.engine.context.lifecycle.spawn_for(&runtime, composing);
             // Each set of collections has slots of its own. A slot that is free again at once
             // belonged to a runtime that has ended.
             if only.is_some() || !self.queue.lock().is_slot_taken(number) {

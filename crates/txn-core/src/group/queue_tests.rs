@@ -32,7 +32,7 @@ impl Scene {
     ///
     /// `left`: the time until its deadline.
     fn waiter(&mut self, age: u8, read: &str, written: &str, left: Duration) -> Waiter {
-        let (engine, ends_at) = (self.engine.clone(), self.engine.now() + left);
+        let (engine, ends_at) = (self.engine.clone(), self.engine.context.now() + left);
         let mode = AttemptMode::default();
         let attempt = Attempt::begin(engine, tid(age, 0), Options::default(), mode, ends_at);
         self.ages.insert(attempt.tid.age(), age);
@@ -67,7 +67,7 @@ impl Scene {
 
     /// The transactions that a slot of a collection takes.
     fn take_of(&mut self, collection: &str) -> Vec<u8> {
-        let (here, now) = (Handle::current().id(), self.engine.now());
+        let (here, now) = (Handle::current().id(), self.engine.context.now());
         let slot = TakenSlot {
             collections: [Arc::from(collection)].into(),
             since: now,
@@ -121,7 +121,7 @@ async fn transactions_of_other_collections_share_no_group() {
 async fn busy_collection_takes_no_slot_of_another() {
     let mut scene = Scene::new();
     let call = |scene: &mut Scene| {
-        let now = scene.engine.now();
+        let now = scene.engine.context.now();
         scene.queue.take_slot(now, None, &scene.engine).map(|(number, _)| number)
     };
     for age in 0..6 {

@@ -69,7 +69,7 @@ impl QueueTicket {
                 reply = self.replies.recv() => {
                     return reply.unwrap_or_else(|| Reply::Ended(Err(self.left_alone())));
                 }
-                () = engine.config.clock.sleep(SLOW) => {
+                () = engine.context.config.clock.sleep(SLOW) => {
                     self.groups.start_groups_for(Some(self.position));
                     if let Some(error) = self.too_late() {
                         return Reply::Ended(Err(error));
@@ -83,7 +83,7 @@ impl QueueTicket {
     ///
     /// The other members of its group may have more time.
     fn too_late(&self) -> Option<AttemptError> {
-        let now = self.groups.engine.now();
+        let now = self.groups.engine.context.now();
         if now < self.ends_at {
             return None;
         }

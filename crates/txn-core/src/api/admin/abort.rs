@@ -3,7 +3,7 @@
 use super::Admin;
 use super::report::{AbortReport, TransactionState};
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::recovery::holder::Decided;
+use crate::engine::holders::verdict::Decided;
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Result;
@@ -32,8 +32,8 @@ impl Admin<'_> {
     /// If the returned future is dropped, the abort may happen or not.
     pub async fn abort(self, tid: AttemptId, why: &str, dry_run: bool) -> Result<AbortReport> {
         let abort = abort(self, tid, why, dry_run);
-        let wait = self.engine.config.timeout;
-        self.engine.within(wait, abort).await.map_err(AttemptError::into_error)
+        let wait = self.engine.context.config.timeout;
+        self.engine.context.within(wait, abort).await.map_err(AttemptError::into_error)
     }
 }
 
@@ -44,11 +44,11 @@ async fn abort(
     dry_run: bool,
 ) -> Result<AbortReport, AttemptError> {
     let engine = admin.engine;
-    let deadline = engine.deadline(engine.config.timeout);
-    let mut backoff = engine.backoff();
+    let deadline = engine.context.deadline(engine.context.config.timeout);
+    let mut backoff = engine.context.backoff();
     let mut before = None;
     loop {
-        let found = engine.record_of(tid, ReadPreference::Primary, &deadline).await?;
+        let found = engine.table.record_of(tid, ReadPreference::Primary, &deadline).await?;
         let recorded = found.record.is_some();
         let state = TransactionState::from(found.state());
         let before = *before.get_or_insert(state);
@@ -58,10 +58,10 @@ async fn abort(
             return Ok(report(state, undecided));
         }
         let why = format!("aborted by an operator: {why}");
-        match Box::pin(engine.decide(tid, found, &why, &deadline)).await? {
+        match Box::pin(engine.verdicts.decide(tid, found, &why, &deadline)).await? {
             Some(Decided::Aborted) => {
                 let document = engine.table.record_key(tid);
-                engine.emit(&Event::AbortedByRecovery { tid, document, recorded });
+                engine.context.emit(&Event::AbortedByRecovery { tid, document, recorded });
                 return Ok(report(TransactionState::Aborted, true));
             }
             Some(Decided::Committed { .. }) => {
@@ -70,7 +70,7 @@ async fn abort(
             // The owner wrote its record meanwhile.
             None => {
                 let changing = WaitReason::Changing(engine.table.record_key(tid));
-                engine.pause(&deadline, &mut backoff, changing).await?;
+                engine.context.pause(&deadline, &mut backoff, changing).await?;
             }
         }
     }

@@ -75,12 +75,14 @@ impl Admin<'_> {
         routing: Option<&str>,
     ) -> Result<DocumentReport> {
         let engine = self.engine;
-        let deadline = engine.deadline(engine.config.timeout);
+        let deadline = engine.context.deadline(engine.context.config.timeout);
         let role = Role::Data { owner: None };
         let spec =
             CollectionSpec { name: collection.to_owned(), role, create: false, mappings: None };
-        let opened =
-            engine.retry_unavailable(&deadline, || engine.documents().open_collection(&spec)).await;
+        let opened = engine
+            .store
+            .retry_unavailable(&deadline, || engine.store.documents().open_collection(&spec))
+            .await;
         let info = opened.map_err(AttemptError::into_error)?;
         if !domain_document(engine).await?.collections.contains_key(&*info.name) {
             let message = format!(
@@ -91,8 +93,8 @@ impl Admin<'_> {
         }
         let key = Key { routing: routing.map(Into::into), ..Key::new(info.name.clone(), id) };
         let keys = std::slice::from_ref(&key);
-        engine.check_readable(keys)?;
-        let views = engine.read_documents(keys, ReadPreference::Primary, &deadline).await;
+        engine.reads.check_readable(keys)?;
+        let views = engine.store.read_documents(keys, ReadPreference::Primary, &deadline).await;
         let views = views.map_err(AttemptError::into_error)?;
         let document = DocumentName::from(&key);
         let Some(view @ View::Present { stored, .. }) = views.first() else {
@@ -108,7 +110,8 @@ impl Admin<'_> {
         };
         let lock = match stored.lock {
             Some(holder) => {
-                let found = engine.record_of(holder, ReadPreference::Primary, &deadline).await;
+                let found =
+                    engine.table.record_of(holder, ReadPreference::Primary, &deadline).await;
                 let found = found.map_err(AttemptError::into_error)?;
                 Some(lock(engine, &key, view, holder, &(found.state().into(), found.record)))
             }
@@ -136,15 +139,15 @@ async fn holders(
     let tids: Vec<AttemptId> = tids.iter().copied().collect();
     let mut holders = BTreeMap::new();
     for some in tids.chunks(READS) {
-        let deadline = engine.deadline(2 * engine.config.lease);
+        let deadline = engine.context.deadline(2 * engine.context.config.lease);
         let all = some.iter().copied().collect();
-        if let Ok(found) = engine.records(&all, ReadPreference::AnyCopy, &deadline).await {
+        if let Ok(found) = engine.table.records(&all, ReadPreference::AnyCopy, &deadline).await {
             holders.extend(found.into_iter().map(|(tid, f)| (tid, (f.state().into(), f.record))));
             continue;
         }
         // One damaged record fails the read of all, so each is read alone.
         for tid in some {
-            match engine.record_of(*tid, ReadPreference::AnyCopy, &deadline).await {
+            match engine.table.record_of(*tid, ReadPreference::AnyCopy, &deadline).await {
                 Ok(found) => drop(holders.insert(*tid, (found.state().into(), found.record))),
                 Err(error) => faults.note(engine.table.record_key(*tid), &error.into_error()),
             }
@@ -168,7 +171,7 @@ fn lock(
             let named = record.and_then(|record| {
                 let index = *record.by_key().get(key)?;
                 let participant = record.participants.get(index)?;
-                Some(is_held_by(&engine.rules, participant, holder, is_open, view))
+                Some(is_held_by(&engine.context.rules, participant, holder, is_open, view))
             });
             if named == Some(true) { LockStanding::Unapplied } else { LockStanding::Void }
         }

@@ -20,7 +20,7 @@ impl Admin<'_> {
     /// If the returned future is dropped, the completed steps remain. Each step is complete by
     /// itself.
     pub async fn janitor_pass(self) -> Result<JanitorReport> {
-        self.engine.complete_pass().await.map_err(AttemptError::into_error)
+        self.engine.janitor.complete_pass().await.map_err(AttemptError::into_error)
     }
 
     /// Reports locks, open records and lost parts, and changes nothing.
@@ -30,6 +30,6 @@ impl Admin<'_> {
     /// # Errors
     /// The errors of the store for the domain document.
     pub async fn inspect(self) -> Result<JanitorReport> {
-        self.engine.inspect().await.map_err(AttemptError::into_error)
+        self.engine.janitor.inspect().await.map_err(AttemptError::into_error)
     }
 }

@@ -41,7 +41,7 @@ impl Admin<'_> {
         config: Config,
     ) -> Result<RebuildReport> {
         let engine = Engine::new(store, name, config)?;
-        let deadline = engine.deadline(engine.config.timeout);
-        engine.rebuild(&deadline).await.map_err(AttemptError::into_error)
+        let deadline = engine.context.deadline(engine.context.config.timeout);
+        engine.admin.rebuild(&deadline).await.map_err(AttemptError::into_error)
     }
 }

@@ -27,8 +27,8 @@ impl Admin<'_> {
     /// After a dropped future, the call can be repeated.
     pub async fn release_collection(self, name: &str) -> Result<()> {
         let engine = self.engine;
-        let deadline = engine.deadline(engine.config.timeout);
-        engine.release(name, &deadline).await.map_err(AttemptError::into_error)
+        let deadline = engine.context.deadline(engine.context.config.timeout);
+        engine.admin.release(name, &deadline).await.map_err(AttemptError::into_error)
     }
 
     /// Removes the domain, and keeps its collections and documents.
@@ -51,7 +51,7 @@ impl Admin<'_> {
     /// [`Domain::open`](crate::Domain::open).
     pub async fn remove(self) -> Result<()> {
         let engine = self.engine;
-        shut_down(engine, engine.config.timeout).await;
+        shut_down(engine, engine.context.config.timeout).await;
         let report = self.janitor_pass().await?;
         if let Some((document, what)) = report.damaged.first() {
             return Err(Error::damaged(what.as_str()).at(document));
@@ -66,7 +66,7 @@ impl Admin<'_> {
             );
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        let deadline = engine.deadline(engine.config.timeout);
-        engine.remove(&deadline).await.map_err(AttemptError::into_error)
+        let deadline = engine.context.deadline(engine.context.config.timeout);
+        engine.admin.remove(&deadline).await.map_err(AttemptError::into_error)
     }
 }

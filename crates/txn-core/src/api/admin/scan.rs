@@ -75,9 +75,9 @@ impl Faults {
 
 /// Reads the domain document.
 pub(super) async fn domain_document(engine: &Engine) -> Result<DomainDocument> {
-    let deadline = engine.deadline(engine.config.timeout);
+    let deadline = engine.context.deadline(engine.context.config.timeout);
     let (document, ..) =
-        engine.domain_document(&deadline).await.map_err(AttemptError::into_error)?;
+        engine.table.domain_document(&deadline).await.map_err(AttemptError::into_error)?;
     Ok(document)
 }
 
@@ -91,11 +91,11 @@ pub(super) async fn scan(
     mut visit: impl FnMut(Key, Version, Source),
 ) -> Result<()> {
     // An unreadable part must not use up the time of the rest.
-    let deadline = engine.deadline(2 * engine.config.lease);
-    engine.refresh(name, &deadline).await.map_err(AttemptError::into_error)?;
-    let mut pages = engine.pages(name, filter, PAGE);
+    let deadline = engine.context.deadline(2 * engine.context.config.lease);
+    engine.store.refresh(name, &deadline).await.map_err(AttemptError::into_error)?;
+    let mut pages = engine.store.pages(name, filter, PAGE);
     loop {
-        let page = engine.next_page(&mut pages, &deadline).await;
+        let page = engine.store.next_page(&mut pages, &deadline).await;
         let Some(documents) = page.map_err(AttemptError::into_error)? else { return Ok(()) };
         for (key, version, source) in documents {
             visit(key, version, source);
@@ -105,7 +105,7 @@ pub(super) async fn scan(
 
 /// The milliseconds from `then` until now; zero for a moment in the future.
 pub(super) fn since(engine: &Engine, then_ms: u64) -> u64 {
-    engine.unix_millis().saturating_sub(then_ms)
+    engine.time.unix_millis().saturating_sub(then_ms)
 }
 
 /// The start of a transaction, in milliseconds since the Unix epoch.
@@ -115,7 +115,7 @@ pub(super) fn started_ms(tid: AttemptId) -> u64 {
 
 /// The lease of an attempt in milliseconds.
 pub(super) fn lease_ms(engine: &Engine, tid: AttemptId) -> u64 {
-    u64::try_from(engine.config.lease_of(tid.attempt()).as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(engine.context.config.lease_of(tid.attempt()).as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The state of a holder, with its record.

@@ -9,10 +9,10 @@ use super::report::{
 };
 use super::scan::{Faults, Smallest, domain_document, lease_ms, scan, since, started_ms};
 use crate::engine::Engine;
-use crate::engine::admin::scan::open_records;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::store::store_access::{Look, ReadPreference};
 use crate::engine::table::format::read_record;
+use crate::engine::table::retention::open_records;
 use crate::error::{Error, Result};
 use crate::store::{Filter, Key, fields};
 use txn_protocol::document::View;
@@ -32,8 +32,8 @@ impl Admin<'_> {
         let engine = self.engine;
         let document = domain_document(engine).await?;
         let partitions = document.partitions.into_iter();
-        let wall = engine.config.clock.wall().as_millis();
-        let ahead = engine.server_time().map(|server| {
+        let wall = engine.context.config.clock.wall().as_millis();
+        let ahead = engine.time.server_time().map(|server| {
             let (wall, server) = (i64::try_from(wall), i64::try_from(server.as_millis()));
             wall.unwrap_or(i64::MAX).saturating_sub(server.unwrap_or(i64::MAX))
         });
@@ -42,7 +42,7 @@ impl Admin<'_> {
             partitions: partitions.map(|(day, name)| PartitionName { day, name }).collect(),
             dropped_through: document.dropped_through,
             collections: document.collections.into_keys().collect(),
-            now_ms: engine.unix_millis(),
+            now_ms: engine.time.unix_millis(),
             clock_ahead_ms: ahead,
         })
     }
@@ -88,8 +88,8 @@ impl Admin<'_> {
     /// - The errors of the store.
     pub async fn transaction(self, tid: AttemptId, limit: usize) -> Result<TransactionReport> {
         let engine = self.engine;
-        let deadline = engine.deadline(engine.config.timeout);
-        let found = engine.record_of(tid, ReadPreference::Primary, &deadline).await;
+        let deadline = engine.context.deadline(engine.context.config.timeout);
+        let found = engine.table.record_of(tid, ReadPreference::Primary, &deadline).await;
         let found = found.map_err(AttemptError::into_error)?;
         let state = TransactionState::from(found.state());
         let mut faults = Faults::new(limit);
@@ -172,7 +172,7 @@ async fn participants(
     let some = &record.participants[..record.participants.len().min(limit)];
     for chunk in some.chunks(READS) {
         let keys: Vec<Key> = chunk.iter().map(Participant::key).collect();
-        let looks = engine.look_at(&keys, ReadPreference::Primary).await;
+        let looks = engine.store.look_at(&keys, ReadPreference::Primary).await;
         for ((participant, key), look) in chunk.iter().zip(&keys).zip(looks) {
             let view = match look {
                 Look::Seen(view) => Ok(view),
@@ -211,7 +211,7 @@ fn state_of(
     view: &View,
 ) -> ParticipantState {
     let Some(commit) = record.commit_version.filter(|_| record.state.is_committed()) else {
-        return match is_locked_by(&engine.rules, participant, record.tid, view) {
+        return match is_locked_by(&engine.context.rules, participant, record.tid, view) {
             true => ParticipantState::Locked,
             false => ParticipantState::Untouched,
         };
@@ -219,7 +219,7 @@ fn state_of(
     let applied = record.state == txn_protocol::record::State::Finished;
     // Without the identity of the collection, a missing document counts as its own.
     let committed = Committed { tid: record.tid, commit, applied, elsewhere: false };
-    match applying(&engine.rules, committed, participant, None, view) {
+    match applying(&engine.context.rules, committed, participant, None, view) {
         Applying::Write(_)
         | Applying::Delete(_)
         | Applying::Unlock(_)

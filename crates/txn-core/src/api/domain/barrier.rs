@@ -41,9 +41,9 @@ impl Domain {
     /// [`ErrorKind::Unavailable`]: crate::ErrorKind::Unavailable
     /// [`ErrorKind::Misconfigured`]: crate::ErrorKind::Misconfigured
     pub async fn barrier(&self, wait: Duration) -> Result<BarrierReport> {
-        self.engine.config.check_wait(wait)?;
-        let deadline = self.engine.deadline(wait);
-        let barrier = self.engine.barrier(&deadline);
-        self.engine.within(wait, barrier).await.map_err(AttemptError::into_error)
+        self.engine.context.config.check_wait(wait)?;
+        let deadline = self.engine.context.deadline(wait);
+        let barrier = self.engine.barrier.wait(&deadline);
+        self.engine.context.within(wait, barrier).await.map_err(AttemptError::into_error)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::api::domain::Domain;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::recovery::outcome::TransactionOutcome;
+use crate::engine::holders::outcome::TransactionOutcome;
 use crate::error::Result;
 use txn_protocol::ids::AttemptId;
 
@@ -21,7 +21,7 @@ impl Domain {
     /// - [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the store does not answer.
     pub async fn outcome(&self, tid: AttemptId) -> Result<TransactionOutcome> {
         let engine = &self.engine;
-        let deadline = engine.deadline(engine.config.timeout);
-        engine.outcome(tid, &deadline).await.map_err(AttemptError::into_error)
+        let deadline = engine.context.deadline(engine.context.config.timeout);
+        engine.verdicts.outcome(tid, &deadline).await.map_err(AttemptError::into_error)
     }
 }

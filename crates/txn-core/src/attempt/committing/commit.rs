@@ -20,8 +20,9 @@ use crate::config::WaitFor;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
 use crate::engine::store::settle::{Because, Place, Settled};
-use crate::engine::store::settle_targets::RecordOf;
-use crate::engine::table::transaction_table::{Partition, RecordLookup};
+use crate::engine::table::partitions::Partition;
+use crate::engine::table::record_lookup::RecordLookup;
+use crate::engine::table::records::{RecordOf, settled_version};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Outcome, Refusal, RefusalKind, Version, Write, WriteOp};
@@ -51,7 +52,7 @@ impl Attempt {
         }
         let (reply_to, reply) = oneshot::channel();
         let this = self.clone();
-        self.engine.lifecycle.spawn(async move {
+        self.engine.context.lifecycle.spawn(async move {
             let mut unended = Unended(Some(this.clone()));
             let run = AssertUnwindSafe(this.run_commit(reply_to));
             if run.catch_unwind().await.is_err() {
@@ -83,7 +84,7 @@ impl Attempt {
             Stage::Sent(CommitKind::Single) | Stage::Released(Some(CommitKind::Single))
                 if let Some(key) = single() =>
             {
-                Err(crate::engine::store::single_write::unknown(&key, &Error::unavailable(why)))
+                Err(crate::engine::apply::single_write::unknown(&key, &Error::unavailable(why)))
             }
             _ => Err(self.in_doubt(Error::unavailable(why).into())),
         }
@@ -114,7 +115,7 @@ impl Attempt {
     ///
     /// A transaction that finds the locks recovers the attempt.
     pub(in crate::attempt) fn leave_to_others(&self) {
-        self.engine.lifecycle.leave_over();
+        self.engine.context.lifecycle.leave_over();
         self.progress.release();
         self.heart.cancel();
         self.engine.live_attempts.forget(self.tid);
@@ -181,7 +182,7 @@ impl Attempt {
     fn remember(&self, committed: &CommittedRecord) {
         let record = &committed.record;
         let Some(commit) = record.commit_version else { return };
-        let now = self.engine.now();
+        let now = self.engine.context.now();
         for (participant, image) in record.participants.iter().zip(&record.images) {
             let key = participant.key();
             match (participant.op, image) {
@@ -217,7 +218,7 @@ impl Attempt {
             (working.reads.clone(), working.writes.clone())
         };
         if !writes.is_empty() {
-            self.engine.confirm_clock().await?;
+            self.engine.time.confirm_clock().await?;
         }
         let written: Vec<Key> = writes.keys().cloned().collect();
         let _wanted = self.wait_for_turn(&written, &CancellationToken::new()).await?;
@@ -244,14 +245,14 @@ impl Attempt {
         loop {
             let before = phase;
             phase = phase.next(
-                &self.engine.rules,
+                &self.engine.context.rules,
                 Footprint {
                     to_lock: !wanted.is_empty() || !checks.is_empty(),
                     to_validate: !only_read.is_empty(),
                     commits: self.is_recorded() || self.changes_anything(&writes),
                 },
             );
-            let first = !self.engine.rules.decides(Rule::ValidateAfterLocks);
+            let first = !self.engine.context.rules.decides(Rule::ValidateAfterLocks);
             check_order(before, phase, first).map_err(|broken| self.broken(broken))?;
             match phase {
                 Phase::Locking => {
@@ -307,7 +308,7 @@ impl Attempt {
         images: Vec<Option<Image>>,
     ) -> Result<(Record, CommitVersion), AttemptError> {
         let commit = self.commit_version().await?;
-        *self.doubt.lock() = Some(self.engine.in_doubt.begin(commit));
+        *self.doubt.lock() = Some(self.engine.recent.begin(commit));
         let overwritten = participants.iter().map(|participant| participant.before);
         check_commit_version(commit, overwritten).map_err(|broken| self.broken(broken))?;
         let record = Record {
@@ -315,7 +316,7 @@ impl Attempt {
             participants,
             images,
             metadata: self.options.metadata.clone(),
-            ..self.engine.record(self.tid, State::Committed)
+            ..self.engine.table.new_record(self.tid, State::Committed)
         };
         Ok((record, commit))
     }
@@ -332,11 +333,11 @@ impl Attempt {
         self.engine
             .hot
             .board
-            .committed(participants.iter().map(Participant::key), self.engine.now());
+            .committed(participants.iter().map(Participant::key), self.engine.context.now());
         if let Some(under_way) = &mut *self.hot.under_way.lock() {
             under_way.recorded();
         }
-        self.engine.emit(&Event::Committed { tid, commit_version, written });
+        self.engine.context.emit(&Event::Committed { tid, commit_version, written });
         CommitOutcome::CommittedRecord(Box::new(committed))
     }
 
@@ -430,11 +431,11 @@ impl Attempt {
                 .map(|key| writes.get(*key).and_then(|mutation| mutation.image().cloned()))
                 .collect(),
             metadata: self.options.metadata.clone(),
-            ..self.engine.record(self.tid, State::Committed)
+            ..self.engine.table.new_record(self.tid, State::Committed)
         };
         let key = self.engine.table.record_key(self.tid);
         let heads = self.heads_among(writes).len() * HEAD_BYTES;
-        let limits = self.engine.limits();
+        let limits = self.engine.store.limits();
         if record.most_bytes().is_some_and(|most| limits.check(&key, most + heads).is_ok()) {
             return Ok(());
         }
@@ -445,7 +446,7 @@ impl Attempt {
     /// Checks the partition of the record's day before the first lock.
     async fn check_day(&self) -> Result<(), AttemptError> {
         let day = self.tid.day();
-        match self.engine.ensure_partition(day, &self.deadline).await? {
+        match self.engine.table.ensure_partition(day, &self.deadline).await? {
             // The commit creates the partition, or reports the problem.
             Partition::Ready | Partition::Unmade => Ok(()),
             Partition::Gone => {
@@ -465,7 +466,7 @@ impl Attempt {
         };
         let held =
             self.locks.lock().held.values().filter_map(|held| held.before.commit_version).max();
-        self.engine.commit_version(Some(self.tid), read.max(held)).await
+        self.engine.time.commit_version(Some(self.tid), read.max(held)).await
     }
 
     /// The commit point: one conditional write of the record.
@@ -491,24 +492,27 @@ impl Attempt {
             *slot = before;
             return Err(self.over());
         }
-        let (place, commit) = (RecordOf(self.tid), Commit { rules: &engine.rules });
+        let (place, commit) = (
+            RecordOf { table: &engine.table, tid: self.tid },
+            Commit { rules: &engine.context.rules },
+        );
         let (presumed, content) = (RecordLookup::known(presumed), |_: &_| Ok(source.clone()));
-        match engine.settle(&place, &commit, presumed, content, &deadline).await {
+        match engine.store.settle(&place, &commit, presumed, content, &deadline).await {
             Ok(settled @ Settled { proven: Decision::Committed, .. }) => {
-                let version = settled.version()?;
+                let version = settled_version(&settled)?;
                 Ok((version, (!settled.found.is_committed()).then_some(version)))
             }
             Ok(Settled { proven: Decision::Aborted, written, .. }) => {
                 cov_mark::hit!(wound_seen_at_commit);
                 if written.is_some() {
-                    engine.aborted.insert(self.tid);
+                    engine.verdicts.note_aborted(self.tid);
                 }
                 Err(AttemptError::Retry(RetryReason::Wounded))
             }
             Err(unsettled) => {
                 let in_doubt = unsettled.in_doubt;
                 let error = match &unsettled.because {
-                    Because::Refused(outcome) => refused_record(outcome, &place.key(engine)).into(),
+                    Because::Refused(outcome) => refused_record(outcome, &place.key()).into(),
                     _ => unsettled.while_doing("commit"),
                 };
                 if in_doubt {
@@ -562,7 +566,7 @@ impl Drop for Unended {
         }
         let engine = attempt.engine.clone();
         let release = async move { attempt.release("its runtime has ended", false).await };
-        engine.lifecycle.spawn_from_anywhere(release);
+        engine.context.lifecycle.spawn_from_anywhere(release);
     }
 }
 

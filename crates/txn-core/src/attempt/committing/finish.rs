@@ -11,7 +11,7 @@ use futures::stream::FuturesUnordered;
 use crate::attempt::Attempt;
 use crate::attempt::committing::commit::CommittedRecord;
 use crate::config::WaitFor;
-use crate::engine::apply::participants::Unapplied;
+use crate::engine::apply::progress::Unapplied;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::hot::handoff::{self, LINGER, MAX_DEPTH, Published};
@@ -47,7 +47,7 @@ impl Attempt {
         let CommittedRecord { record, version, first, known } = committed;
         let own_record = first.map(|version| Arc::new(OwnRecord::new(record.clone(), version)));
         let keys: BTreeSet<Key> = record.participants.iter().map(Participant::key).collect();
-        let deadline = engine.deadline(engine.config.timeout);
+        let deadline = engine.context.deadline(engine.context.config.timeout);
         // Only evicted members used the other documents.
         self.hot.reservations.give_back(&|key| !keys.contains(key));
         let applied = async {
@@ -71,8 +71,8 @@ impl Attempt {
                 self.refresh(&keys).await?;
             }
             if unapplied.is_empty() {
-                engine.finish(&record, version, &deadline).await?;
-                engine.emit(&Event::Finished { tid: self.tid });
+                engine.applier.finish(&record, version, &deadline).await?;
+                engine.context.emit(&Event::Finished { tid: self.tid });
             }
             Ok::<bool, AttemptError>(unapplied.is_empty())
         };
@@ -84,7 +84,7 @@ impl Attempt {
         engine.live_attempts.release(&keys);
         let done = done.unwrap_or(false);
         if !done {
-            engine.lifecycle.leave_over();
+            engine.context.lifecycle.leave_over();
         }
         done
     }
@@ -99,7 +99,7 @@ impl Attempt {
             // The caller received a success, so that only this event reports the damage.
             let document = error.document().cloned();
             let document = document.unwrap_or_else(|| self.engine.table.record_key(self.tid));
-            self.engine.emit(&Event::Damaged { tid: self.tid, document, what: why });
+            self.engine.context.emit(&Event::Damaged { tid: self.tid, document, what: why });
         }
     }
 
@@ -114,12 +114,12 @@ impl Attempt {
         }
         let view = |(index, participant): (usize, &Participant)| {
             let key = participant.key();
-            let view = engine.under_next_lock(record, index, known.get(&key)?)?;
+            let view = engine.recent.under_next_lock(record, index, known.get(&key)?)?;
             Some((key, view))
         };
         let views: BTreeMap<Key, View> =
             record.participants.iter().enumerate().filter_map(view).collect();
-        let published = Published::new(engine, views, depth + 1);
+        let published = Published::new(&engine.hot, views, depth + 1);
         engine.live_attempts.release(&published.keys);
         self.hot.reservations.give_back(&|key| published.keys.contains(key));
         Some(published)
@@ -139,7 +139,7 @@ impl Attempt {
         tokio::select! {
             biased;
             () = published.returned() => {}
-            () = engine.config.clock.sleep(LINGER) => {}
+            () = engine.context.config.clock.sleep(LINGER) => {}
         }
         let mut under_way = FuturesUnordered::new();
         let mut unapplied = Unapplied::new();
@@ -155,7 +155,7 @@ impl Attempt {
                 biased;
                 Some(applied) = under_way.next() => unapplied.extend(applied?),
                 () = published.changed() => {}
-                () = engine.config.clock.sleep(engine.config.lease / 4) => {
+                () = engine.context.config.clock.sleep(engine.context.config.lease / 4) => {
                     engine.hot.handoffs.overdue(published);
                 }
             }
@@ -181,23 +181,29 @@ impl Attempt {
             this.engine.live_attempts.release(keys);
             this.hot.reservations.give_back(&|key| keys.contains(key));
             if !this.hot.reservations.has_documents() {
-                this.engine.start_groups();
+                this.engine.hot.start_groups();
             }
         };
         let on_settled = Box::new(give_back.clone());
-        let applied =
-            self.engine.apply(&record, known, keys.clone(), own_record, on_settled, deadline);
+        let applied = self.engine.recovery.apply(
+            &record,
+            known,
+            keys.clone(),
+            own_record,
+            on_settled,
+            deadline,
+        );
         let unapplied = applied.await;
         give_back(&keys);
         unapplied
     }
 
     async fn refresh(&self, keys: impl IntoIterator<Item = &Key>) -> Result<(), AttemptError> {
-        let deadline = self.engine.deadline(self.engine.config.timeout);
+        let deadline = self.engine.context.deadline(self.engine.context.config.timeout);
         let collections: BTreeSet<Arc<str>> =
             keys.into_iter().map(|key| key.collection.clone()).collect();
         for collection in collections {
-            self.engine.refresh(&collection, &deadline).await?;
+            self.engine.store.refresh(&collection, &deadline).await?;
         }
         Ok(())
     }

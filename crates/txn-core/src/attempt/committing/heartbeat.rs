@@ -25,13 +25,13 @@ impl Attempt {
             return;
         }
         let this = self.clone();
-        self.engine.lifecycle.spawn(async move {
+        self.engine.context.lifecycle.spawn(async move {
             let heart = this.heart.clone();
-            let left = this.limit.saturating_sub(this.engine.now());
+            let left = this.limit.saturating_sub(this.engine.context.now());
             tokio::select! {
                 biased;
                 () = heart.cancelled() => {}
-                () = this.engine.config.clock.sleep(left) => this.expire(),
+                () = this.engine.context.config.clock.sleep(left) => this.expire(),
                 () = this.beat_whatever_happens() => {}
             }
         });
@@ -53,18 +53,18 @@ impl Attempt {
     /// the slot is doubtful. The task that seals the slot finds the record at another version, and
     /// settles the record.
     async fn beat(&self) {
-        let lease = self.engine.config.lease_of(self.tid.attempt());
-        self.engine.config.clock.sleep(lease / 2).await;
+        let lease = self.engine.context.config.lease_of(self.tid.attempt());
+        self.engine.context.config.clock.sleep(lease / 2).await;
         while self.beat_once().await {
-            self.engine.config.clock.sleep(lease / 3).await;
+            self.engine.context.config.clock.sleep(lease / 3).await;
         }
     }
 
     async fn beat_once(&self) -> bool {
         let mut slot = self.slot.lock().await;
         let pending = Record {
-            heartbeat_at: Some(self.engine.unix_millis()),
-            ..self.engine.record(self.tid, State::Pending)
+            heartbeat_at: Some(self.engine.time.unix_millis()),
+            ..self.engine.table.new_record(self.tid, State::Pending)
         };
         let Ok(source) = pending.encode() else { return false };
         let before = *slot;
@@ -73,7 +73,8 @@ impl Attempt {
             Some(Condition::At(version)) => WriteOp::Replace(source, version),
             None => return false,
         };
-        let Ok(outcome) = self.engine.write_record(self.tid, &op, &self.deadline).await else {
+        let Ok(outcome) = self.engine.table.write_record(self.tid, &op, &self.deadline).await
+        else {
             return false;
         };
         match Answer::from(outcome) {
@@ -86,8 +87,11 @@ impl Attempt {
                 true
             }
             Answer::Doubt(_) => {
-                let found =
-                    self.engine.record_of(self.tid, ReadPreference::Primary, &self.deadline).await;
+                let found = self
+                    .engine
+                    .table
+                    .record_of(self.tid, ReadPreference::Primary, &self.deadline)
+                    .await;
                 let Ok(found) = found else { return false };
                 match slot.seen(found.standing) {
                     Beat::GoOn => true,

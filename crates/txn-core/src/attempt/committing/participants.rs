@@ -5,7 +5,8 @@ use std::sync::{Arc, LazyLock};
 
 use crate::attempt::{Attempt, HeldLock, Locks, Mutation};
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::history::heads::{History, read_head};
+use crate::engine::history::History;
+use crate::engine::history::heads::read_head;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Key, Version};
 use txn_protocol::document::{Image, View};
@@ -44,7 +45,7 @@ impl Attempt {
     pub(in crate::attempt) fn head_of(&self, key: &Key) -> Result<Option<Key>, Error> {
         let Some(history) = self.history_of(key) else { return Ok(None) };
         let longest = history.version(key, Some(CommitVersion::STAND_IN));
-        self.engine.limits().check(&longest, 0).map_err(|refusal| {
+        self.engine.store.limits().check(&longest, 0).map_err(|refusal| {
             let message = format!("its past versions cannot be kept: {}", refusal.reason);
             Error::invalid(message).at(key)
         })?;
@@ -104,7 +105,7 @@ impl Attempt {
             // existed.
             self.verify_locks().await?;
         }
-        self.engine.keep_versions(past.versions, &self.deadline).await
+        self.engine.histories.keep_versions(past.versions, &self.deadline).await
     }
 
     /// Returns the changes of the history heads.

@@ -37,14 +37,15 @@ impl Attempt {
             slot.seal();
             may_have_record
         };
-        let deadline = engine.deadline(engine.config.lease_of(self.tid.attempt()));
+        let deadline = engine.context.deadline(engine.context.config.lease_of(self.tid.attempt()));
         if has_record || !uncertain.is_empty() {
             // A lock may land late, and a heartbeat shows a live attempt. An `aborted` record
             // spares other processes the wait for the lease.
-            let found = engine.record_of(self.tid, ReadPreference::Primary, &deadline).await;
+            let found = engine.table.record_of(self.tid, ReadPreference::Primary, &deadline).await;
             if let Ok(found) = found
                 && found.record.as_ref().is_none_or(|record| !record.state.is_committed())
-                && let Err(error) = Box::pin(engine.decide(self.tid, found, why, &deadline)).await
+                && let Err(error) =
+                    Box::pin(engine.verdicts.decide(self.tid, found, why, &deadline)).await
             {
                 tracing::warn!(tid = %self.tid, why = %error.into_error(), "the aborted record could not be written");
             }
@@ -52,7 +53,7 @@ impl Attempt {
         let voids: Vec<Write> = held.iter().map(|(key, lock)| lock.void(key)).collect();
         let mut left: BTreeSet<Key> = uncertain.clone();
         if !voids.is_empty() {
-            let outcomes = engine.write_all(&voids).await;
+            let outcomes = engine.store.write_all(&voids).await;
             for (write, outcome) in voids.iter().zip(outcomes) {
                 if !matches!(outcome, Outcome::Applied(_)) {
                     left.insert(write.key.clone());
@@ -60,10 +61,12 @@ impl Attempt {
             }
         }
         let left: Vec<Key> = left.into_iter().collect();
-        if let Ok(views) = engine.read_documents(&left, ReadPreference::Primary, &deadline).await {
+        if let Ok(views) =
+            engine.store.read_documents(&left, ReadPreference::Primary, &deadline).await
+        {
             for (key, view) in left.iter().zip(&views) {
                 if view.holder() == Some(self.tid)
-                    && let Err(error) = engine.unlock(key, view, self.tid).await
+                    && let Err(error) = engine.unlocker.unlock(key, view, self.tid).await
                 {
                     tracing::error!(%error, "a lock was left for an operator");
                 }
@@ -72,7 +75,7 @@ impl Attempt {
         engine.live_attempts.forget(self.tid);
         engine.live_attempts.release(held.keys().chain(&uncertain));
         if !(held.is_empty() && uncertain.is_empty()) || retried {
-            engine.emit(&Event::Aborted { tid: self.tid, why: why.to_owned(), retried });
+            engine.context.emit(&Event::Aborted { tid: self.tid, why: why.to_owned(), retried });
         }
     }
 }

@@ -43,10 +43,12 @@ impl Attempt {
                 let keys = [key.clone()];
                 let views = self
                     .engine
+                    .store
                     .read_documents(&keys, ReadPreference::AnyCopy, &self.deadline)
                     .await?;
                 let entries = self
                     .engine
+                    .reads
                     .observe(&keys, views, ReadPreference::AnyCopy, &self.deadline)
                     .await?;
                 let Some(entry) = entries.into_iter().next() else { return Ok(None) };
@@ -55,7 +57,8 @@ impl Attempt {
             }
         };
         let observed = &entry.observed;
-        let locked = observed.holder.is_some() && self.engine.rules.decides(Rule::SingleSeesLocks);
+        let locked =
+            observed.holder.is_some() && self.engine.context.rules.decides(Rule::SingleSeesLocks);
         if locked || observed.commit_version.is_none() || observed.image.is_none() {
             return Ok(None);
         }
@@ -72,14 +75,19 @@ impl Attempt {
         if !self.progress.send(CommitKind::Single) {
             return Err(self.over());
         }
-        let outcome = self.engine.write_single(key, entry, image, commit, &self.deadline).await?;
+        let outcome =
+            self.engine.singles.write_single(key, entry, image, commit, &self.deadline).await?;
         match outcome {
             SingleOutcome::Committed => {
-                self.engine.hot.board.committed([key], self.engine.now());
+                self.engine.hot.board.committed([key], self.engine.context.now());
                 let receipt = self.receipt(None, Some(commit));
                 self.progress.committed(receipt);
                 let tid = self.tid;
-                self.engine.emit(&Event::Committed { tid, commit_version: commit, written: 1 });
+                self.engine.context.emit(&Event::Committed {
+                    tid,
+                    commit_version: commit,
+                    written: 1,
+                });
                 Ok(commit)
             }
             SingleOutcome::Overtaken => {

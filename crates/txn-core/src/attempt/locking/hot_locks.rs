@@ -36,7 +36,9 @@ impl Attempt {
             (
                 Err(AttemptError::Retry(RetryReason::Changed(_))),
                 Some(View::Present { stored, .. }),
-            ) => stored.commit_version.is_some_and(|version| !self.engine.ids.shares_node(version)),
+            ) => stored
+                .commit_version
+                .is_some_and(|version| !self.engine.context.ids.shares_node(version)),
             _ => false,
         }
     }
@@ -62,7 +64,7 @@ impl Attempt {
             }
             let Some(handoff) = self.engine.hot.handoffs.take(key) else { continue };
             request.see(handoff.view.clone());
-            let of_commit = |read| read_of_commit(&self.engine.rules, read);
+            let of_commit = |read| read_of_commit(&self.engine.context.rules, read);
             request.read = request.read.take().map(of_commit);
             (request.depth, request.handed_off) = (handoff.depth, true);
             handoffs.insert(key.clone(), handoff);
@@ -81,9 +83,9 @@ impl Attempt {
             }
         }
         if !documents.is_empty() {
-            self.engine.hot.board.handed_off(self.engine.now());
-            self.engine.follow_board();
-            self.engine.emit(&Event::HandedOff { tid: self.tid, documents });
+            self.engine.hot.board.handed_off(self.engine.context.now());
+            self.engine.turns.follow_board();
+            self.engine.context.emit(&Event::HandedOff { tid: self.tid, documents });
         }
     }
 

@@ -13,7 +13,7 @@ use crate::attempt::locking::lock_request::LockRequest;
 use crate::attempt::locking::waiting::LockWaits;
 use crate::attempt::{Attempt, HeldLock, Mutation, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
-use crate::engine::recovery::holder::Lock;
+use crate::engine::holders::lock::Lock;
 use crate::engine::recovery::roll_forward::Resolution;
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
@@ -79,7 +79,7 @@ impl Attempt {
         }
         let mut handoffs = BTreeMap::new();
         self.start_heart();
-        let mut backoff = self.engine.backoff();
+        let mut backoff = self.engine.context.backoff();
         let mut waits = LockWaits::default();
         let mut rounds = 0_u32;
         if !given_up.is_cancelled() {
@@ -101,8 +101,11 @@ impl Attempt {
             let blank = |(_, request): &(&Key, &LockRequest)| request.view.is_none();
             let blank: Vec<Key> =
                 requests.iter().filter(blank).map(|(key, _)| key.clone()).collect();
-            let views =
-                self.engine.read_documents(&blank, ReadPreference::Primary, &self.deadline).await?;
+            let views = self
+                .engine
+                .store
+                .read_documents(&blank, ReadPreference::Primary, &self.deadline)
+                .await?;
             for (key, view) in blank.into_iter().zip(views) {
                 requests.entry(key).or_default().see(view);
             }
@@ -113,7 +116,7 @@ impl Attempt {
             for (key, request) in &mut requests {
                 let step = self.step(key, request, met.get(key));
                 if self.shows_another(request, &step) {
-                    self.engine.lost_document_to_another(self.tid.age());
+                    self.engine.turns.lost_document_to_another(self.tid.age());
                 }
                 match step {
                     Ok(Step::Write(op)) => writes.push(Write::new(key.clone(), op)),
@@ -166,16 +169,16 @@ impl Attempt {
                     }
                 }
                 Some(reason) => {
-                    self.engine.pause(&self.deadline, &mut backoff, reason).await?;
+                    self.engine.context.pause(&self.deadline, &mut backoff, reason).await?;
                 }
                 None => {
                     let Some(key) = requests.keys().next() else { continue };
                     let changing = WaitReason::Changing(key.clone());
                     // A changed document is locked again at once, an unchanged one after a pause.
                     if rounds > 0 || requests.values().any(|request| request.again) {
-                        self.engine.pause(&self.deadline, &mut backoff, changing).await?;
+                        self.engine.context.pause(&self.deadline, &mut backoff, changing).await?;
                     } else {
-                        self.deadline.left(&*self.engine.config.clock, &changing)?;
+                        self.deadline.left(&*self.engine.context.config.clock, &changing)?;
                     }
                 }
             }
@@ -199,7 +202,7 @@ impl Attempt {
         let (mut waited_for, mut decided) = (Vec::new(), Vec::new());
         for (key, request) in &*requests {
             let Some(view) = &request.view else { continue };
-            let step = locking(&self.engine.rules, self.tid, request.read.as_ref(), view);
+            let step = locking(&self.engine.context.rules, self.tid, request.read.as_ref(), view);
             let Locking::Held(holder) = step else { continue };
             let lock = || Lock { key: key.clone(), view: view.clone() };
             match self.requester(waits, key, holder) {
@@ -212,7 +215,9 @@ impl Attempt {
             (Requester::Locking(self.tid), decided),
         ] {
             if !locks.is_empty() {
-                met.extend(self.engine.resolve_locks(requester, locks, &self.deadline).await?);
+                met.extend(
+                    self.engine.recovery.resolve_locks(requester, locks, &self.deadline).await?,
+                );
             }
         }
         for (key, _) in met.iter().filter(|(_, met)| **met == Resolution::Void) {
@@ -234,7 +239,7 @@ impl Attempt {
         met: Option<&Resolution>,
     ) -> Result<Step, AttemptError> {
         let Some(view) = &request.view else { return Ok(Step::LookAgain) };
-        match (locking(&self.engine.rules, self.tid, request.read.as_ref(), view), view) {
+        match (locking(&self.engine.context.rules, self.tid, request.read.as_ref(), view), view) {
             (Locking::CreatePlaceholder, _) => {
                 Ok(Step::Write(WriteOp::Create(Stored::placeholder(self.tid).encode())))
             }
@@ -287,10 +292,10 @@ impl Attempt {
                 .filter(|key| locks.uncertain.insert(key.clone()))
                 .collect()
         };
-        let sent = self.engine.now();
-        let outcomes = self.engine.write_all(&writes).await;
+        let sent = self.engine.context.now();
+        let outcomes = self.engine.store.write_all(&writes).await;
         if !outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unknown(_))) {
-            self.engine.hot.board.measure(self.engine.now().saturating_sub(sent));
+            self.engine.hot.board.measure(self.engine.context.now().saturating_sub(sent));
         }
         let mut reason = None;
         let mut fault = None;
@@ -324,7 +329,7 @@ impl Attempt {
                     locked.push(key);
                 }
                 Outcome::Conflict => {
-                    self.engine.hot.cache.was_stale(&key, self.engine.now());
+                    self.engine.hot.cache.was_stale(&key, self.engine.context.now());
                     requests.entry(key).or_default().view = None;
                 }
                 // The other members do not wait until the store accepts the lock.
@@ -336,7 +341,9 @@ impl Attempt {
                     has_evicted = true;
                 }
                 Outcome::Rejected(why) => reason = Some(WaitReason::Store(why)),
-                Outcome::Unknown(_) if !self.engine.rules.decides(Rule::LockAcknowledged) => {
+                Outcome::Unknown(_)
+                    if !self.engine.context.rules.decides(Rule::LockAcknowledged) =>
+                {
                     let LockRequest { view, depth, .. } = requests.remove(&key).unwrap_or_default();
                     self.hold(&key, Version::new(0, 0), write.op, view, depth);
                 }
@@ -360,8 +367,8 @@ impl Attempt {
             self.drop_evicted_requests(requests, checks);
         }
         if !locked.is_empty() {
-            self.engine.hot.board.locked(&locked, self.engine.now());
-            self.engine.emit(&Event::Locked { tid: self.tid, documents: locked });
+            self.engine.hot.board.locked(&locked, self.engine.context.now());
+            self.engine.context.emit(&Event::Locked { tid: self.tid, documents: locked });
         }
         if let Some(error) = fault {
             return Err(error.in_transaction(self.tid).into());
@@ -395,7 +402,7 @@ impl Attempt {
             image: (!before.absent).then(|| before.image.clone()),
             holder: None,
         };
-        let (view, read_at) = (View::Absent, self.engine.now());
+        let (view, read_at) = (View::Absent, self.engine.context.now());
         let entry = ReadEntry { observed, view, read_at };
         self.working.lock().note_read(key.clone(), entry);
         let mut locks = self.locks.lock();

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::attempt::{Attempt, HeldLock, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
-use crate::engine::recovery::holder::Lock;
+use crate::engine::holders::lock::Lock;
 use crate::engine::recovery::roll_forward::Resolution;
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
@@ -65,7 +65,8 @@ impl Attempt {
         has_writes: bool,
     ) -> BTreeMap<Key, Option<ReadEntry>> {
         let absent = only_read.values().filter(|read| read.observed.image.is_none()).count();
-        let lock_absent = locks_absences(&self.engine.rules, has_writes, only_read.len(), absent);
+        let lock_absent =
+            locks_absences(&self.engine.context.rules, has_writes, only_read.len(), absent);
         let lock = |read: &ReadEntry| {
             self.options.lock_reads || (lock_absent && read.observed.image.is_none())
         };
@@ -87,14 +88,15 @@ impl Attempt {
         let locks_nothing = self.locks.lock().held.is_empty();
         let requester =
             if locks_nothing { Requester::NonPreempting } else { Requester::Locking(self.tid) };
-        if !engine.rules.decides(Rule::ValidateReads) {
+        if !engine.context.rules.decides(Rule::ValidateReads) {
             return Ok(());
         }
-        let mut backoff = engine.backoff();
+        let mut backoff = engine.context.backoff();
         let absent = |read: &ReadEntry| read.observed.image.is_none();
         let all = reads.values().all(absent);
-        let first =
-            |_: &Key, read: &mut ReadEntry| validated_first(&engine.rules, absent(read), all);
+        let first = |_: &Key, read: &mut ReadEntry| {
+            validated_first(&engine.context.rules, absent(read), all)
+        };
         // Several absences are locked, not validated.
         let alone = reads.extract_if(.., first).collect();
         self.validate_round(alone, requester, &mut backoff).await?;
@@ -127,14 +129,14 @@ impl Attempt {
                 .map(|(key, _)| key.clone())
                 .collect();
             if !verifies.is_empty() {
-                let outcomes = engine.write_all(&verifies).await;
+                let outcomes = engine.store.write_all(&verifies).await;
                 for (write, outcome) in verifies.into_iter().zip(outcomes) {
                     match outcome {
                         Outcome::Holds => {
                             reads.remove(&write.key);
                         }
                         Outcome::Conflict => {
-                            engine.hot.cache.was_stale(&write.key, engine.now());
+                            engine.hot.cache.was_stale(&write.key, engine.context.now());
                             doubtful.push(write.key);
                         }
                         Outcome::Rejected(why)
@@ -150,8 +152,10 @@ impl Attempt {
                     }
                 }
             }
-            let views =
-                engine.read_documents(&doubtful, ReadPreference::Primary, &self.deadline).await?;
+            let views = engine
+                .store
+                .read_documents(&doubtful, ReadPreference::Primary, &self.deadline)
+                .await?;
             let seen = doubtful.into_iter().zip(views).collect();
             if let Some((key, holder)) = self.revalidate(seen, &mut reads, requester).await? {
                 waits += 1;
@@ -167,7 +171,7 @@ impl Attempt {
             }
             let changing = reads.keys().next().cloned().map(WaitReason::Changing);
             if let Some(changing) = changing {
-                engine.pause(&self.deadline, backoff, reason.unwrap_or(changing)).await?;
+                engine.context.pause(&self.deadline, backoff, reason.unwrap_or(changing)).await?;
             }
         }
     }
@@ -178,11 +182,11 @@ impl Attempt {
     /// that is still held has been held since before the last lock was taken.
     pub(in crate::attempt) async fn verify_locks(&self) -> Result<(), AttemptError> {
         let engine = &self.engine;
-        if !engine.rules.decides(Rule::VerifyReadLocks) {
+        if !engine.context.rules.decides(Rule::VerifyReadLocks) {
             return Ok(());
         }
         let mut open: BTreeSet<Key> = self.locks.lock().held.keys().cloned().collect();
-        let mut backoff = engine.backoff();
+        let mut backoff = engine.context.backoff();
         while !open.is_empty() {
             let verifies: Vec<Write> = {
                 let locks = self.locks.lock();
@@ -190,7 +194,7 @@ impl Attempt {
                 let verify = |lock: &HeldLock| WriteOp::Verify(Some(lock.version));
                 held.map(|(key, lock)| Write::new(key.clone(), verify(lock))).collect()
             };
-            let outcomes = engine.write_all(&verifies).await;
+            let outcomes = engine.store.write_all(&verifies).await;
             let mut moved = Vec::new();
             let mut reason = None;
             for (write, outcome) in verifies.into_iter().zip(outcomes) {
@@ -208,14 +212,16 @@ impl Attempt {
                     }
                 }
             }
-            let views =
-                engine.read_documents(&moved, ReadPreference::Primary, &self.deadline).await?;
+            let views = engine
+                .store
+                .read_documents(&moved, ReadPreference::Primary, &self.deadline)
+                .await?;
             for (key, view) in moved.iter().zip(views) {
                 self.find_lock_again(key, &view)?;
                 reason.get_or_insert_with(|| WaitReason::Changing(key.clone()));
             }
             if let Some(reason) = reason {
-                engine.pause(&self.deadline, &mut backoff, reason).await?;
+                engine.context.pause(&self.deadline, &mut backoff, reason).await?;
             }
         }
         Ok(())
@@ -256,11 +262,11 @@ impl Attempt {
         let mut holders = BTreeMap::new();
         for (key, view) in seen {
             let Some(read) = reads.get_mut(&key) else { continue };
-            match validity(&engine.rules, &read.observed, &view, Some(self.tid)) {
+            match validity(&engine.context.rules, &read.observed, &view, Some(self.tid)) {
                 Validity::Valid => drop(reads.remove(&key)),
                 Validity::Held(_)
                     if requester == Requester::NonPreempting
-                        && !engine.rules.decides(Rule::ReadOnlyWaits) =>
+                        && !engine.context.rules.decides(Rule::ReadOnlyWaits) =>
                 {
                     reads.remove(&key);
                 }
@@ -274,11 +280,11 @@ impl Attempt {
                 Validity::Changed => return Err(AttemptError::Retry(RetryReason::Changed(key))),
             }
         }
-        let met = engine.resolve_locks(requester, locks.clone(), &self.deadline).await?;
+        let met = engine.recovery.resolve_locks(requester, locks.clone(), &self.deadline).await?;
         locks.retain(|lock| met.get(&lock.key) == Some(&Resolution::Void));
         if requester == Requester::NonPreempting {
             // A blocked index keeps its locks, and its documents can be read.
-            let current = engine.unlock_current(&locks).await?;
+            let current = engine.unlocker.unlock_current(&locks).await?;
             for Lock { key, view } in locks.iter().filter(|lock| current.contains(&lock.key)) {
                 let is_same =
                     |read: &ReadEntry| read.observed.same_logical_version(&Observed::of(view));

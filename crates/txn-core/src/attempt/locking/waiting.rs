@@ -51,7 +51,7 @@ impl Attempt {
         key: &Key,
         holder: AttemptId,
     ) -> Requester {
-        let now = self.engine.now();
+        let now = self.engine.context.now();
         let is_over = |since: Duration, grace| now.saturating_sub(since) >= grace;
         let grace = self.engine.hot.board.round_trip() * GRACE;
         let stands = !self.engine.hot.board.is_enabled()
@@ -83,7 +83,7 @@ impl Attempt {
         if self.may_wait_for_turn() {
             tokio::select! {
                 biased;
-                waited = self.engine.wait_for_turn(keys, &self.deadline) => waited?,
+                waited = self.engine.turns.wait_for_turn(keys, &self.deadline) => waited?,
                 () = given_up.cancelled() => {}
             }
         }
@@ -116,7 +116,7 @@ impl Attempt {
     ) -> Result<bool, AttemptError> {
         let engine = &self.engine;
         let Some(key) = busy.keys().next() else { return Ok(false) };
-        if !engine.hot.board.is_turn_of_another(busy.keys(), engine.now()) {
+        if !engine.hot.board.is_turn_of_another(busy.keys(), engine.context.now()) {
             return Ok(false);
         }
         if self.is_in_queue() || self.may_hold_any() && !self.stepped {
@@ -133,7 +133,7 @@ impl Attempt {
             biased;
             () = self.handle.notify.notified() => {}
             () = given_up.cancelled() => {}
-            waited = engine.wait_for_turn(&keys, &self.deadline) => waited?,
+            waited = engine.turns.wait_for_turn(&keys, &self.deadline) => waited?,
         }
         Ok(true)
     }
@@ -155,11 +155,11 @@ impl Attempt {
             self.refuse_to_wait_for_oneself(key, *holder)?;
             waits.tickets.entry(key.clone()).or_insert_with(|| {
                 let (tid, holder, document) = (self.tid, *holder, key.clone());
-                engine.emit(&Event::Waiting { tid, holder, document });
+                engine.context.emit(&Event::Waiting { tid, holder, document });
                 engine.live_attempts.enter(key, self.tid.age())
             });
         }
-        let now = engine.now();
+        let now = engine.context.now();
         let since = |key: &Key, holder: AttemptId| match waits.holders.get(key) {
             Some((before, since)) if *before == holder => *since,
             _ => now,
@@ -170,7 +170,7 @@ impl Attempt {
             .collect();
         if waits.holders != holders {
             // A new holder has just begun, and needs about the time of a commit.
-            *backoff = engine.backoff();
+            *backoff = engine.context.backoff();
             waits.holders = holders;
         }
         waits.polls += 1;
@@ -180,7 +180,7 @@ impl Attempt {
         let Some((key, holder)) = busy.iter().next() else { return Ok(()) };
         self.wait_with_patience(key, &mut waits.since)?;
         let others = WaitReason::Others { key: key.clone(), holder: *holder };
-        let left = self.deadline.left(&*engine.config.clock, &others)?;
+        let left = self.deadline.left(&*engine.context.config.clock, &others)?;
         // Only the first in the queue polls often, for a holder in another process. The queue wakes
         // the rest.
         let polls = |(key, ticket): (&Key, &Ticket)| {
@@ -188,9 +188,9 @@ impl Attempt {
                 && busy.get(key).is_some_and(|holder| !engine.live_attempts.is_live(*holder))
         };
         let poll = if waits.tickets.iter().any(polls) {
-            backoff.next(&*engine.config.entropy)
+            backoff.next(&*engine.context.config.entropy)
         } else {
-            engine.config.lease / 4
+            engine.context.config.lease / 4
         };
         let woken = waits.tickets.values().map(|ticket| Box::pin(ticket.woken()));
         tokio::select! {
@@ -198,7 +198,7 @@ impl Attempt {
             _ = futures::future::select_all(woken) => {}
             () = self.handle.notify.notified() => {}
             () = given_up.cancelled() => {}
-            () = engine.config.clock.sleep(poll.min(left)) => {}
+            () = engine.context.config.clock.sleep(poll.min(left)) => {}
         }
         Ok(())
     }
@@ -212,7 +212,7 @@ impl Attempt {
         since: &mut Option<Duration>,
     ) -> Result<(), AttemptError> {
         self.hot.reservations.free_slot();
-        let now = self.engine.now();
+        let now = self.engine.context.now();
         let since = *since.get_or_insert(now);
         match self.patience {
             Some(patience) if now.saturating_sub(since) >= patience => {
@@ -225,7 +225,7 @@ impl Attempt {
     /// Checks early whether an older transaction aborted this one.
     async fn check_own_record(&self) -> Result<(), AttemptError> {
         let found =
-            self.engine.record_of(self.tid, ReadPreference::AnyCopy, &self.deadline).await?;
+            self.engine.table.record_of(self.tid, ReadPreference::AnyCopy, &self.deadline).await?;
         if found.state() == HolderState::Record(State::Aborted) {
             cov_mark::hit!(wound_seen_while_waiting);
             self.handle.wound();

@@ -13,7 +13,7 @@ use crate::attempt::merging::reservation::{DocumentReservation, Reservation};
 use crate::attempt::merging::serial_batch::{Merge, SerialBatch};
 use crate::attempt::{Attempt, ReadWriteSet};
 use crate::engine::attempt_error::RetryReason;
-use crate::engine::store::observe::ReadEntry;
+use crate::engine::read_entry::ReadEntry;
 use crate::store::Key;
 
 /// The members of an attempt, by component.
@@ -219,6 +219,6 @@ impl Attempt {
         if !self.uses_cache {
             return None;
         }
-        self.engine.hot.cache.get(key, self.engine.now())
+        self.engine.hot.cache.get(key, self.engine.context.now())
     }
 }

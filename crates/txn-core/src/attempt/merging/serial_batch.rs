@@ -10,7 +10,7 @@ use txn_protocol::ids::AttemptId;
 use txn_protocol::rules::validate::Observed;
 
 use crate::attempt::{Mutation, ReadWriteSet};
-use crate::engine::store::observe::ReadEntry;
+use crate::engine::read_entry::ReadEntry;
 use crate::store::Key;
 
 /// The result of merging a transaction into a batch.

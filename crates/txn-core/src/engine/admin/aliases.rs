@@ -10,13 +10,16 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::engine::Engine;
+use crate::engine::base::Base;
+use crate::engine::context::Context;
+use crate::engine::store::store_access::StoreAccess;
 use crate::error::{Error, ErrorKind};
 use crate::store::{CollectionIdentity, CollectionInfo, StoreError, StoreErrorKind};
 
 /// The aliases of opened collections, by physical name.
-#[derive(Debug, Default)]
 pub(crate) struct Aliases {
+    context: Arc<Context>,
+    store: Arc<StoreAccess>,
     opened: Mutex<BTreeMap<Arc<str>, OpenedBy>>,
 }
 
@@ -34,8 +37,14 @@ struct Opened {
 }
 
 impl Aliases {
+    pub(in crate::engine) fn new(base: &Base) -> Self {
+        let Base { context, store, .. } = base.clone();
+        Self { context, store, opened: Mutex::default() }
+    }
+
     /// Notes the target of `asked` at the open. A collection's own name is no alias.
-    fn note(&self, asked: &str, info: &CollectionInfo, now: Duration) {
+    pub(crate) fn note_alias(&self, asked: &str, info: &CollectionInfo) {
+        let now = self.context.now();
         let mut opened = self.opened.lock();
         for (name, aliases) in opened.iter_mut().filter(|(name, _)| **name != info.name) {
             if let Some(alias) = aliases.get_mut(asked) {
@@ -107,13 +116,6 @@ impl Aliases {
             ))
         })
     }
-}
-
-impl Engine {
-    /// Notes the name under which a collection was opened.
-    pub(crate) fn note_alias(&self, asked: &str, info: &CollectionInfo) {
-        self.aliases.note(asked, info, self.now());
-    }
 
     /// Fails if an alias no longer points to the opened collection.
     ///
@@ -123,20 +125,20 @@ impl Engine {
         &self,
         collections: impl FnOnce() -> BTreeSet<Arc<str>>,
     ) -> Result<(), Error> {
-        if self.aliases.is_empty() {
+        if self.is_empty() {
             return Ok(());
         }
-        let lease = self.config.lease;
+        let lease = self.context.config.lease;
         for collection in collections() {
-            for alias in self.aliases.due(&collection, self.now(), lease) {
-                let identify = self.documents().identify(&alias);
+            for alias in self.due(&collection, self.context.now(), lease) {
+                let identify = self.store.documents().identify(&alias);
                 tokio::select! {
                     biased;
-                    answer = identify => self.aliases.answered(&collection, &alias, answer),
-                    () = self.config.clock.sleep(lease) => {}
+                    answer = identify => self.answered(&collection, &alias, answer),
+                    () = self.context.config.clock.sleep(lease) => {}
                 }
             }
-            self.aliases.check(&collection)?;
+            self.check(&collection)?;
         }
         Ok(())
     }

@@ -3,15 +3,20 @@
 //! A refresh of each collection follows, so that searches see these commits.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
+use crate::engine::base::Base;
+use crate::engine::context::Context;
 use crate::engine::deadline::Deadline;
-use crate::engine::recovery::failure_detector::LookedAt;
-use crate::engine::recovery::holder::Holding;
+use crate::engine::holders::failure_detector::{Liveness, LookedAt};
+use crate::engine::holders::lock::Holding;
+use crate::engine::lock_queue::LiveAttempts;
+use crate::engine::recovery::Recovery;
 use crate::engine::store::pages::PAGE;
-use crate::engine::store::store_access::ReadPreference;
-use crate::engine::table::transaction_table::RecordLookup;
+use crate::engine::store::store_access::{ReadPreference, StoreAccess};
+use crate::engine::table::Table;
+use crate::engine::table::record_lookup::RecordLookup;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Filter, Key};
@@ -135,18 +140,38 @@ impl Awaited {
     }
 }
 
-impl Engine {
+/// Waits for the apply of all earlier commits.
+pub(crate) struct Barrier {
+    context: Arc<Context>,
+    store: Arc<StoreAccess>,
+    table: Arc<Table>,
+    live_attempts: Arc<LiveAttempts>,
+    liveness: Arc<Liveness>,
+    recovery: Arc<Recovery>,
+}
+
+impl Barrier {
+    pub(in crate::engine) fn new(
+        base: &Base,
+        live_attempts: Arc<LiveAttempts>,
+        liveness: Arc<Liveness>,
+        recovery: Arc<Recovery>,
+    ) -> Self {
+        let Base { context, store, table, .. } = base.clone();
+        Self { context, store, table, live_attempts, liveness, recovery }
+    }
+
     /// See [`Domain::barrier`](crate::Domain::barrier).
     #[tracing::instrument(level = "debug", skip_all, fields(domain = %self.table.domain()))]
-    pub(crate) async fn barrier(&self, deadline: &Deadline) -> Result<BarrierReport, AttemptError> {
-        let (document, ..) = self.domain_document(deadline).await?;
+    pub(crate) async fn wait(&self, deadline: &Deadline) -> Result<BarrierReport, AttemptError> {
+        let (document, ..) = self.table.domain_document(deadline).await?;
         let mut awaited = Awaited::default();
         for (day, partition) in &document.partitions {
             self.find_committed(*day, partition, &mut awaited, deadline).await?;
         }
         self.wait_until_applied(&mut awaited, deadline).await?;
         for name in document.collections.keys() {
-            self.refresh(name, deadline).await?;
+            self.store.refresh(name, deadline).await?;
         }
         let mut report = awaited.report;
         report.unapplied.sort_by(|one, other| {
@@ -168,19 +193,19 @@ impl Engine {
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
         let open = Filter::any_of(crate::store::fields::STATE, ["committed"]);
-        match self.refresh(partition, deadline).await {
+        match self.store.refresh(partition, deadline).await {
             // Another process dropped the day, so every transaction of the day was finished.
             Err(AttemptError::Fail(error))
                 if error.kind() == ErrorKind::Misconfigured
-                    && self.domain_document(deadline).await?.0.is_gone(day) =>
+                    && self.table.domain_document(deadline).await?.0.is_gone(day) =>
             {
                 return Ok(());
             }
             refreshed => refreshed?,
         }
         let mut foreign = BTreeSet::new();
-        let mut pages = self.pages(partition, open, PAGE);
-        while let Some(documents) = self.next_page(&mut pages, deadline).await? {
+        let mut pages = self.store.pages(partition, open, PAGE);
+        while let Some(documents) = self.store.next_page(&mut pages, deadline).await? {
             for (key, ..) in documents {
                 match key.id.parse() {
                     Ok(tid) => drop(awaited.committed.insert(tid)),
@@ -201,7 +226,7 @@ impl Engine {
         awaited: &mut Awaited,
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
-        let mut backoff = self.backoff();
+        let mut backoff = self.context.backoff();
         loop {
             let holdings = self.left_by_their_owners(awaited, deadline).await?;
             let mut holdings = holdings.into_iter();
@@ -218,7 +243,7 @@ impl Engine {
             }
             let Some(first) = awaited.committed.first().copied() else { return Ok(()) };
             let reason = WaitReason::Changing(self.table.record_key(first));
-            let paused = self.pause(deadline, &mut backoff, reason).await;
+            let paused = self.context.pause(deadline, &mut backoff, reason).await;
             paused.map_err(|_| awaited.late(first))?;
         }
     }
@@ -232,9 +257,9 @@ impl Engine {
         // An owner in this process still applies its transaction.
         let is_away = |tid: &AttemptId| !self.live_attempts.is_live(*tid);
         let away: BTreeSet<AttemptId> = awaited.committed.iter().copied().filter(is_away).collect();
-        let asked = self.now();
+        let asked = self.context.now();
         let records = self.readable_records(&away, awaited, deadline).await?;
-        let at = LookedAt { asked, answered: self.now() };
+        let at = LookedAt { asked, answered: self.context.now() };
         let mut left = Vec::new();
         for (tid, found) in records {
             if found.state() != HolderState::Record(State::Committed) {
@@ -242,7 +267,8 @@ impl Engine {
                 self.liveness.forget_committed(tid);
                 continue;
             }
-            let (key, lease) = (self.table.record_key(tid), self.config.lease_of(tid.attempt()));
+            let (key, lease) =
+                (self.table.record_key(tid), self.context.config.lease_of(tid.attempt()));
             let is_dead = self.liveness.is_dead(tid, &key, found.version(), lease, at);
             // A transaction that finds a damaged document touches the record each time. So a
             // committed record may change forever, and its changes are no sign of life of the
@@ -261,14 +287,14 @@ impl Engine {
         awaited: &mut Awaited,
         deadline: &Deadline,
     ) -> Result<BTreeMap<AttemptId, RecordLookup>, AttemptError> {
-        match self.records(tids, ReadPreference::Primary, deadline).await {
+        match self.table.records(tids, ReadPreference::Primary, deadline).await {
             Err(AttemptError::Fail(error)) if !error.kind().is_transient_or_unknown() => {}
             found => return found,
         }
         // A record cannot be read: single reads show which.
         let mut readable = BTreeMap::new();
         for tid in tids {
-            match self.record_of(*tid, ReadPreference::Primary, deadline).await {
+            match self.table.record_of(*tid, ReadPreference::Primary, deadline).await {
                 Ok(found) => drop(readable.insert(*tid, found)),
                 Err(AttemptError::Fail(error)) if !error.kind().is_transient_or_unknown() => {
                     let error = error.in_transaction(*tid);
@@ -290,8 +316,9 @@ impl Engine {
         let tid = holding.holder;
         let version = holding.found.record.as_ref().and_then(|record| record.commit_version);
         // A transaction with blocked documents must not use up the time of the rest.
-        let soon = deadline.at_most(self.now() + self.config.lease);
-        let met = Box::pin(self.resolve_holder(Requester::NonPreempting, holding, &soon)).await;
+        let soon = deadline.at_most(self.context.now() + self.context.config.lease);
+        let met =
+            Box::pin(self.recovery.resolve_holder(Requester::NonPreempting, holding, &soon)).await;
         let hindrances = match met {
             Ok(met) => met.into_values().filter_map(Result::err).collect(),
             Err(error) => vec![error.into_error()],

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::engine::Engine;
-use crate::engine::admin::claims::Claim;
+use crate::engine::admin::DomainAdmin;
+use crate::engine::admin::collections::Claim;
 use crate::engine::admin::scan::Faults;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
@@ -13,15 +13,17 @@ use crate::store::{Filter, Key, Read};
 use txn_protocol::ids::Day;
 use txn_protocol::machines::domain::DomainDocument;
 
-impl Engine {
+impl DomainAdmin {
     /// The existing partitions of this domain, by name, official or not.
     pub(crate) async fn existing_partitions(
         &self,
         deadline: &Deadline,
     ) -> Result<BTreeMap<Day, Vec<Arc<str>>>, AttemptError> {
         let prefix = self.table.prefix();
-        let names =
-            self.retry_unavailable(deadline, || self.store.list_collections(&prefix)).await?;
+        let names = self
+            .store
+            .retry_unavailable(deadline, || self.store.documents().list_collections(&prefix))
+            .await?;
         let mut partitions: BTreeMap<Day, Vec<Arc<str>>> = BTreeMap::new();
         for name in names {
             let parts = name.strip_prefix(&*prefix).and_then(|rest| rest.rsplit_once('-'));
@@ -50,7 +52,7 @@ impl Engine {
             for name in names {
                 // A partition under construction is empty, and the document does not name it yet.
                 if document.partitions.get(day).map(String::as_str) != Some(name)
-                    && self.holds_any(name, Filter::All, deadline).await?
+                    && self.store.holds_any(name, Filter::All, deadline).await?
                 {
                     let what = "it holds records of this domain, and the domain document does not name it: restore \
                                 the right document, or have it rebuilt by Admin::rebuild (docs/operations.md, \
@@ -64,7 +66,7 @@ impl Engine {
 
     /// Notes forgotten partitions and lost claims.
     pub(crate) async fn find_lost_parts(&self, document: &DomainDocument, faults: &mut Faults) {
-        let deadline = self.deadline(self.config.timeout);
+        let deadline = self.context.deadline(self.context.config.timeout);
         let forgotten = async {
             let existing = self.existing_partitions(&deadline).await?;
             self.forgotten_partitions(document, &existing, &deadline).await
@@ -77,7 +79,7 @@ impl Engine {
         }
         let (names, keys): (Vec<&String>, Vec<Key>) =
             document.collections.iter().map(|(name, uid)| (name, Claim::key(uid))).unzip();
-        let reads = self.store.read_primary(&keys).await;
+        let reads = self.store.documents().read_primary(&keys).await;
         for ((name, key), read) in names.into_iter().zip(&keys).zip(reads) {
             let fault = match read {
                 Read::Found { source, .. } => match Claim::read(key, &source) {

@@ -3,15 +3,23 @@
 //! A scan shows candidates only; each verdict is an acknowledged write.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::engine::Engine;
+use crate::engine::admin::DomainAdmin;
 use crate::engine::admin::scan::{Faults, Survey, Suspect};
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::recovery::failure_detector::LookedAt;
-use crate::engine::recovery::holder::{Holding, Lock};
+use crate::engine::base::Base;
+use crate::engine::context::Context;
+use crate::engine::holders::failure_detector::LookedAt;
+use crate::engine::holders::lock::{Holding, Lock};
+use crate::engine::holders::unlock::Unlocker;
+use crate::engine::recovery::Recovery;
 use crate::engine::recovery::roll_forward::{Resolution, Resolutions};
-use crate::engine::store::store_access::{ReadPreference, view};
-use crate::engine::table::transaction_table::RecordLookup;
+use crate::engine::store::store_access::{ReadPreference, StoreAccess, view};
+use crate::engine::table::Table;
+use crate::engine::table::format::read_record;
+use crate::engine::table::record_lookup::RecordLookup;
+use crate::engine::time::Time;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Key, Read, Version};
 use txn_protocol::document::View;
@@ -68,7 +76,28 @@ const SUSPECTS: usize = 5_000;
 /// The number of documents in one read.
 const READS: usize = 500;
 
-impl Engine {
+/// The recovery passes and scans of a domain.
+pub(crate) struct Janitor {
+    context: Arc<Context>,
+    store: Arc<StoreAccess>,
+    time: Arc<Time>,
+    table: Arc<Table>,
+    unlocker: Arc<Unlocker>,
+    recovery: Arc<Recovery>,
+    admin: Arc<DomainAdmin>,
+}
+
+impl Janitor {
+    pub(in crate::engine) fn new(
+        base: &Base,
+        unlocker: Arc<Unlocker>,
+        recovery: Arc<Recovery>,
+        admin: Arc<DomainAdmin>,
+    ) -> Self {
+        let Base { context, store, time, table } = base.clone();
+        Self { context, store, time, table, unlocker, recovery, admin }
+    }
+
     /// Runs a complete pass, and then scans for leftovers.
     pub(crate) async fn complete_pass(&self) -> Result<JanitorReport, AttemptError> {
         let mut report = JanitorReport::default();
@@ -96,20 +125,20 @@ impl Engine {
         report: &mut JanitorReport,
     ) -> Result<Faults, AttemptError> {
         let mut pass = Pass::new(self);
-        let today = self.today();
+        let today = self.time.today();
         // A process with a wrong clock neither creates nor drops days.
-        let right = self.confirm_not_ahead().await;
+        let right = self.time.confirm_not_ahead().await;
         let days = if right.is_ok() { vec![today, today.plus(1)] } else { Vec::new() };
         for day in days {
-            let deadline = self.deadline(self.config.timeout);
-            if let Err(error) = self.ensure_partition(day, &deadline).await {
+            let deadline = self.context.deadline(self.context.config.timeout);
+            if let Err(error) = self.table.ensure_partition(day, &deadline).await {
                 pass.faults.note_place(&self.table.alias(day), error);
             }
         }
         let Some(document) = self.document_or_fault(&mut pass.faults).await? else {
             return Ok(pass.faults);
         };
-        let mut survey = Survey::new(self, &document, complete);
+        let mut survey = self.survey(&document, complete);
         let mut suspects = Vec::new();
         while let Some(page) = survey.next().await {
             suspects.extend(page);
@@ -120,8 +149,10 @@ impl Engine {
         pass.settle(suspects).await;
         let dropped = match right {
             Ok(()) => {
-                let deadline = self.deadline(self.config.timeout);
-                self.drop_old_partitions(today, &mut report.partitions_dropped, &deadline).await
+                let deadline = self.context.deadline(self.context.config.timeout);
+                self.table
+                    .drop_old_partitions(today, &mut report.partitions_dropped, &deadline)
+                    .await
             }
             Err(error) => Err(error.into()),
         };
@@ -139,7 +170,7 @@ impl Engine {
     async fn look(&self, report: &mut JanitorReport) -> Result<(), AttemptError> {
         let mut faults = Faults::default();
         if let Some(document) = self.document_or_fault(&mut faults).await? {
-            let mut survey = Survey::new(self, &document, true);
+            let mut survey = self.survey(&document, true);
             while let Some(page) = survey.next().await {
                 for Suspect { key, holder, state } in page {
                     match state {
@@ -153,10 +184,14 @@ impl Engine {
             report.open.sort_by_key(|(tid, _)| *tid);
             report.open.dedup_by_key(|(tid, _)| *tid);
             report.add(survey.faults);
-            self.find_lost_parts(&document, &mut faults).await;
+            self.admin.find_lost_parts(&document, &mut faults).await;
         }
         report.add(faults);
         Ok(())
+    }
+
+    fn survey(&self, document: &DomainDocument, complete: bool) -> Survey<'_> {
+        Survey::new(&self.context, &self.store, &self.table, document, complete)
     }
 
     /// Reads the domain document. A lost or damaged document becomes a fault.
@@ -164,8 +199,8 @@ impl Engine {
         &self,
         faults: &mut Faults,
     ) -> Result<Option<DomainDocument>, AttemptError> {
-        let deadline = self.deadline(self.config.timeout);
-        match self.domain_document(&deadline).await {
+        let deadline = self.context.deadline(self.context.config.timeout);
+        match self.table.domain_document(&deadline).await {
             Ok((document, ..)) => Ok(Some(document)),
             Err(AttemptError::Fail(error)) if faults.note(&self.table.domain_key(), &error) => {
                 Ok(None)
@@ -177,7 +212,7 @@ impl Engine {
 
 /// The state of one pass.
 struct Pass<'a> {
-    engine: &'a Engine,
+    janitor: &'a Janitor,
     recovered: usize,
     faults: Faults,
     /// Transactions that this pass could not decide.
@@ -204,17 +239,17 @@ enum Standing {
 }
 
 impl<'a> Pass<'a> {
-    fn new(engine: &'a Engine) -> Self {
+    fn new(janitor: &'a Janitor) -> Self {
         let (faults, blocked) = Default::default();
-        Self { engine, recovered: 0, faults, blocked, lifted: false }
+        Self { janitor, recovered: 0, faults, blocked, lifted: false }
     }
 
     /// Follows suspects until each is decided, or its owner proves alive.
     ///
     /// The pass first waits for one lease, because the owners may still be at work.
     async fn settle(&mut self, mut suspects: Vec<Suspect>) {
-        let config = &self.engine.config;
-        let until = self.engine.now() + config.attempt_timeout + 2 * config.lease;
+        let config = &self.janitor.context.config;
+        let until = self.janitor.context.now() + config.attempt_timeout + 2 * config.lease;
         let mut wait = config.lease;
         while !suspects.is_empty() {
             config.clock.sleep(wait).await;
@@ -226,7 +261,7 @@ impl<'a> Pass<'a> {
             }
             suspects = left;
             self.lift_blocks().await;
-            if self.engine.now() >= until {
+            if self.janitor.context.now() >= until {
                 return;
             }
         }
@@ -242,15 +277,15 @@ impl<'a> Pass<'a> {
         cov_mark::hit!(janitor_lifts_blocks);
         self.lifted = true;
         let days = std::mem::take(&mut self.blocked).iter().map(|holder| holder.day()).collect();
-        let deadline = self.engine.deadline(self.engine.config.timeout);
-        if let Err(error) = self.engine.lift_blocks(&days, &deadline).await {
-            self.faults.note_place(self.engine.table.domain(), error);
+        let deadline = self.janitor.context.deadline(self.janitor.context.config.timeout);
+        if let Err(error) = self.janitor.table.lift_blocks(&days, &deadline).await {
+            self.faults.note_place(self.janitor.table.domain(), error);
         }
     }
 
     async fn standings(&mut self, suspects: &[Suspect]) -> Vec<Standing> {
         let keys: Vec<Key> = suspects.iter().map(|suspect| suspect.key.clone()).collect();
-        let mut reads = self.engine.store.get_many(&keys).await.into_iter();
+        let mut reads = self.janitor.store.documents().get_many(&keys).await.into_iter();
         let mut standings = Vec::new();
         for suspect in suspects {
             standings.push(match reads.next() {
@@ -266,8 +301,7 @@ impl<'a> Pass<'a> {
     fn standing(&mut self, suspect: &Suspect, version: Version, source: &str) -> Standing {
         let key = &suspect.key;
         let seen = match suspect.state {
-            Some(_) => crate::engine::table::format::read_record(key, source)
-                .map(|record| (record.is_open(), None)),
+            Some(_) => read_record(key, source).map(|record| (record.is_open(), None)),
             None => view(key, version, source)
                 .map(|view| (view.holder() == Some(suspect.holder), Some(view))),
         };
@@ -326,15 +360,15 @@ impl<'a> Pass<'a> {
         &self,
         holders: impl Iterator<Item = AttemptId>,
     ) -> BTreeMap<AttemptId, (RecordLookup, LookedAt)> {
-        let engine = self.engine;
+        let janitor = self.janitor;
         let tids: BTreeSet<AttemptId> = holders.collect();
-        let asked = engine.now();
-        let deadline = engine.deadline(engine.config.lease);
+        let asked = janitor.context.now();
+        let deadline = janitor.context.deadline(janitor.context.config.lease);
         let found = match tids.is_empty() {
             true => Ok(BTreeMap::new()),
-            false => engine.records(&tids, ReadPreference::AnyCopy, &deadline).await,
+            false => janitor.table.records(&tids, ReadPreference::AnyCopy, &deadline).await,
         };
-        let at = LookedAt { asked, answered: engine.now() };
+        let at = LookedAt { asked, answered: janitor.context.now() };
         found.unwrap_or_default().into_iter().map(|(tid, found)| (tid, (found, at))).collect()
     }
 
@@ -345,9 +379,9 @@ impl<'a> Pass<'a> {
         held: Held,
         found: Option<(RecordLookup, LookedAt)>,
     ) -> Vec<Key> {
-        let engine = self.engine;
+        let janitor = self.janitor;
         let met_at = held.locks.iter().map(|lock| lock.key.clone());
-        let record = held.whole.then(|| engine.table.record_key(holder));
+        let record = held.whole.then(|| janitor.table.record_key(holder));
         let met_at: Vec<Key> = met_at.chain(record.clone()).collect();
         let met = match self.resolve_lock(holder, held, found).await {
             Ok(met) => met,
@@ -387,22 +421,24 @@ impl<'a> Pass<'a> {
         Held { locks, whole }: Held,
         found: Option<(RecordLookup, LookedAt)>,
     ) -> Result<Resolutions, AttemptError> {
-        let engine = self.engine;
-        let deadline = engine.deadline(engine.config.lease);
+        let janitor = self.janitor;
+        let deadline = janitor.context.deadline(janitor.context.config.lease);
         let (found, at) = match found {
             Some(found) => found,
             None => {
-                let asked = engine.now();
-                let found = engine.record_of(holder, ReadPreference::AnyCopy, &deadline).await?;
-                (found, LookedAt { asked, answered: engine.now() })
+                let asked = janitor.context.now();
+                let found =
+                    janitor.table.record_of(holder, ReadPreference::AnyCopy, &deadline).await?;
+                (found, LookedAt { asked, answered: janitor.context.now() })
             }
         };
         let holding = Holding { holder, locks: locks.clone(), found, at, whole };
-        let mut met = engine.resolve_holder(Requester::NonPreempting, holding, &deadline).await?;
+        let mut met =
+            janitor.recovery.resolve_holder(Requester::NonPreempting, holding, &deadline).await?;
         let is_void = |lock: &Lock| matches!(met.get(&lock.key), Some(Ok(Resolution::Void)));
         let void: Vec<Lock> = locks.into_iter().filter(is_void).collect();
         // The read is stale: an unlock succeeds only if the lock is unchanged.
-        let unlocked = engine.unlock_all(&void).await.into_iter();
+        let unlocked = janitor.unlocker.unlock_all(&void).await.into_iter();
         met.extend(unlocked.map(|(key, result)| (key, result.map(|_| Resolution::Void))));
         Ok(met)
     }

@@ -8,60 +8,113 @@ use std::time::Duration;
 
 use futures::FutureExt;
 
-use crate::engine::Engine;
-use crate::engine::admin::janitor::JanitorReport;
+use crate::engine::admin::janitor::{Janitor, JanitorReport};
+use crate::engine::base::Base;
+use crate::engine::context::Context;
+use crate::engine::store::store_access::StoreAccess;
+use crate::engine::table::Table;
 use crate::store::{Outcome, Read, Version, Write, WriteOp};
 
-/// Starts the janitor task of a domain, if the configuration wants one.
-pub(crate) fn start(engine: &Arc<Engine>) {
-    let Some(interval) = engine.config.janitor_interval else { return };
-    let engine_of_task = Arc::downgrade(engine);
-    let closing = engine.lifecycle.closing().clone();
-    let clock = engine.config.clock.clone();
-    let entropy = engine.config.entropy.clone();
-    engine.lifecycle.spawn(async move {
-        let mut turn = Turn::default();
-        if let Some(engine) = engine_of_task.upgrade() {
-            turn.seen = Turn::stands(&engine).await;
-        }
-        loop {
-            // Jitter keeps processes that started together from scanning together.
-            let half = u64::try_from(interval.as_micros() / 2).unwrap_or(u64::MAX);
-            let wait = interval + Duration::from_micros(entropy.next_u64() % half.max(1));
-            tokio::select! {
-                biased;
-                () = closing.cancelled() => return,
-                () = clock.sleep(wait) => {}
+/// The janitor task of a process.
+pub(crate) struct JanitorElection {
+    context: Arc<Context>,
+    store: Arc<StoreAccess>,
+    table: Arc<Table>,
+    janitor: Arc<Janitor>,
+}
+
+impl JanitorElection {
+    pub(in crate::engine) fn new(base: &Base, janitor: Arc<Janitor>) -> Self {
+        let Base { context, store, table, .. } = base.clone();
+        Self { context, store, table, janitor }
+    }
+
+    /// Starts the janitor task, if the configuration wants one.
+    pub(crate) fn start(self: &Arc<Self>) {
+        let Some(interval) = self.context.config.janitor_interval else { return };
+        let election_of_task = Arc::downgrade(self);
+        let closing = self.context.lifecycle.closing().clone();
+        let clock = self.context.config.clock.clone();
+        let entropy = self.context.config.entropy.clone();
+        self.context.lifecycle.spawn(async move {
+            let mut turn = Turn::default();
+            if let Some(election) = election_of_task.upgrade() {
+                turn.seen = election.stands().await;
             }
-            let Some(engine) = engine_of_task.upgrade() else { return };
-            tokio::select! {
-                biased;
-                () = closing.cancelled() => return,
-                turned = AssertUnwindSafe(take_turn(&engine, &mut turn)).catch_unwind() => {
-                    if turned.is_err() {
-                        tracing::error!("the janitor panicked; the next pass follows after an interval");
+            loop {
+                // Jitter keeps processes that started together from scanning together.
+                let half = u64::try_from(interval.as_micros() / 2).unwrap_or(u64::MAX);
+                let wait = interval + Duration::from_micros(entropy.next_u64() % half.max(1));
+                tokio::select! {
+                    biased;
+                    () = closing.cancelled() => return,
+                    () = clock.sleep(wait) => {}
+                }
+                let Some(election) = election_of_task.upgrade() else { return };
+                tokio::select! {
+                    biased;
+                    () = closing.cancelled() => return,
+                    turned = AssertUnwindSafe(election.take_turn(&mut turn)).catch_unwind() => {
+                        if turned.is_err() {
+                            tracing::error!("the janitor panicked; the next pass follows after an interval");
+                        }
                     }
                 }
             }
-        }
-    });
-}
-
-async fn take_turn(engine: &Engine, turn: &mut Turn) {
-    if !turn.take(engine).await {
-        return;
+        });
     }
-    match engine.pass(false, &mut JanitorReport::default()).await {
-        Ok(faults) => {
-            for (document, what) in &faults.damaged {
-                tracing::warn!(%document, what, "the janitor found damage that an operator must inspect");
+
+    async fn take_turn(&self, turn: &mut Turn) {
+        if !self.take(turn).await {
+            return;
+        }
+        match self.janitor.pass(false, &mut JanitorReport::default()).await {
+            Ok(faults) => {
+                for (document, what) in &faults.damaged {
+                    tracing::warn!(%document, what, "the janitor found damage that an operator must inspect");
+                }
+                for (place, why) in &faults.unreachable {
+                    tracing::warn!(place, why, "the janitor could not read a part of the domain");
+                }
             }
-            for (place, why) in &faults.unreachable {
-                tracing::warn!(place, why, "the janitor could not read a part of the domain");
+            Err(error) => {
+                tracing::warn!(why = %error.into_error(), "the janitor could not finish its pass");
             }
         }
-        Err(error) => {
-            tracing::warn!(why = %error.into_error(), "the janitor could not finish its pass");
+    }
+
+    async fn stands(&self) -> Option<At> {
+        let read = self.store.documents().read_primary(&[self.table.janitor_key()]).await;
+        match read.into_iter().next() {
+            Some(Read::Found { version, .. }) => Some(Some(version)),
+            Some(Read::Absent) => Some(None),
+            // The next open or audit of the domain reports a lost registry.
+            Some(Read::MissingCollection | Read::Unavailable(_)) | None => None,
+        }
+    }
+
+    /// Whether this process is elected.
+    ///
+    /// No other process may have been elected since the last read, an interval ago, and the
+    /// process's own write must be acknowledged. Only the process's monotonic clock counts. A
+    /// process that dies during its pass delays the next pass by an interval.
+    async fn take(&self, turn: &mut Turn) -> bool {
+        let Some(stands) = self.stands().await else { return false };
+        if turn.seen.replace(stands) != Some(stands) {
+            return false;
+        }
+        let key = self.table.janitor_key();
+        let by = serde_json::json!({ "by": self.context.config.process_name }).to_string();
+        let op = match stands {
+            Some(version) => WriteOp::Replace(by.into(), version),
+            None => WriteOp::Create(by.into()),
+        };
+        match self.store.write_one(Write::new(key, op)).await {
+            Outcome::Applied(version) => {
+                turn.seen = Some(Some(version));
+                true
+            }
+            _ => false,
         }
     }
 }
@@ -78,40 +131,3 @@ struct Turn {
 
 /// The version of the document; `None` before the first election.
 type At = Option<Version>;
-
-impl Turn {
-    async fn stands(engine: &Engine) -> Option<At> {
-        let read = engine.store.read_primary(&[engine.table.janitor_key()]).await;
-        match read.into_iter().next() {
-            Some(Read::Found { version, .. }) => Some(Some(version)),
-            Some(Read::Absent) => Some(None),
-            // The next open or audit of the domain reports a lost registry.
-            Some(Read::MissingCollection | Read::Unavailable(_)) | None => None,
-        }
-    }
-
-    /// Whether this process is elected.
-    ///
-    /// No other process may have been elected since the last read, an interval ago, and the
-    /// process's own write must be acknowledged. Only the process's monotonic clock counts. A
-    /// process that dies during its pass delays the next pass by an interval.
-    async fn take(&mut self, engine: &Engine) -> bool {
-        let Some(stands) = Self::stands(engine).await else { return false };
-        if self.seen.replace(stands) != Some(stands) {
-            return false;
-        }
-        let key = engine.table.janitor_key();
-        let by = serde_json::json!({ "by": engine.config.process_name }).to_string();
-        let op = match stands {
-            Some(version) => WriteOp::Replace(by.into(), version),
-            None => WriteOp::Create(by.into()),
-        };
-        match engine.write_one(Write::new(key, op)).await {
-            Outcome::Applied(version) => {
-                self.seen = Some(Some(version));
-                true
-            }
-            _ => false,
-        }
-    }
-}

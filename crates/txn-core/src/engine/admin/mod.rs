@@ -2,7 +2,8 @@
 
 pub(crate) mod aliases;
 pub(crate) mod barrier;
-pub(crate) mod claims;
+pub(crate) mod collections;
+mod enable_history;
 pub(crate) mod integrity;
 pub(crate) mod janitor;
 pub(crate) mod janitor_election;
@@ -10,3 +11,34 @@ pub(crate) mod opening;
 pub(crate) mod rebuild;
 pub(crate) mod release;
 pub(crate) mod scan;
+
+use std::sync::Arc;
+
+use crate::engine::admin::collections::Collections;
+use crate::engine::base::Base;
+use crate::engine::context::Context;
+use crate::engine::history::Histories;
+use crate::engine::store::store_access::StoreAccess;
+use crate::engine::table::Table;
+use crate::engine::time::Time;
+
+/// Opens, checks, rebuilds and removes a domain.
+pub(crate) struct DomainAdmin {
+    context: Arc<Context>,
+    store: Arc<StoreAccess>,
+    time: Arc<Time>,
+    table: Arc<Table>,
+    histories: Arc<Histories>,
+    collections: Arc<Collections>,
+}
+
+impl DomainAdmin {
+    pub(in crate::engine) fn new(
+        base: &Base,
+        histories: Arc<Histories>,
+        collections: Arc<Collections>,
+    ) -> Self {
+        let Base { context, store, time, table } = base.clone();
+        Self { context, store, time, table, histories, collections }
+    }
+}

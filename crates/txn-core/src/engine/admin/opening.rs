@@ -1,45 +1,29 @@
 //! Opening and creation of a domain.
 
-use std::sync::Arc;
-
-use crate::engine::Engine;
+use crate::engine::admin::DomainAdmin;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::table::domain_document::{REGISTRY, RegistryDocument, encode};
+use crate::engine::table::REGISTRY;
+use crate::engine::table::domain_document::{RegistryDocument, encode};
 use crate::error::{Error, ErrorKind};
 use crate::store::{CollectionSpec, Role};
 use txn_protocol::machines::domain::{DomainDocument, MakeOnce};
 
-impl Engine {
-    /// Opens or creates the domain, and starts its tasks.
-    pub(crate) async fn start_up(self: &Arc<Self>, create: bool) -> Result<(), AttemptError> {
-        let deadline = self.deadline(self.config.timeout);
-        let has_clock = self.look_at_the_clock().await;
-        self.confirm_not_ahead().await?;
-        self.find_domain(create, &deadline).await?;
-        let today = self.today();
-        self.ensure_partition(today, &deadline).await?;
-        // Not needed yet: the janitor retries, and reports a lasting failure.
-        if let Err(error) = self.ensure_partition(today.plus(1), &deadline).await {
-            tracing::warn!(domain = %self.table.domain(), %error, "tomorrow's partition of the transaction table is not made yet");
-        }
-        if has_clock {
-            self.watch_the_clock();
-        }
-        crate::engine::admin::janitor_election::start(self);
-        Ok(())
-    }
-
+impl DomainAdmin {
     /// Opens a complete domain, or creates it if no part exists.
-    async fn find_domain(&self, create: bool, deadline: &Deadline) -> Result<(), AttemptError> {
-        let document = match self.read_domain(deadline).await? {
+    pub(crate) async fn find_domain(
+        &self,
+        create: bool,
+        deadline: &Deadline,
+    ) -> Result<(), AttemptError> {
+        let document = match self.table.read_domain(deadline).await? {
             Some((document, ..)) => document,
             None => {
                 if self.has_traces(deadline).await? {
                     // Another process may have created the domain meanwhile.
-                    return match self.read_domain(deadline).await? {
+                    return match self.table.read_domain(deadline).await? {
                         Some(_) => Ok(()),
-                        None => Err(self.lost_document().into()),
+                        None => Err(self.table.lost_document().into()),
                     };
                 }
                 return match create {
@@ -52,13 +36,13 @@ impl Engine {
         for (day, name) in &document.partitions {
             if !existing.get(day).is_some_and(|names| names.iter().any(|n| **n == **name)) {
                 // The list may be outdated: the partition itself gives the answer.
-                self.ensure_partition(*day, deadline).await?;
+                self.table.ensure_partition(*day, deadline).await?;
             }
         }
         let forgotten = self.forgotten_partitions(&document, &existing, deadline).await?;
         if !forgotten.is_empty() {
             // The list may be newer than the document.
-            let (document, ..) = self.domain_document(deadline).await?;
+            let (document, ..) = self.table.domain_document(deadline).await?;
             let forgotten = self.forgotten_partitions(&document, &existing, deadline).await?;
             if let Some(error) = forgotten.into_iter().next() {
                 return Err(error.into());
@@ -72,7 +56,7 @@ impl Engine {
         if !self.existing_partitions(deadline).await?.is_empty() {
             return Ok(true);
         }
-        match self.claims(deadline).await {
+        match self.collections.claims(deadline).await {
             Ok(claims) => Ok(!claims.is_empty()),
             Err(AttemptError::Fail(error)) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),
@@ -83,8 +67,8 @@ impl Engine {
         self.open_registry(deadline).await?;
         let key = self.table.domain_key();
         let content = |_: &_| encode(&DomainDocument::default());
-        let place = RegistryDocument(&key);
-        let settled = self.settle(&place, &MakeOnce, (None, None), content, deadline).await;
+        let place = RegistryDocument { table: &self.table, key: &key };
+        let settled = self.store.settle(&place, &MakeOnce, (None, None), content, deadline).await;
         settled.map(|_| ()).map_err(|e| e.while_doing("make the domain document"))
     }
 
@@ -96,7 +80,10 @@ impl Engine {
             create: true,
             mappings: None,
         };
-        self.retry_unavailable(deadline, || self.store.open_collection(&registry)).await.map(|_| ())
+        self.store
+            .retry_unavailable(deadline, || self.store.documents().open_collection(&registry))
+            .await
+            .map(|_| ())
     }
 
     pub(crate) fn no_domain(&self) -> Error {

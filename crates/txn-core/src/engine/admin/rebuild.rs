@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::engine::Engine;
+use crate::engine::admin::DomainAdmin;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::table::domain_document::encode;
@@ -32,22 +32,22 @@ pub struct RebuildReport {
     pub collections: Vec<String>,
 }
 
-impl Engine {
+impl DomainAdmin {
     /// See [`Admin::rebuild`](crate::Admin::rebuild).
     pub(crate) async fn rebuild(&self, deadline: &Deadline) -> Result<RebuildReport, AttemptError> {
         let existing = self.existing_partitions(deadline).await?;
-        let found = self.read_domain(deadline).await?;
+        let found = self.table.read_domain(deadline).await?;
         if found.is_some() || !existing.is_empty() {
             self.open_registry(deadline).await?;
         }
-        let claims = match self.claims(deadline).await {
+        let claims = match self.collections.claims(deadline).await {
             Err(AttemptError::Fail(error)) if error.is_not_found() => BTreeMap::new(),
             claims => claims?,
         };
         if found.is_none() && existing.is_empty() && claims.is_empty() {
             return Err(self.no_domain().into());
         }
-        let today = self.today();
+        let today = self.time.today();
         let version = found.as_ref().map(|(_, version, _)| *version);
         let named = found.as_ref().map(|(document, ..)| document.partitions.clone());
         let mut document = match found {
@@ -55,7 +55,7 @@ impl Engine {
             None => {
                 // Days before the oldest partition count as dropped, as far as their retention is
                 // over. The fate of younger days is unknown.
-                let last = today.plus(-1 - i64::from(self.config.retention_days));
+                let last = today.plus(-1 - i64::from(self.context.config.retention_days));
                 let oldest = existing.keys().next().map_or(last, |day| day.plus(-1));
                 let dropped_through = Some(last.min(oldest));
                 DomainDocument { dropped_through, ..DomainDocument::default() }
@@ -73,7 +73,7 @@ impl Engine {
             Some(version) => WriteOp::Replace(source, version),
             None => WriteOp::Create(source),
         };
-        match self.write_one(Write::new(key.clone(), op)).await {
+        match self.store.write_one(Write::new(key.clone(), op)).await {
             Outcome::Applied(_) => {}
             other => {
                 let doing =
@@ -83,7 +83,9 @@ impl Engine {
         }
         for (day, name) in &document.partitions {
             let alias = self.table.alias(*day);
-            self.retry_unavailable(deadline, || self.store.add_alias(&alias, name)).await?;
+            self.store
+                .retry_unavailable(deadline, || self.store.documents().add_alias(&alias, name))
+                .await?;
         }
         let mut given_up: Vec<Day> = match named {
             Some(named) => named.into_keys().collect(),
@@ -115,7 +117,7 @@ impl Engine {
         for (day, names) in existing.iter().filter(|(day, _)| !document.is_gone(**day)) {
             let mut full = Vec::new();
             for name in names {
-                if self.holds_any(name, Filter::All, deadline).await? {
+                if self.store.holds_any(name, Filter::All, deadline).await? {
                     full.push(name);
                 }
             }
@@ -131,7 +133,9 @@ impl Engine {
                 continue;
             };
             for name in names.iter().filter(|name| *name != official) {
-                self.retry_unavailable(deadline, || self.store.drop_collection(name)).await?;
+                self.store
+                    .retry_unavailable(deadline, || self.store.documents().drop_collection(name))
+                    .await?;
             }
             officials.insert(*day, official.to_string());
         }
@@ -147,7 +151,11 @@ impl Engine {
     ) -> Result<bool, AttemptError> {
         let role = Role::Data { owner: None };
         let spec = CollectionSpec { name: name.to_owned(), role, create: false, mappings: None };
-        match self.retry_unavailable(deadline, || self.store.open_collection(&spec)).await {
+        match self
+            .store
+            .retry_unavailable(deadline, || self.store.documents().open_collection(&spec))
+            .await
+        {
             Ok(info) => Ok(*info.uid == *uid),
             Err(AttemptError::Fail(error)) if error.kind() == ErrorKind::Misconfigured => Ok(false),
             Err(error) => Err(error),

@@ -5,17 +5,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::deadline::Deadline;
+use crate::engine::context::Context;
 use crate::engine::store::pages::{Documents, PAGE};
-use crate::engine::store::store_access::view;
+use crate::engine::store::store_access::{StoreAccess, view};
+use crate::engine::table::Table;
+use crate::engine::table::format::read_record;
+use crate::engine::table::retention::open_records;
 use crate::error::{Error, ErrorKind};
 use crate::store::{CollectionSpec, Filter, Key, Pages, Role, StoreErrorKind};
 use txn_protocol::ids::{AttemptId, Day};
 use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::record::State;
-use txn_protocol::rule::Rule;
 
 /// A collection or a partition to scan.
 #[derive(Clone, Debug)]
@@ -36,11 +37,6 @@ impl Place {
             Self::Partition { .. } => open_records(),
         }
     }
-}
-
-/// Records that are neither finished nor aborted.
-pub(crate) fn open_records() -> Filter {
-    Filter::any_of(crate::store::fields::STATE, State::OPEN)
 }
 
 /// A lock or an open record that may need recovery.
@@ -82,7 +78,9 @@ impl Faults {
 
 /// A scan through all collections and partitions of a domain.
 pub(crate) struct Survey<'a> {
-    engine: &'a Engine,
+    context: &'a Context,
+    store: &'a StoreAccess,
+    table: &'a Table,
     places: VecDeque<Place>,
     /// The collection or partition that is being scanned.
     at: Option<(Place, Pages<'a>)>,
@@ -94,7 +92,13 @@ impl<'a> Survey<'a> {
     /// Starts a scan.
     ///
     /// A complete scan refreshes the collections first. Other scans find missed documents later.
-    pub(crate) fn new(engine: &'a Engine, document: &DomainDocument, complete: bool) -> Self {
+    pub(crate) fn new(
+        context: &'a Context,
+        store: &'a StoreAccess,
+        table: &'a Table,
+        document: &DomainDocument,
+        complete: bool,
+    ) -> Self {
         let collections = document.collections.iter().map(|(name, uid)| {
             let (name, uid) = (name.clone(), uid.clone());
             Place::Collection { name, uid }
@@ -104,7 +108,8 @@ impl<'a> Survey<'a> {
             .iter()
             .map(|(day, name)| Place::Partition { day: *day, name: name.clone() });
         let places = collections.chain(partitions).collect();
-        Self { engine, places, at: None, complete, faults: Faults::default() }
+        let faults = Faults::default();
+        Self { context, store, table, places, at: None, complete, faults }
     }
 
     /// Returns the suspects of the next page, or `None` at the end.
@@ -116,7 +121,7 @@ impl<'a> Survey<'a> {
                 Some(at) => at,
                 None => {
                     let place = self.places.pop_front()?;
-                    let pages = self.engine.pages(place.name(), place.filter(), PAGE);
+                    let pages = self.store.pages(place.name(), place.filter(), PAGE);
                     (place, pages)
                 }
             };
@@ -145,16 +150,17 @@ impl<'a> Survey<'a> {
                 page => return page.map_err(|error| Error::from(error).into()),
             }
         }
-        let engine = self.engine;
+        let (context, store) = (self.context, self.store);
         // An unreadable collection must not use up the time of the rest.
-        let deadline = engine.deadline(2 * engine.config.lease);
+        let deadline = context.deadline(2 * context.config.lease);
         let name = place.name();
         if let Place::Collection { uid, .. } = place {
             let role = Role::Data { owner: None };
             let spec =
                 CollectionSpec { name: name.to_owned(), role, create: false, mappings: None };
-            let info =
-                engine.retry_unavailable(&deadline, || engine.store.open_collection(&spec)).await?;
+            let info = store
+                .retry_unavailable(&deadline, || store.documents().open_collection(&spec))
+                .await?;
             if *info.uid != **uid {
                 let what = "the collection was dropped and made again: its transactions are lost; \
                             open it again to claim it";
@@ -162,9 +168,9 @@ impl<'a> Survey<'a> {
             }
         }
         if self.complete || matches!(place, Place::Partition { .. }) {
-            engine.refresh(name, &deadline).await?;
+            store.refresh(name, &deadline).await?;
         }
-        engine.next_page(pages, &deadline).await
+        store.next_page(pages, &deadline).await
     }
 
     fn suspects(&mut self, place: &Place, documents: Documents) -> Vec<Suspect> {
@@ -175,11 +181,10 @@ impl<'a> Survey<'a> {
                     let holder = view.holder()?;
                     Some(Suspect { key: key.clone(), holder, state: None })
                 }),
-                Place::Partition { .. } => crate::engine::table::format::read_record(&key, &source)
-                    .map(|record| {
-                        let (holder, state) = (record.tid, Some(record.state));
-                        Some(Suspect { key: self.engine.table.record_key(holder), holder, state })
-                    }),
+                Place::Partition { .. } => read_record(&key, &source).map(|record| {
+                    let (holder, state) = (record.tid, Some(record.state));
+                    Some(Suspect { key: self.table.record_key(holder), holder, state })
+                }),
             };
             match suspect {
                 Ok(suspect) => suspects.extend(suspect),
@@ -196,11 +201,11 @@ impl<'a> Survey<'a> {
             && error.is_not_found()
         {
             // Another janitor may have dropped the partition meanwhile.
-            let deadline = self.engine.deadline(self.engine.config.timeout);
-            match self.engine.domain_document(&deadline).await {
+            let deadline = self.context.deadline(self.context.config.timeout);
+            match self.table.domain_document(&deadline).await {
                 Ok((document, ..)) if document.partitions.get(day) != Some(name) => {}
                 Ok(_) => {
-                    let lost = self.engine.lost_partition(*day, name);
+                    let lost = self.table.lost_partition(*day, name);
                     self.faults.damaged.insert(Key::new(name.as_str(), "*"), lost.to_string());
                 }
                 Err(error) => self.faults.note_place(name, error),
@@ -208,19 +213,5 @@ impl<'a> Survey<'a> {
             return;
         }
         self.faults.note_place(place.name(), error);
-    }
-}
-
-impl Engine {
-    /// Whether a partition has open records, which keep its day.
-    ///
-    /// The scan is complete.
-    pub(crate) async fn has_open_records(
-        &self,
-        name: &str,
-        deadline: &Deadline,
-    ) -> Result<bool, AttemptError> {
-        let found = self.holds_any(name, open_records(), deadline).await?;
-        Ok(found && self.rules.decides(Rule::DropOnlyResolved))
     }
 }

@@ -1,21 +1,19 @@
 //! The record after the commit: kept during the apply, then finished.
 
-use crate::engine::Engine;
+use crate::engine::apply::Applier;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::store::settle::{Because, Unsettled};
-use crate::engine::store::settle_targets::RecordOf;
 use crate::engine::store::store_access::ReadPreference;
-use crate::engine::table::transaction_table::RecordLookup;
+use crate::engine::table::record_lookup::RecordLookup;
+use crate::engine::table::records::RecordOf;
 use crate::error::Error;
-use crate::event::Event;
 use crate::store::{Outcome, Version, WriteOp};
-use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::record::{Finish, Standing};
 use txn_protocol::record::{Record, State};
 use txn_protocol::rules::conflict::HolderState;
 
-impl Engine {
+impl Applier {
     /// Writes a removed record of this process again.
     ///
     /// Without the record other processes would take the owner for dead, abort the transaction, and
@@ -26,10 +24,11 @@ impl Engine {
         record: &Record,
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
-        let found = self.record_of(record.tid, ReadPreference::Primary, deadline).await?;
+        let found = self.table.record_of(record.tid, ReadPreference::Primary, deadline).await?;
         if found.state() == HolderState::Missing {
             let source = record.encode().map_err(|e| Error::damaged(e.to_string()))?;
-            let write = self.write_record(record.tid, &WriteOp::Create(source), deadline).await?;
+            let write =
+                self.table.write_record(record.tid, &WriteOp::Create(source), deadline).await?;
             if let Outcome::Applied(_) = write {
                 self.tell_of_removed(record.tid);
             }
@@ -47,12 +46,18 @@ impl Engine {
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
         let tid = record.tid;
-        let finished =
-            Record { state: State::Finished, modified_at: self.unix_millis(), ..record.clone() };
+        let finished = Record {
+            state: State::Finished,
+            modified_at: self.time.unix_millis(),
+            ..record.clone()
+        };
         let source = finished.encode().map_err(|e| Error::damaged(e.to_string()))?;
         let presumed = RecordLookup::known(Standing::at(State::Committed, version));
         let content = |_: &RecordLookup| Ok(source.clone());
-        let settled = self.settle(&RecordOf(tid), &Finish, presumed, content, deadline).await;
+        let settled = self
+            .store
+            .settle(&RecordOf { table: &self.table, tid }, &Finish, presumed, content, deadline)
+            .await;
         match settled {
             Ok(settled) => {
                 if settled.found.state() == HolderState::Missing {
@@ -72,15 +77,5 @@ impl Engine {
             }
             Err(unsettled) => Err(unsettled.while_doing("finish a transaction")),
         }
-    }
-
-    /// Reports that the record of a committed transaction was removed.
-    ///
-    /// An acknowledged write has shown the removal.
-    fn tell_of_removed(&self, tid: AttemptId) {
-        let document = self.table.record_key(tid);
-        tracing::error!(%tid, record = %document, "a committed record was removed");
-        let what = "its committed record was removed; it is written again".to_owned();
-        self.emit(&Event::Damaged { tid, document, what });
     }
 }

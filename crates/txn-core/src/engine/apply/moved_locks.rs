@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 
-use crate::engine::Engine;
-use crate::engine::apply::participants::Apply;
+use crate::engine::apply::Applier;
+use crate::engine::apply::progress::Apply;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::store::pages::PAGE;
@@ -43,7 +43,7 @@ const PARTITIONS_AT_ONCE: usize = 4;
 /// The damage of a participant that no process can settle.
 const UNTOLD: &str = "another client moved or removed its lock, and no process can tell whether this was applied: its record has the new content";
 
-impl Engine {
+impl Applier {
     /// Settles unclear participants, as far as this process can.
     ///
     /// The step of such a participant is [`Applying::Unclear`] or [`Applying::PerhapsOvertaken`].
@@ -56,9 +56,9 @@ impl Engine {
         if unclear.is_empty() {
             return;
         }
-        let decides = self.rules.decides(Rule::RelockUnapplied);
+        let decides = self.context.rules.decides(Rule::RelockUnapplied);
         let is_owner = match &apply.own {
-            Some(own) => !decides || own.is_untouched(self, deadline).await,
+            Some(own) => !decides || own.is_untouched(&self.table, deadline).await,
             None => false,
         };
         if !is_owner {
@@ -95,14 +95,14 @@ impl Engine {
             Applying::Unclear(None) => {
                 let placeholder = Stored::placeholder(apply.tid()).encode();
                 let create = Write::new(key.clone(), WriteOp::Create(placeholder));
-                if let Outcome::Applied(version) = self.write_one(create).await {
+                if let Outcome::Applied(version) = self.store.write_one(create).await {
                     let Some(participant) = apply.recorded(&key) else { return };
                     if participant.is_elsewhere(version.incarnation)
-                        && self.rules.decides(Rule::SameCollection)
+                        && self.context.rules.decides(Rule::SameCollection)
                     {
                         // The collection was made again in between. If the placeholder stays, no
                         // record names it, and the lock is void.
-                        self.write_one(Write::new(key, WriteOp::Delete(version))).await;
+                        self.store.write_one(Write::new(key, WriteOp::Delete(version))).await;
                         return;
                     }
                     // Other transactions may have read the absence meanwhile.
@@ -135,7 +135,7 @@ impl Engine {
                 apply.deleted.insert(key);
             } else if is_owner {
                 self.relock(apply, key.clone(), *step).await;
-            } else if self.now() >= apply.began + self.config.lease / 2 {
+            } else if self.context.now() >= apply.began + self.context.config.lease / 2 {
                 // Before this time the owner may still be at work.
                 cov_mark::hit!(unclear_participant_reported);
                 apply.never(key, UNTOLD);
@@ -146,7 +146,7 @@ impl Engine {
 
     /// Whether a transaction is finished, so that every participant was applied.
     async fn is_finished(&self, tid: AttemptId, deadline: &Deadline) -> Result<bool, AttemptError> {
-        let found = self.record_of(tid, ReadPreference::Primary, deadline).await?;
+        let found = self.table.record_of(tid, ReadPreference::Primary, deadline).await?;
         match found.state() {
             // A day is dropped only after all of its transactions are finished.
             HolderState::Gone => return Ok(true),
@@ -158,7 +158,7 @@ impl Engine {
         };
         let Ok(source) = record.encode() else { return Ok(false) };
         let touch = WriteOp::Replace(source, version);
-        match self.write_record(tid, &touch, deadline).await? {
+        match self.table.write_record(tid, &touch, deadline).await? {
             Outcome::Applied(_) => Ok(true),
             // A state that was only read may vanish: the next round reads again.
             _ => {
@@ -177,7 +177,7 @@ impl Engine {
         commit: CommitVersion,
         deadline: &Deadline,
     ) -> Result<BTreeSet<Key>, AttemptError> {
-        let (document, ..) = self.domain_document(deadline).await?;
+        let (document, ..) = self.table.domain_document(deadline).await?;
         let names: Vec<Arc<str>> = unclear.keys().map(|key| key.to_string().into()).collect();
         let filters = names.chunks(KEYS_AT_ONCE);
         let filters: Vec<Filter> =
@@ -203,11 +203,11 @@ impl Engine {
         commit: CommitVersion,
         deadline: &Deadline,
     ) -> Result<BTreeSet<Key>, AttemptError> {
-        self.refresh(partition, deadline).await?;
+        self.store.refresh(partition, deadline).await?;
         let mut deleted = BTreeSet::new();
         for filter in filters {
-            let mut pages = self.pages(partition, filter.clone(), PAGE);
-            while let Some(documents) = self.next_page(&mut pages, deadline).await? {
+            let mut pages = self.store.pages(partition, filter.clone(), PAGE);
+            while let Some(documents) = self.store.next_page(&mut pages, deadline).await? {
                 for (at, _, source) in documents {
                     let record = crate::engine::table::format::read_record(&at, &source)?;
                     if record.state.is_committed() && record.commit_version > Some(commit) {

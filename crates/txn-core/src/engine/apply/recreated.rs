@@ -9,15 +9,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::engine::Engine;
-use crate::engine::apply::participants::Apply;
-use crate::engine::recovery::failure_detector::NO_NODE_LAGS_FOR;
+use crate::engine::apply::Applier;
+use crate::engine::apply::progress::Apply;
+use crate::engine::holders::failure_detector::NO_NODE_LAGS_FOR;
 use crate::engine::store::store_access::{Look, missing_collection};
 use crate::engine::wait_reason::WaitReason;
-use crate::event::Event;
 use crate::store::{CollectionSpec, Key, Role, StoreErrorKind};
 use txn_protocol::document::View;
-use txn_protocol::ids::AttemptId;
 use txn_protocol::record::{Op, Participant};
 
 /// The report for a collection that is gone.
@@ -29,14 +27,14 @@ const MADE_AGAIN: &str = "its collection was dropped and made again under the sa
 
 /// The current collection of a name.
 #[derive(Clone, Debug)]
-pub(in crate::engine) enum Named {
+enum Named {
     Incarnation(u64),
     Missing,
     /// The store cannot answer now, for this reason.
     Later(String),
 }
 
-impl Engine {
+impl Applier {
     /// Checks whether each read shows another collection than the participant's.
     ///
     /// `true` means that the participant was locked in another collection. For absent documents the
@@ -84,7 +82,7 @@ impl Engine {
     }
 
     async fn named(&self, collection: &str) -> Named {
-        match self.documents().identify(collection).await {
+        match self.store.documents().identify(collection).await {
             Ok(identity) => Named::Incarnation(identity.incarnation),
             Err(error) if error.kind == StoreErrorKind::NotFound => Named::Missing,
             Err(error) => Named::Later(error.message),
@@ -100,7 +98,7 @@ impl Engine {
         made_again: bool,
         gone: &mut BTreeMap<Arc<str>, bool>,
     ) {
-        let missing = self.liveness.misses(&key.collection, incarnation, self.now());
+        let missing = self.liveness.misses(&key.collection, incarnation, self.context.now());
         let long = missing >= NO_NODE_LAGS_FOR;
         let is_gone = match gone.get(&key.collection) {
             _ if made_again => long,
@@ -114,7 +112,7 @@ impl Engine {
         if is_gone {
             apply.lose(key);
             self.emit_lost(apply.tid(), key, if made_again { MADE_AGAIN } else { GONE });
-        } else if missing < self.config.lease {
+        } else if missing < self.context.config.lease {
             // A lagging node may have answered.
             let why = match made_again {
                 true => format!("the collection {:?} was made again", key.collection),
@@ -133,21 +131,15 @@ impl Engine {
     ///
     /// A lagging node reports a new collection as missing. This collection is older than the
     /// commit, and no node of a cluster lags for ten minutes.
-    pub(in crate::engine) async fn is_gone(&self, collection: &str) -> bool {
+    async fn is_gone(&self, collection: &str) -> bool {
         let spec = CollectionSpec {
             name: collection.to_owned(),
             role: Role::Data { owner: None },
             create: false,
             mappings: None,
         };
-        let opened = self.store.open_collection(&spec).await;
+        let opened = self.store.documents().open_collection(&spec).await;
         opened.is_err_and(|error| error.kind == StoreErrorKind::NotFound)
-    }
-
-    /// Emits that a committed write is lost with its collection.
-    fn emit_lost(&self, tid: AttemptId, key: &Key, what: &str) {
-        tracing::error!(%tid, document = %key, what, "a committed write is lost with its collection");
-        self.emit(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
     }
 }
 

@@ -2,3 +2,94 @@
 
 pub(crate) mod heads;
 pub(crate) mod purge;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+
+use crate::engine::base::Base;
+use crate::engine::context::Context;
+use crate::engine::store::store_access::StoreAccess;
+use crate::engine::table::Table;
+use crate::engine::time::Time;
+use crate::store::Key;
+use txn_protocol::ids::CommitVersion;
+
+/// The history settings of one collection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct History {
+    /// The collection of the heads and the past versions.
+    pub(crate) collection: Arc<str>,
+    /// The start of the history, since the Unix epoch.
+    pub(crate) since: Duration,
+    /// How long past versions are kept.
+    pub(crate) retention: Duration,
+}
+
+/// Prefixes of ids: `h` for heads, `v` for past versions. The first version may have no tid.
+impl History {
+    fn key(&self, of: &Key, id: String) -> Key {
+        let key = Key::new(self.collection.clone(), id);
+        match &of.routing {
+            Some(routing) => key.routed(routing.clone()),
+            None => key,
+        }
+    }
+
+    /// The key of the head of a document.
+    pub(crate) fn head(&self, of: &Key) -> Key {
+        self.key(of, format!("h/{}", of.id))
+    }
+
+    /// The document and the commit of a past version. `None` for other keys.
+    pub(crate) fn document(
+        &self,
+        of: &Arc<str>,
+        past: &Key,
+    ) -> Option<(Key, Option<CommitVersion>)> {
+        let (tid, id) = past.id.strip_prefix("v/")?.split_once('/')?;
+        let tid = match tid {
+            FIRST => None,
+            tid => Some(tid.parse().ok()?),
+        };
+        let key = Key::new(of.clone(), id);
+        let routed = past.routing.clone().map(|routing| key.clone().routed(routing));
+        Some((routed.unwrap_or(key), tid))
+    }
+
+    /// The key of a past version of a document.
+    pub(crate) fn version(&self, of: &Key, tid: Option<CommitVersion>) -> Key {
+        let tid = tid.map_or_else(|| FIRST.to_owned(), |tid| tid.compact().to_string());
+        self.key(of, format!("v/{tid}/{}", of.id))
+    }
+}
+
+/// Replaces the tid of a version that no transaction wrote.
+const FIRST: &str = "first";
+
+/// The histories of the collections that this process has opened.
+pub(crate) struct Histories {
+    context: Arc<Context>,
+    store: Arc<StoreAccess>,
+    time: Arc<Time>,
+    table: Arc<Table>,
+    /// By the name of the collection.
+    opened: RwLock<BTreeMap<Arc<str>, Arc<History>>>,
+}
+
+impl Histories {
+    pub(in crate::engine) fn new(base: &Base) -> Self {
+        let Base { context, store, time, table } = base.clone();
+        Self { context, store, time, table, opened: RwLock::default() }
+    }
+
+    pub(crate) fn of(&self, collection: &str) -> Option<Arc<History>> {
+        self.opened.read().get(collection).cloned()
+    }
+
+    pub(crate) fn forget(&self, collection: &str) {
+        self.opened.write().remove(collection);
+    }
+}

@@ -9,10 +9,10 @@ use futures::future::join_all;
 use txn_protocol::history::Ancestor;
 use txn_protocol::ids::CommitVersion;
 
-use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::history::heads::{History, read_head};
+use crate::engine::history::heads::read_head;
+use crate::engine::history::{Histories, History};
 use crate::engine::store::store_access::ReadPreference;
 use crate::error::ErrorKind;
 use crate::store::{Filter, Key, Outcome, Version, Write, WriteOp};
@@ -27,7 +27,7 @@ struct Found {
     tid: Option<CommitVersion>,
 }
 
-impl Engine {
+impl Histories {
     /// Deletes the past versions that no reader can ask for.
     ///
     /// The version that was current at the start of the retention stays. Returns the number of
@@ -38,16 +38,18 @@ impl Engine {
         collection: &Arc<str>,
         history: &History,
     ) -> Result<u64, AttemptError> {
-        self.confirm_not_ahead().await?;
+        self.time.confirm_not_ahead().await?;
         // No reader asks for an earlier time, even if its clock is wrong.
-        let horizon = self.settled_until().saturating_sub(history.retention);
-        self.refresh(&history.collection, &self.deadline(self.config.timeout)).await?;
-        let mut pages = self.pages(&history.collection, Filter::All, PAGE);
+        let horizon = self.time.settled_until().saturating_sub(history.retention);
+        self.store
+            .refresh(&history.collection, &self.context.deadline(self.context.config.timeout))
+            .await?;
+        let mut pages = self.store.pages(&history.collection, Filter::All, PAGE);
         let mut deleted = 0;
         loop {
             // Each page has a deadline of its own, for any size of collection.
-            let deadline = &self.deadline(self.config.timeout);
-            let Some(documents) = self.next_page(&mut pages, deadline).await? else {
+            let deadline = &self.context.deadline(self.context.config.timeout);
+            let Some(documents) = self.store.next_page(&mut pages, deadline).await? else {
                 return Ok(deleted);
             };
             let mut past: BTreeMap<Key, Vec<Found>> = BTreeMap::new();
@@ -71,7 +73,7 @@ impl Engine {
                 let drop = found.into_iter().filter(before);
                 deletes.extend(drop.map(|old| Write::new(old.at, WriteOp::Delete(old.version))));
             }
-            let outcomes = self.write_all(&deletes).await;
+            let outcomes = self.store.write_all(&deletes).await;
             // The next call finds deletions without an acknowledgement again.
             let gone = |outcome: &&Outcome| matches!(outcome, Outcome::Applied(_));
             deleted += outcomes.iter().filter(gone).count() as u64;
@@ -90,7 +92,7 @@ impl Engine {
     ) -> Result<Option<Oldest>, AttemptError> {
         let at = history.head(key);
         let keys = std::slice::from_ref(&at);
-        let views = self.read_documents(keys, ReadPreference::Primary, deadline).await?;
+        let views = self.store.read_documents(keys, ReadPreference::Primary, deadline).await?;
         let Some(View::Present { stored, .. }) = views.first().filter(|view| exists(view)) else {
             cov_mark::hit!(past_without_a_head_stays);
             return Ok(None);

@@ -15,7 +15,7 @@ use txn_protocol::document::{Image, Stored, View};
 use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::rules::validate::Observed;
 
-use crate::engine::store::observe::ReadEntry;
+use crate::engine::read_entry::ReadEntry;
 use crate::store::{Key, Source, Version};
 
 /// The maximum number of cached documents.

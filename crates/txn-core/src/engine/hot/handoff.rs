@@ -14,11 +14,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::engine::Engine;
+use crate::engine::hot::Hot;
 use crate::store::Key;
-use txn_protocol::document::{Stored, View};
-use txn_protocol::record::Record;
-use txn_protocol::rules::lock::{LockingOver, locking_over};
+use txn_protocol::document::View;
 
 /// How long an entry waits before its commit applies the document.
 ///
@@ -133,23 +131,23 @@ impl Drop for Handoff {
 ///
 /// After this value is dropped, no transaction can take the documents.
 pub(crate) struct Published {
-    engine: Arc<Engine>,
+    hot: Arc<Hot>,
     pub(crate) commit: Arc<Unapplied>,
     pub(crate) keys: BTreeSet<Key>,
 }
 
 impl Published {
     /// As [`HandoffTable::publish`].
-    pub(crate) fn new(engine: &Arc<Engine>, views: BTreeMap<Key, View>, depth: u8) -> Self {
+    pub(crate) fn new(hot: &Arc<Hot>, views: BTreeMap<Key, View>, depth: u8) -> Self {
         let keys = views.keys().cloned().collect();
-        let commit = engine.hot.handoffs.publish(views, depth);
-        Self { engine: engine.clone(), commit, keys }
+        let commit = hot.handoffs.publish(views, depth);
+        Self { hot: hot.clone(), commit, keys }
     }
 }
 
 impl Drop for Published {
     fn drop(&mut self) {
-        self.engine.hot.handoffs.withdraw(&self.commit);
+        self.hot.handoffs.withdraw(&self.commit);
     }
 }
 
@@ -217,33 +215,5 @@ impl HandoffTable {
                 *owner = Owner::Commit;
             }
         }
-    }
-}
-
-impl Engine {
-    /// The document as the next lock overwrites it.
-    ///
-    /// `None` if the lock of this participant cannot be overwritten. The record must be
-    /// acknowledged as committed. `now`: the participant as its owner locked it.
-    pub(crate) fn under_next_lock(
-        &self,
-        record: &Record,
-        index: usize,
-        now: &View,
-    ) -> Option<View> {
-        let View::Present { source, stored, .. } = now else { return None };
-        let participant = record.participants.get(index)?;
-        let (version, stored) = match locking_over(&self.rules, record.tid, true, participant, now)?
-        {
-            LockingOver::Content(version) => {
-                let image = record.images.get(index)?.as_ref()?;
-                (version, self.committed(stored, record.commit_version?, image))
-            }
-            LockingOver::Placeholder(version) => {
-                (version, Stored { absent: true, ..Stored::default() })
-            }
-            LockingOver::Keep(version) => (version, stored.locked_by(None)),
-        };
-        Some(View::Present { version, source: source.clone(), stored })
     }
 }

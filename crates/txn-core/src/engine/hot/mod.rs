@@ -53,6 +53,13 @@ impl Hot {
             group_queue: OnceLock::new(),
         }
     }
+
+    /// Forms groups of waiting transactions, as [`GroupQueue::start_groups`].
+    pub(crate) fn start_groups(&self) {
+        if let Some(queue) = self.group_queue.get() {
+            queue.start_groups();
+        }
+    }
 }
 
 /// The transactions of this process that wait for a group.

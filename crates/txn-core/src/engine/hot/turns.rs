@@ -7,12 +7,15 @@ use futures::FutureExt;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
-use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
+use crate::engine::base::Base;
+use crate::engine::context::Context;
 use crate::engine::deadline::Deadline;
+use crate::engine::hot::Hot;
 use crate::engine::hot::board::{self, Driving, LONGEST_PAUSE};
-use crate::engine::store::store_access::ReadPreference;
-use crate::engine::table::domain_document::REGISTRY;
+use crate::engine::reads::Reads;
+use crate::engine::store::store_access::{ReadPreference, StoreAccess};
+use crate::engine::table::Table;
 use crate::engine::wait_reason::WaitReason;
 use crate::store::{Key, Outcome, Read, Write, WriteOp};
 use txn_protocol::board::{BoardWrite, Look, Slot, Written};
@@ -26,44 +29,44 @@ const LEAVING: Duration = Duration::from_secs(1);
 /// A hundred waiting transactions of a shop share about 300 documents with other processes.
 const MOST_REFRESHED: usize = 500;
 
-impl Engine {
-    /// The key of a slot of the board.
-    pub(crate) fn slot_key(&self, number: usize) -> Key {
-        Key::new(REGISTRY, format!("board:{}:{number}", self.table.domain()))
+/// The turns of this process at hot documents: the board task, and its waiters.
+pub(crate) struct Turns {
+    context: Arc<Context>,
+    store: Arc<StoreAccess>,
+    table: Arc<Table>,
+    hot: Arc<Hot>,
+    reads: Arc<Reads>,
+}
+
+impl Turns {
+    pub(in crate::engine) fn new(base: &Base, hot: Arc<Hot>, reads: Arc<Reads>) -> Self {
+        let Base { context, store, table, .. } = base.clone();
+        Self { context, store, table, hot, reads }
     }
 
     /// Notes that a transaction lost a document to another process.
-    pub(crate) fn lost_document_to_another(&self, age: Age) {
-        self.hot.board.lost(age, self.now());
+    pub(crate) fn lost_document_to_another(self: &Arc<Self>, age: Age) {
+        self.hot.board.lost(age, self.context.now());
         self.follow_board();
     }
 
     /// Starts a task that polls the board, if the process needs one.
-    pub(crate) fn follow_board(&self) {
-        if self.lifecycle.closing().is_cancelled() {
+    pub(crate) fn follow_board(self: &Arc<Self>) {
+        if self.context.lifecycle.closing().is_cancelled() {
             return;
         }
-        if let Some(driving) = self.hot.board.new_driver(self.now())
-            && let Some(engine) = self.this.upgrade()
-        {
-            self.lifecycle.spawn_from_anywhere(async move { engine.drive_board(driving).await });
-        }
-    }
-
-    /// Forms groups of waiting transactions, as
-    /// [`GroupQueue::start_groups`](super::GroupQueue::start_groups).
-    pub(crate) fn start_groups(&self) {
-        if let Some(queue) = self.hot.group_queue.get() {
-            queue.start_groups();
+        if let Some(driving) = self.hot.board.new_driver(self.context.now()) {
+            let driver = self.clone().drive_board(driving);
+            self.context.lifecycle.spawn_from_anywhere(driver);
         }
     }
 
     async fn drive_board(self: Arc<Self>, driving: Driving) {
         let mut under_way = FuturesUnordered::new();
         loop {
-            let now = self.now();
+            let now = self.context.now();
             let step = self.hot.board.step(&driving, now);
-            self.start_groups();
+            self.hot.start_groups();
             let Some(step) = step else { return };
             if let Some(slots) = step.look {
                 under_way.push(self.look_at_board(driving.number, slots).boxed());
@@ -77,15 +80,15 @@ impl Engine {
             let pause = step.until.map_or(LONGEST_PAUSE, |at| at.saturating_sub(now));
             tokio::select! {
                 biased;
-                () = self.lifecycle.closing().cancelled() => break,
+                () = self.context.lifecycle.closing().cancelled() => break,
                 Some(()) = under_way.next() => {}
                 () = self.hot.board.stirred() => {}
-                () = self.config.clock.sleep(pause.min(LONGEST_PAUSE)) => {}
+                () = self.context.config.clock.sleep(pause.min(LONGEST_PAUSE)) => {}
             }
         }
         let leaves = async {
             while under_way.next().await.is_some() {}
-            if let Some(write) = self.hot.board.leave(self.now()) {
+            if let Some(write) = self.hot.board.leave(self.context.now()) {
                 self.write_board(driving.number, write).await;
             }
         };
@@ -93,14 +96,14 @@ impl Engine {
         tokio::select! {
             biased;
             () = leaves => {}
-            () = self.config.clock.sleep(LEAVING) => {}
+            () = self.context.config.clock.sleep(LEAVING) => {}
         }
     }
 
     async fn look_at_board(&self, driver: u64, slots: usize) {
-        let keys: Vec<Key> = (0..slots).map(|number| self.slot_key(number)).collect();
-        let sent_at = self.now();
-        let reads = self.store.read_primary(&keys).await;
+        let keys: Vec<Key> = (0..slots).map(|number| self.table.slot_key(number)).collect();
+        let sent_at = self.context.now();
+        let reads = self.store.documents().read_primary(&keys).await;
         let slot = |read: Read| match read {
             Read::Found { version, source } => {
                 Some((Slot::decode(source.as_bytes()), Some(version)))
@@ -110,7 +113,7 @@ impl Engine {
         };
         let all: Option<Vec<_>> = reads.into_iter().map(slot).collect();
         let look = all.filter(|all| all.len() == slots).map(|slots| Look { slots, sent_at });
-        let now = self.now();
+        let now = self.context.now();
         if look.is_some() {
             self.hot.board.measure(now.saturating_sub(sent_at));
         }
@@ -123,12 +126,13 @@ impl Engine {
             Some(version) => WriteOp::Replace(source, version),
             None => WriteOp::Create(source),
         };
-        let written = match self.write_one(Write::new(self.slot_key(write.number), op)).await {
-            Outcome::Applied(version) => Written::At(version),
-            Outcome::Conflict => Written::Conflict,
-            _ => Written::Unknown,
-        };
-        self.hot.board.written(driver, written, self.now());
+        let written =
+            match self.store.write_one(Write::new(self.table.slot_key(write.number), op)).await {
+                Outcome::Applied(version) => Written::At(version),
+                Outcome::Conflict => Written::Conflict,
+                _ => Written::Unknown,
+            };
+        self.hot.board.written(driver, written, self.context.now());
     }
 
     /// Reads the documents that other processes wanted during their turns.
@@ -144,13 +148,14 @@ impl Engine {
         let cached = cached.into_iter().filter(|key| !waiting.contains(key));
         let keys: Vec<Key> = waiting.iter().cloned().chain(cached).take(MOST_REFRESHED).collect();
         if !keys.is_empty() {
-            let wait = self.config.lease / 4;
-            let deadline = self.deadline(wait);
+            let wait = self.context.config.lease / 4;
+            let deadline = self.context.deadline(wait);
             let read = async {
-                let views = self.read_documents(&keys, ReadPreference::Primary, &deadline).await?;
-                self.observe(&keys, views, ReadPreference::Primary, &deadline).await
+                let views =
+                    self.store.read_documents(&keys, ReadPreference::Primary, &deadline).await?;
+                self.reads.observe(&keys, views, ReadPreference::Primary, &deadline).await
             };
-            if let Ok(entries) = self.within(wait, read).await {
+            if let Ok(entries) = self.context.within(wait, read).await {
                 for (key, entry) in keys.iter().zip(entries) {
                     self.hot.cache.read_in_turn(key, &entry);
                 }
@@ -173,15 +178,15 @@ impl Engine {
         loop {
             let changed = self.hot.board.changed();
             let Some(key) = keys.first() else { return Ok(()) };
-            if self.hot.board.may_lock(keys, self.now()) {
+            if self.hot.board.may_lock(keys, self.context.now()) {
                 return Ok(());
             }
             let changing = WaitReason::Changing(key.clone());
-            let left = deadline.left(&*self.config.clock, &changing)?;
+            let left = deadline.left(&*self.context.config.clock, &changing)?;
             tokio::select! {
                 biased;
                 () = changed => {}
-                () = self.config.clock.sleep(left.min(LONGEST_PAUSE / 10)) => {}
+                () = self.context.config.clock.sleep(left.min(LONGEST_PAUSE / 10)) => {}
             }
         }
     }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::recovery::holder::{Holding, Lock};
+use crate::engine::holders::lock::{Holding, Lock};
+use crate::engine::recovery::Recovery;
 use crate::engine::recovery::roll_forward::{Met, Resolution, Resolutions};
 use crate::store::Key;
 use txn_protocol::rules::conflict::Requester;
 
-impl Engine {
+impl Recovery {
     /// Resolves foreign locks, if the rules allow it.
     ///
     /// The engine reads all records at once. Each holder is decided and rolled forward once, even
@@ -21,7 +21,7 @@ impl Engine {
         locks: impl IntoIterator<Item = Lock>,
         deadline: &Deadline,
     ) -> Result<BTreeMap<Key, Resolution>, AttemptError> {
-        let (holdings, busy) = self.look_up(requester, locks, deadline).await?;
+        let (holdings, busy) = self.verdicts.look_up(requester, locks, deadline).await?;
         let mut met: BTreeMap<Key, Resolution> =
             busy.into_iter().map(|lock| (lock.key, Resolution::Blocked)).collect();
         for holding in holdings {

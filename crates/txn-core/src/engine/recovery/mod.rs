@@ -1,7 +1,34 @@
-//! Recovery: foreign locks, dead holders, and commits that are rolled forward.
+//! Recovery: foreign locks are resolved, and commits are rolled forward.
 
-pub(crate) mod failure_detector;
-pub(crate) mod holder;
 pub(crate) mod lock_resolver;
-pub(crate) mod outcome;
 pub(crate) mod roll_forward;
+
+use std::sync::Arc;
+
+use crate::engine::apply::Applier;
+use crate::engine::base::Base;
+use crate::engine::context::Context;
+use crate::engine::holders::unlock::Unlocker;
+use crate::engine::holders::verdict::Verdicts;
+use crate::engine::table::Table;
+
+/// Resolves the locks of other transactions, and applies commits.
+pub(crate) struct Recovery {
+    context: Arc<Context>,
+    table: Arc<Table>,
+    verdicts: Arc<Verdicts>,
+    unlocker: Arc<Unlocker>,
+    applier: Arc<Applier>,
+}
+
+impl Recovery {
+    pub(in crate::engine) fn new(
+        base: &Base,
+        verdicts: Arc<Verdicts>,
+        unlocker: Arc<Unlocker>,
+        applier: Arc<Applier>,
+    ) -> Self {
+        let Base { context, table, .. } = base.clone();
+        Self { context, table, verdicts, unlocker, applier }
+    }
+}

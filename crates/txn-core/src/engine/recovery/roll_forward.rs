@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::engine::Engine;
-use crate::engine::apply::participants::{Applied, Apply, OnSettled, Unapplied};
+use crate::engine::apply::progress::{Applied, Apply, OnSettled, Unapplied};
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::recovery::holder::{Decided, Holding, Lock};
+use crate::engine::holders::lock::{Holding, Lock};
+use crate::engine::holders::verdict::Decided;
+use crate::engine::recovery::Recovery;
 use crate::engine::table::own_record::OwnRecord;
 use crate::error::Error;
 use crate::event::Event;
@@ -102,7 +103,7 @@ pub(crate) enum Met {
     Committed(Box<Apply>, Help),
 }
 
-impl Engine {
+impl Recovery {
     /// Decides a holder, and returns the remaining work.
     pub(crate) async fn meet(
         &self,
@@ -110,14 +111,14 @@ impl Engine {
         holding: Holding,
         deadline: &Deadline,
     ) -> Result<Met, AttemptError> {
-        let decided = self.judge(requester, &holding, deadline).await?;
+        let decided = self.verdicts.judge(requester, &holding, deadline).await?;
         let Holding { holder, locks, whole, .. } = holding;
         let whole = whole.then(|| self.table.record_key(holder));
         let resolution = match decided {
             None => Resolution::Blocked,
             Some(Decided::Aborted) => Resolution::Void,
             Some(Decided::Committed { record, version }) => {
-                let strays = strays(&self.rules, &record, &locks);
+                let strays = strays(&self.context.rules, &record, &locks);
                 if !strays.is_empty() {
                     cov_mark::hit!(lock_that_no_record_names);
                 }
@@ -126,7 +127,8 @@ impl Engine {
                 if wanted.is_empty() {
                     return Ok(Met::Resolved(help.resolutions(Unapplied::new())));
                 }
-                let apply = self.begin_apply(help.record.clone(), BTreeMap::new(), wanted, None)?;
+                let apply =
+                    self.applier.begin_apply(help.record.clone(), BTreeMap::new(), wanted, None)?;
                 return Ok(Met::Committed(Box::new(apply), help));
             }
         };
@@ -148,7 +150,7 @@ impl Engine {
         on_settled: OnSettled,
         deadline: &Deadline,
     ) -> Result<Unapplied, AttemptError> {
-        let mut apply = self.begin_apply(record.clone(), known, wanted, own)?;
+        let mut apply = self.applier.begin_apply(record.clone(), known, wanted, own)?;
         apply.leave_out_unwanted();
         apply.tell_settled(on_settled);
         let applied =
@@ -181,8 +183,8 @@ impl Engine {
             cov_mark::hit!(foreign_commit_helped);
             let documents = record.participants.iter().map(Participant::key);
             let documents = documents.filter(|key| !lost.contains(key)).collect();
-            self.emit(&Event::Replayed { tid: record.tid, documents });
-            self.finish(record, help.version, deadline).await?;
+            self.context.emit(&Event::Replayed { tid: record.tid, documents });
+            self.applier.finish(record, help.version, deadline).await?;
         }
         Ok(help.resolutions(unapplied))
     }
@@ -199,21 +201,21 @@ impl Engine {
         deadline: &Deadline,
     ) -> Result<Applied, AttemptError> {
         let mut waiting: Vec<(Box<Apply>, Help)> = Vec::new();
-        self.round(&mut apply, true, deadline).await?;
+        self.applier.round(&mut apply, true, deadline).await?;
         loop {
             if let Some(locks) = apply.next_in_the_way() {
                 match self.meet_first(requester, locks.clone(), deadline).await {
                     Ok(Met::Committed(first, help)) => {
                         waiting.push((std::mem::replace(&mut apply, first), help));
-                        self.round(&mut apply, waiting.len() < DEEPEST, deadline).await?;
+                        self.applier.round(&mut apply, waiting.len() < DEEPEST, deadline).await?;
                     }
                     Ok(Met::Resolved(met)) => self.step_aside(&mut apply, &locks, Ok(met)).await?,
                     Err(error) => self.step_aside(&mut apply, &locks, Err(error)).await?,
                 }
-            } else if self.goes_on(&mut apply, deadline).await? {
-                self.round(&mut apply, waiting.len() < DEEPEST, deadline).await?;
+            } else if self.applier.goes_on(&mut apply, deadline).await? {
+                self.applier.round(&mut apply, waiting.len() < DEEPEST, deadline).await?;
             } else {
-                let applied = self.end_apply(*apply);
+                let applied = self.applier.end_apply(*apply);
                 let Some((next, help)) = waiting.pop() else { return Ok(applied) };
                 apply = next;
                 let met = self.helped(&help, applied, deadline).await;
@@ -229,7 +231,7 @@ impl Engine {
         locks: Vec<Lock>,
         deadline: &Deadline,
     ) -> Result<Met, AttemptError> {
-        let (mut holdings, busy) = self.look_up(requester, locks, deadline).await?;
+        let (mut holdings, busy) = self.verdicts.look_up(requester, locks, deadline).await?;
         match holdings.pop() {
             Some(holding) => self.meet(requester, holding, deadline).await,
             None => {
@@ -265,7 +267,7 @@ impl Engine {
         apply.wait_for(locks.iter().filter(|lock| is(lock, Resolution::Blocked)));
         let void: Vec<Lock> =
             locks.iter().filter(|lock| is(lock, Resolution::Void)).cloned().collect();
-        for (key, unlocked) in self.unlock_all(&void).await {
+        for (key, unlocked) in self.unlocker.unlock_all(&void).await {
             match unlocked {
                 Ok(true) => apply.prove_absent(&key),
                 Ok(false) => {}

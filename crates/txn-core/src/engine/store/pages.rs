@@ -1,8 +1,8 @@
 //! Scans by pages, with waits for an unavailable store.
 
-use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
+use crate::engine::store::store_access::StoreAccess;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
 use crate::store::{Filter, Key, Pages, Source, StoreErrorKind, Version};
@@ -13,10 +13,10 @@ pub(crate) const PAGE: usize = 500;
 /// The documents of one page.
 pub(crate) type Documents = Vec<(Key, Version, Source)>;
 
-impl Engine {
+impl StoreAccess {
     /// Starts a scan of a collection, with `size` documents per page.
     pub(crate) fn pages(&self, collection: &str, filter: Filter, size: usize) -> Pages<'_> {
-        Pages::new(&*self.store, collection, filter, size)
+        Pages::new(&**self.documents(), collection, filter, size)
     }
 
     /// Returns the next page of a scan, or `None` after the last.
@@ -27,14 +27,16 @@ impl Engine {
         pages: &mut Pages<'_>,
         deadline: &Deadline,
     ) -> Result<Option<Documents>, AttemptError> {
-        let mut backoff = self.backoff();
+        let mut backoff = self.context.backoff();
         loop {
             match pages.next().await {
                 Ok(documents) => return Ok(documents),
                 Err(error)
                     if error.kind == StoreErrorKind::Unavailable && pages.is_at_beginning() =>
                 {
-                    self.pause(deadline, &mut backoff, WaitReason::Store(error.message)).await?;
+                    self.context
+                        .pause(deadline, &mut backoff, WaitReason::Store(error.message))
+                        .await?;
                 }
                 Err(error) => return Err(Error::from(error).into()),
             }

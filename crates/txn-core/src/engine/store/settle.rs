@@ -6,9 +6,9 @@
 
 use txn_protocol::machines::settle::{Answer, Condition, Machine, Settle};
 
-use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
+use crate::engine::store::store_access::StoreAccess;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
 use crate::store::{Key, Outcome, Source, Version, Write, WriteOp};
@@ -25,22 +25,22 @@ pub(crate) trait Place: Sync {
     /// The stored bytes, for a touch.
     fn source(found: &Self::Found) -> Option<Source>;
 
-    fn key(&self, engine: &Engine) -> Key;
+    fn store(&self) -> &StoreAccess;
+
+    fn key(&self) -> Key;
 
     /// Sends one write.
     fn write(
         &self,
-        engine: &Engine,
         op: &WriteOp,
         _: &Deadline,
     ) -> impl Future<Output = Result<Outcome, AttemptError>> + Send {
-        let write = Write::new(self.key(engine), op.clone());
-        async move { Ok(perhaps_lagging(engine.write_one(write).await)) }
+        let write = Write::new(self.key(), op.clone());
+        async move { Ok(perhaps_lagging(self.store().write_one(write).await)) }
     }
 
     fn look(
         &self,
-        engine: &Engine,
         deadline: &Deadline,
     ) -> impl Future<Output = Result<Self::Found, AttemptError>> + Send;
 }
@@ -88,7 +88,7 @@ impl Unsettled {
     }
 }
 
-impl Engine {
+impl StoreAccess {
     /// Writes until an acknowledged write proves something.
     ///
     /// The machine chooses each write, starting from `found`. `content` supplies the bytes, except
@@ -104,9 +104,9 @@ impl Engine {
     where
         M::Proven: Send,
     {
-        let mut backoff = self.backoff();
+        let mut backoff = self.context.backoff();
         let (mut looked, mut in_doubt) = (false, false);
-        let unsettled = |because, in_doubt| Unsettled { because, in_doubt, key: place.key(self) };
+        let unsettled = |because, in_doubt| Unsettled { because, in_doubt, key: place.key() };
         let stopped = |error, in_doubt| unsettled(Because::Stopped(error), in_doubt);
         loop {
             let (written, proven) = match machine.next(L::seen(&found)) {
@@ -124,7 +124,7 @@ impl Engine {
                 },
             };
             let op = written.map_err(|error| stopped(error.into(), in_doubt))?;
-            let outcome = place.write(self, &op, deadline).await;
+            let outcome = place.write(&op, deadline).await;
             let outcome = outcome.map_err(|error| stopped(error, true))?;
             in_doubt |= !outcome.is_certainly_not_applied();
             let (again, why) = match Answer::from(outcome) {
@@ -143,13 +143,13 @@ impl Engine {
             let reason = WaitReason::Store(why);
             // The first read follows at once, so that a doubt is settled in two round trips.
             let waited = match again || looked {
-                true => self.pause(deadline, &mut backoff, reason).await,
-                false => deadline.left(&*self.config.clock, &reason).map(|_| ()),
+                true => self.context.pause(deadline, &mut backoff, reason).await,
+                false => deadline.left(&*self.context.config.clock, &reason).map(|_| ()),
             };
             waited.map_err(|error| stopped(error, in_doubt))?;
             if !again {
                 looked = true;
-                let look = place.look(self, deadline).await;
+                let look = place.look(deadline).await;
                 found = look.map_err(|error| stopped(error, in_doubt))?;
             }
         }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
+use crate::engine::context::Context;
 use crate::engine::deadline::Deadline;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
@@ -11,14 +11,37 @@ use crate::store::{Key, Limits, Outcome, Read, Store, StoreErrorKind, Version, W
 use txn_protocol::document::{Stored, View};
 use txn_protocol::rule::Rule;
 
-impl Engine {
+/// The requests of the engine to the store.
+pub(crate) struct StoreAccess {
+    pub(in crate::engine::store) context: Arc<Context>,
+    documents: Arc<dyn Store>,
+    /// The same store with a request queue of its own, for records.
+    records: Arc<dyn Store>,
+}
+
+impl StoreAccess {
+    /// `records`: the same store with a request queue of its own. Commits, verdicts and heartbeats
+    /// do not queue behind documents of a hanging shard.
+    pub(crate) fn new(
+        context: Arc<Context>,
+        documents: Arc<dyn Store>,
+        records: Arc<dyn Store>,
+    ) -> Self {
+        Self { context, documents, records }
+    }
+
     /// The store for documents, as opposed to records.
     pub(crate) fn documents(&self) -> &Arc<dyn Store> {
-        &self.store
+        &self.documents
+    }
+
+    /// The store for records.
+    pub(in crate::engine) fn records(&self) -> &dyn Store {
+        &*self.records
     }
 
     pub(crate) fn limits(&self) -> Limits {
-        self.store.limits()
+        self.documents.limits()
     }
 
     /// Makes every acknowledged write of a collection visible to scans.
@@ -27,7 +50,7 @@ impl Engine {
         collection: &str,
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
-        self.retry_unavailable(deadline, || self.store.refresh(collection)).await
+        self.retry_unavailable(deadline, || self.documents.refresh(collection)).await
     }
 
     /// Runs an administrative operation, and retries while the store is unavailable.
@@ -39,12 +62,14 @@ impl Engine {
     where
         F: Future<Output = Result<T, crate::store::StoreError>> + Send,
     {
-        let mut backoff = self.backoff();
+        let mut backoff = self.context.backoff();
         loop {
             match operation().await {
                 Ok(value) => return Ok(value),
                 Err(error) if error.kind == StoreErrorKind::Unavailable => {
-                    self.pause(deadline, &mut backoff, WaitReason::Store(error.message)).await?;
+                    self.context
+                        .pause(deadline, &mut backoff, WaitReason::Store(error.message))
+                        .await?;
                 }
                 Err(error) => return Err(Error::from(error).into()),
             }
@@ -57,7 +82,7 @@ impl Engine {
 
     /// Sends writes. Returns an outcome for each, even if answers are missing.
     pub(crate) async fn write_all(&self, writes: &[Write]) -> Vec<Outcome> {
-        self.write_to(&*self.store, writes).await
+        self.write_to(&*self.documents, writes).await
     }
 
     /// As [`Self::write_all`], through this store.
@@ -70,7 +95,7 @@ impl Engine {
         outcomes.resize_with(writes.len(), || Outcome::Unknown("no answer".to_owned()));
         for outcome in &mut outcomes {
             if let Outcome::RejectedInDoubt(why) = outcome
-                && !self.rules.decides(Rule::RefusalInDoubt)
+                && !self.context.rules.decides(Rule::RefusalInDoubt)
             {
                 *outcome = Outcome::Rejected(std::mem::take(why));
             }
@@ -85,7 +110,7 @@ impl Engine {
         from: ReadPreference,
         deadline: &Deadline,
     ) -> Result<Vec<View>, AttemptError> {
-        let mut backoff = self.backoff();
+        let mut backoff = self.context.backoff();
         let mut views: Vec<Option<View>> = vec![None; keys.len()];
         loop {
             let missing: Vec<usize> = (0..keys.len()).filter(|i| views[*i].is_none()).collect();
@@ -104,7 +129,7 @@ impl Engine {
                 }
             }
             if let Some(reason) = reason {
-                self.pause(deadline, &mut backoff, reason).await?;
+                self.context.pause(deadline, &mut backoff, reason).await?;
             }
         }
     }
@@ -115,8 +140,8 @@ impl Engine {
             return Vec::new();
         }
         let reads = match from {
-            ReadPreference::AnyCopy => self.store.get_many(keys).await,
-            ReadPreference::Primary => self.store.read_primary(keys).await,
+            ReadPreference::AnyCopy => self.documents.get_many(keys).await,
+            ReadPreference::Primary => self.documents.read_primary(keys).await,
         };
         let mut looks: Vec<Look> =
             keys.iter().zip(reads).map(|(key, read)| Look::of(key, read)).collect();

@@ -6,18 +6,17 @@
 
 use txn_protocol::machines::domain::{ChangeDomain, Changing, DomainDocument};
 
-use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::store::settle::Place;
+use crate::engine::store::store_access::StoreAccess;
+use crate::engine::table::Table;
+use crate::engine::table::format::unreadable;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
 use crate::store::{Key, Outcome, Read, Source, StoreErrorKind, Version, Write, WriteOp};
 
-/// The collection of domain documents and claims, shared by all domains.
-pub(crate) const REGISTRY: &str = "txn-registry";
-
-impl Engine {
+impl Table {
     /// Reads the domain document from the primary.
     pub(crate) async fn domain_document(
         &self,
@@ -33,7 +32,7 @@ impl Engine {
     pub(crate) fn lost_document(&self) -> Error {
         let message = "the domain document is lost, and parts of the domain are still there: restore it, or have it \
                        rebuilt by Admin::rebuild (docs/operations.md, \"When a part is lost\")";
-        Error::damaged(message).at(&self.table.domain_key())
+        Error::damaged(message).at(&self.domain_key())
     }
 
     /// Reads the domain document from the primary, if it exists.
@@ -41,12 +40,12 @@ impl Engine {
         &self,
         deadline: &Deadline,
     ) -> Result<Option<(DomainDocument, Version, Source)>, AttemptError> {
-        let key = self.table.domain_key();
+        let key = self.domain_key();
         let Some((version, source)) = self.read_registry(&key, deadline).await? else {
             return Ok(None);
         };
-        let document = DomainDocument::parse(&source)
-            .map_err(|fault| crate::engine::table::format::unreadable(&key, &source, &fault))?;
+        let document =
+            DomainDocument::parse(&source).map_err(|fault| unreadable(&key, &source, &fault))?;
         Ok(Some((document, version, source)))
     }
 
@@ -56,9 +55,9 @@ impl Engine {
         key: &Key,
         deadline: &Deadline,
     ) -> Result<Option<(Version, Source)>, AttemptError> {
-        let mut backoff = self.backoff();
+        let mut backoff = self.context.backoff();
         loop {
-            let read = self.store.read_primary(std::slice::from_ref(key)).await;
+            let read = self.store.documents().read_primary(std::slice::from_ref(key)).await;
             let why = match read.into_iter().next() {
                 Some(Read::Found { version, source }) => return Ok(Some((version, source))),
                 Some(Read::Absent | Read::MissingCollection) => return Ok(None),
@@ -68,7 +67,7 @@ impl Engine {
                 Some(Read::Unavailable(error)) => error.message,
                 None => "the store gave no answer".to_owned(),
             };
-            self.pause(deadline, &mut backoff, WaitReason::Store(why)).await?;
+            self.context.pause(deadline, &mut backoff, WaitReason::Store(why)).await?;
         }
     }
 
@@ -82,21 +81,22 @@ impl Engine {
         deadline: &Deadline,
         change: impl Fn(&mut DomainDocument) -> bool + Send + Sync,
     ) -> Result<(DomainDocument, Version), AttemptError> {
-        let place = TheDomain { change };
-        let found = place.look(self, deadline).await?;
+        let place = TheDomain { table: self, change };
+        let found = place.look(deadline).await?;
         let content = |found: &Changed| encode(&found.document);
-        let settled = self.settle(&place, &ChangeDomain, found, content, deadline).await;
+        let settled = self.store.settle(&place, &ChangeDomain, found, content, deadline).await;
         let settled = settled.map_err(|e| e.while_doing("change the domain document"))?;
         let Changed { document, changing, .. } = settled.found;
         if let Some(through) = document.dropped_through {
-            self.table.note_dropped(through);
+            self.days.note_dropped(through);
         }
         Ok((document, settled.written.unwrap_or(changing.version)))
     }
 }
 
 /// The domain document with a change to write.
-struct TheDomain<F> {
+struct TheDomain<'a, F> {
+    table: &'a Table,
     change: F,
 }
 
@@ -108,7 +108,7 @@ struct Changed {
     source: Source,
 }
 
-impl<F: Fn(&mut DomainDocument) -> bool + Send + Sync> Place for TheDomain<F> {
+impl<F: Fn(&mut DomainDocument) -> bool + Send + Sync> Place for TheDomain<'_, F> {
     type Found = Changed;
     type Seen = Changing;
 
@@ -120,12 +120,16 @@ impl<F: Fn(&mut DomainDocument) -> bool + Send + Sync> Place for TheDomain<F> {
         Some(found.source.clone())
     }
 
-    fn key(&self, engine: &Engine) -> Key {
-        engine.table.domain_key()
+    fn store(&self) -> &StoreAccess {
+        &self.table.store
     }
 
-    async fn look(&self, engine: &Engine, deadline: &Deadline) -> Result<Changed, AttemptError> {
-        let (mut document, version, source) = engine.domain_document(deadline).await?;
+    fn key(&self) -> Key {
+        self.table.domain_key()
+    }
+
+    async fn look(&self, deadline: &Deadline) -> Result<Changed, AttemptError> {
+        let (mut document, version, source) = self.table.domain_document(deadline).await?;
         let changes = (self.change)(&mut document);
         Ok(Changed { document, changing: Changing { version, changes }, source })
     }
@@ -134,7 +138,10 @@ impl<F: Fn(&mut DomainDocument) -> bool + Send + Sync> Place for TheDomain<F> {
 /// A document of the registry that never changes after its creation.
 ///
 /// The first process that needs the document creates it.
-pub(crate) struct RegistryDocument<'a>(pub(crate) &'a Key);
+pub(crate) struct RegistryDocument<'a> {
+    pub(crate) table: &'a Table,
+    pub(crate) key: &'a Key,
+}
 
 impl Place for RegistryDocument<'_> {
     type Found = (Option<Version>, Option<Source>);
@@ -148,26 +155,21 @@ impl Place for RegistryDocument<'_> {
         source.clone()
     }
 
-    fn key(&self, _: &Engine) -> Key {
-        self.0.clone()
+    fn store(&self) -> &StoreAccess {
+        &self.table.store
+    }
+
+    fn key(&self) -> Key {
+        self.key.clone()
     }
 
     // A missing registry was lost. So this write fails at once, without retries for a lagging node.
-    async fn write(
-        &self,
-        engine: &Engine,
-        op: &WriteOp,
-        _: &Deadline,
-    ) -> Result<Outcome, AttemptError> {
-        Ok(engine.write_one(Write::new(self.0.clone(), op.clone())).await)
+    async fn write(&self, op: &WriteOp, _: &Deadline) -> Result<Outcome, AttemptError> {
+        Ok(self.table.store.write_one(Write::new(self.key.clone(), op.clone())).await)
     }
 
-    async fn look(
-        &self,
-        engine: &Engine,
-        deadline: &Deadline,
-    ) -> Result<Self::Found, AttemptError> {
-        Ok(engine.read_registry(self.0, deadline).await?.unzip())
+    async fn look(&self, deadline: &Deadline) -> Result<Self::Found, AttemptError> {
+        Ok(self.table.read_registry(self.key, deadline).await?.unzip())
     }
 }
 

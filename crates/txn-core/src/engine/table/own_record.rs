@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use crate::engine::Engine;
 use crate::engine::deadline::Deadline;
+use crate::engine::table::Table;
 use crate::store::{Outcome, Version, WriteOp};
 use txn_protocol::record::Record;
 
@@ -30,14 +30,14 @@ impl OwnRecord {
     /// An acknowledged touch of the record proves the answer.
     pub(in crate::engine) async fn is_untouched(
         &self,
-        engine: &Engine,
+        table: &Arc<Table>,
         deadline: &Deadline,
     ) -> bool {
         let mut version = self.version.lock().await;
         let Some(at) = version.take() else { return false };
         let Ok(source) = self.record.encode() else { return false };
         let touch = WriteOp::Replace(source, at);
-        let touched = engine.write_record(self.record.tid, &touch, deadline).await;
+        let touched = table.write_record(self.record.tid, &touch, deadline).await;
         if let Ok(Outcome::Applied(at)) = touched {
             *version = Some(at);
         }

@@ -2,19 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
+use crate::engine::table::Table;
 use crate::engine::table::domain_document::encode;
 use crate::engine::wait_reason::WaitReason;
 use crate::event::Event;
-use crate::store::{Key, Outcome, Version, Write, WriteOp};
+use crate::store::{Filter, Key, Outcome, Version, Write, WriteOp};
 use txn_protocol::ids::Day;
 use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::machines::partition::{Dropping, LIFT_WITHIN, may_drop};
+use txn_protocol::record::State;
 use txn_protocol::rule::Rule;
 
-impl Engine {
+impl Table {
     /// Drops the partitions of days past their retention, oldest first.
     ///
     /// Adds their number to `dropped`. Stops at a day with an open record.
@@ -24,7 +25,7 @@ impl Engine {
         dropped: &mut usize,
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
-        let last = today.plus(-1 - i64::from(self.config.retention_days));
+        let last = today.plus(-1 - i64::from(self.context.config.retention_days));
         let (mut document, ..) = self.domain_document(deadline).await?;
         if !document.dropping.is_empty() {
             // A state that was only read may vanish, and the partition would be official again.
@@ -57,14 +58,14 @@ impl Engine {
         if document.partitions.get(&day).is_none_or(|official| official != name) {
             return Ok(false);
         }
-        let now = self.now();
-        let known_for = |mark| now.saturating_sub(self.table.lift_known_since(day, mark, now));
-        if !may_drop(&self.rules, document.lifted.get(&day).map(|mark| known_for(mark))) {
+        let now = self.context.now();
+        let known_for = |mark| now.saturating_sub(self.days.lift_known_since(day, mark, now));
+        if !may_drop(&self.context.rules, document.lifted.get(&day).map(|mark| known_for(mark))) {
             // The process that set a block since may be dead. The deletion of a missing document
             // detects the block, and changes nothing.
             let probe = Write::new(Key::new(name, "no-record"), WriteOp::Delete(version));
             if matches!(
-                self.write_one(probe).await,
+                self.store.write_one(probe).await,
                 Outcome::Rejected(_) | Outcome::RejectedInDoubt(_)
             ) {
                 self.lift_blocks(&BTreeSet::from([day]), deadline).await?;
@@ -78,17 +79,20 @@ impl Engine {
         }
         let mark = self.new_mark();
         let mut lift_by = deadline.clone();
-        let mut step = Dropping::begin(&self.rules);
+        let mut step = Dropping::begin(&self.context.rules);
         loop {
             let yes = match step {
                 Dropping::Block => {
-                    self.retry_unavailable(deadline, || self.store.block_writes(name, true))
+                    self.store
+                        .retry_unavailable(deadline, || {
+                            self.store.documents().block_writes(name, true)
+                        })
                         .await?;
                     true
                 }
                 Dropping::Look => !self.has_open_records(name, deadline).await?,
                 Dropping::MoveWatermark => {
-                    if !self.rules.decides(Rule::WatermarkBeforeBlock) {
+                    if !self.context.rules.decides(Rule::WatermarkBeforeBlock) {
                         (document, version, _) = self.domain_document(deadline).await?;
                     }
                     self.move_watermark(document.clone(), version, day).await?
@@ -105,14 +109,26 @@ impl Engine {
                 }
                 Dropping::Delete => {
                     self.remove_partition(day, name, deadline).await?;
-                    self.emit(&Event::PartitionDropped { day });
+                    self.context.emit(&Event::PartitionDropped { day });
                     true
                 }
                 Dropping::Dropped => return Ok(true),
                 Dropping::Left => return Ok(false),
             };
-            step = step.next(&self.rules, yes);
+            step = step.next(&self.context.rules, yes);
         }
+    }
+
+    /// Whether a partition has open records, which keep its day.
+    ///
+    /// The scan is complete.
+    async fn has_open_records(
+        &self,
+        name: &str,
+        deadline: &Deadline,
+    ) -> Result<bool, AttemptError> {
+        let found = self.store.holds_any(name, open_records(), deadline).await?;
+        Ok(found && self.context.rules.decides(Rule::DropOnlyResolved))
     }
 
     /// Deletes the partition of a gone day, and forgets its name.
@@ -122,7 +138,9 @@ impl Engine {
         name: &str,
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
-        self.retry_unavailable(deadline, || self.store.drop_collection(name)).await?;
+        self.store
+            .retry_unavailable(deadline, || self.store.documents().drop_collection(name))
+            .await?;
         self.change_domain(deadline, |document| document.dropping.remove(&day).is_some()).await?;
         Ok(())
     }
@@ -138,10 +156,10 @@ impl Engine {
     ) -> Result<bool, AttemptError> {
         document.drop_day(day);
         let replace = WriteOp::Replace(encode(&document)?, version);
-        let write = Write::new(self.table.domain_key(), replace);
-        let moved = matches!(self.write_one(write).await, Outcome::Applied(_));
+        let write = Write::new(self.domain_key(), replace);
+        let moved = matches!(self.store.write_one(write).await, Outcome::Applied(_));
         if moved {
-            self.table.note_dropped(day);
+            self.days.note_dropped(day);
         }
         Ok(moved)
     }
@@ -168,14 +186,14 @@ impl Engine {
 
     /// A random mark that tells one lift from another.
     fn new_mark(&self) -> String {
-        format!("{:016x}", self.config.entropy.next_u64())
+        format!("{:016x}", self.context.config.entropy.next_u64())
     }
 
     /// The deadline of a lift, counted from its note.
     ///
     /// A lift is unconditional, and other processes rely on this bound.
     fn lift_deadline(&self, deadline: &Deadline) -> Deadline {
-        deadline.at_most(self.now() + LIFT_WITHIN)
+        deadline.at_most(self.context.now() + LIFT_WITHIN)
     }
 
     async fn note_lift(
@@ -189,7 +207,15 @@ impl Engine {
     }
 
     async fn lift(&self, name: &str, deadline: &Deadline) -> Result<(), AttemptError> {
-        deadline.left(&*self.config.clock, &WaitReason::Store("a lift is late".to_owned()))?;
-        self.retry_unavailable(deadline, || self.store.block_writes(name, false)).await
+        deadline
+            .left(&*self.context.config.clock, &WaitReason::Store("a lift is late".to_owned()))?;
+        self.store
+            .retry_unavailable(deadline, || self.store.documents().block_writes(name, false))
+            .await
     }
+}
+
+/// Records that are neither finished nor aborted.
+pub(crate) fn open_records() -> Filter {
+    Filter::any_of(crate::store::fields::STATE, State::OPEN)
 }

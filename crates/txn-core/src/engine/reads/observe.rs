@@ -1,7 +1,6 @@
 //! Committed content of locked documents, for readers without locks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use txn_protocol::document::View;
 use txn_protocol::ids::AttemptId;
@@ -11,40 +10,19 @@ use txn_protocol::rules::apply::is_held_by;
 use txn_protocol::rules::resolve::{Reading, reading, writes};
 use txn_protocol::rules::validate::Observed;
 
-use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
+use crate::engine::read_entry::ReadEntry;
+use crate::engine::reads::Reads;
 use crate::engine::store::store_access::ReadPreference;
-use crate::engine::table::transaction_table::RecordLookup;
+use crate::engine::table::record_lookup::RecordLookup;
 use crate::error::Error;
 use crate::store::Key;
 
-/// A document as it was read.
-#[derive(Clone, Debug)]
-pub(crate) struct ReadEntry {
-    pub(crate) observed: Observed,
-    pub(crate) view: View,
-    /// The time of the read, on the monotonic clock.
-    pub(crate) read_at: Duration,
-}
-
-impl ReadEntry {
-    /// Whether this read saw later content, as far as the reads tell.
-    pub(crate) fn is_later_than(&self, other: &Self) -> bool {
-        match (self.observed.version, other.observed.version) {
-            (Some(mine), Some(others)) => mine > others,
-            _ => {
-                (self.observed.commit_version, self.read_at)
-                    > (other.observed.commit_version, other.read_at)
-            }
-        }
-    }
-}
-
-impl Engine {
+impl Reads {
     /// Refuses keys that no document can have.
     pub(crate) fn check_readable(&self, keys: &[Key]) -> Result<(), Error> {
-        let limits = self.store.limits();
+        let limits = self.store.documents().limits();
         keys.iter().try_for_each(|key| {
             limits.check(key, 0).map_err(|refusal| {
                 Error::invalid(format!("cannot read it: {}", refusal.reason)).at(key)
@@ -60,12 +38,12 @@ impl Engine {
         from: ReadPreference,
         deadline: &Deadline,
     ) -> Result<Vec<ReadEntry>, AttemptError> {
-        let read_at = self.now();
+        let read_at = self.context.now();
         let holders: BTreeSet<AttemptId> = views.iter().filter_map(View::holder).collect();
         let records = if holders.is_empty() {
             BTreeMap::new()
         } else {
-            self.records(&holders, from, deadline).await?
+            self.table.records(&holders, from, deadline).await?
         };
         let participants: BTreeMap<AttemptId, BTreeMap<Key, usize>> = records
             .iter()
@@ -77,7 +55,13 @@ impl Engine {
             if let Some((holder, found)) = view.holder().and_then(|h| Some((h, records.get(&h)?))) {
                 let participant =
                     participants.get(&holder).and_then(|participants| participants.get(key));
-                resolve_observed(&self.rules, &mut observed, &view, found, participant.copied());
+                resolve_observed(
+                    &self.context.rules,
+                    &mut observed,
+                    &view,
+                    found,
+                    participant.copied(),
+                );
             }
             entries.push(ReadEntry { observed, view, read_at });
         }

@@ -2,21 +2,40 @@
 //!
 //! A document keeps its last commit versions, which settle a write without an answer.
 
+use std::sync::Arc;
+
 use txn_protocol::document::{Image, View};
 use txn_protocol::ids::CommitVersion;
 use txn_protocol::machines::settle::{SingleOutcome, SingleWrite};
 
-use crate::engine::Engine;
+use crate::engine::apply::recent_commits::RecentCommits;
 use crate::engine::attempt_error::AttemptError;
+use crate::engine::base::Base;
+use crate::engine::context::Context;
 use crate::engine::deadline::Deadline;
-use crate::engine::store::observe::ReadEntry;
+use crate::engine::hot::Hot;
+use crate::engine::read_entry::ReadEntry;
+use crate::engine::store::document_target::Document;
 use crate::engine::store::settle::{Because, Settled, Unsettled};
-use crate::engine::store::settle_targets::Document;
+use crate::engine::store::store_access::StoreAccess;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Key, Outcome, Version, Write, WriteOp};
 
-impl Engine {
+/// The writes of transactions that commit without a record.
+pub(crate) struct SingleWrites {
+    context: Arc<Context>,
+    store: Arc<StoreAccess>,
+    hot: Arc<Hot>,
+    recent: Arc<RecentCommits>,
+}
+
+impl SingleWrites {
+    pub(in crate::engine) fn new(base: &Base, hot: Arc<Hot>, recent: Arc<RecentCommits>) -> Self {
+        let Base { context, store, .. } = base.clone();
+        Self { context, store, hot, recent }
+    }
+
     /// Writes one document at the version that was read without a lock.
     pub(crate) async fn write_single(
         &self,
@@ -30,18 +49,20 @@ impl Engine {
             return Ok(SingleOutcome::Overtaken);
         };
         // A read is old after 1/32 of a lease, which is some round trips.
-        let is_old = self.now().saturating_sub(entry.read_at) > self.config.lease / 32;
+        let is_old =
+            self.context.now().saturating_sub(entry.read_at) > self.context.config.lease / 32;
         if is_old && !self.still_stands(key, *version, deadline).await? {
             cov_mark::hit!(old_read_of_a_single_write);
             return Ok(SingleOutcome::Overtaken);
         }
-        let _doubt = self.in_doubt.begin(commit);
-        let content = self.committed(stored, commit, image);
+        let _doubt = self.recent.begin(commit);
+        let content = self.recent.committed(stored, commit, image);
         let source = content.encode();
         let (read, recent) = (&entry.observed, &*stored.recent);
-        let machine = SingleWrite { rules: &self.rules, read, recent, commit };
-        let (place, read) = (Document(key), entry.view.clone());
-        let settled = self.settle(&place, &machine, read, |_| Ok(source.clone()), deadline).await;
+        let machine = SingleWrite { rules: &self.context.rules, read, recent, commit };
+        let (place, read) = (Document { store: &self.store, key }, entry.view.clone());
+        let settled =
+            self.store.settle(&place, &machine, read, |_| Ok(source.clone()), deadline).await;
         match &settled {
             // The first write was acknowledged, so no other process wrote the document since the
             // read.
@@ -50,7 +71,7 @@ impl Engine {
                 written: Some(at),
                 found: View::Present { version: found, .. },
             }) if found == version => {
-                self.hot.cache.applied(key, *at, source, content, self.now());
+                self.hot.cache.applied(key, *at, source, content, self.context.now());
             }
             _ => self.hot.cache.forget(key),
         }
@@ -78,9 +99,9 @@ impl Engine {
         deadline: &Deadline,
     ) -> Result<bool, AttemptError> {
         let verify = Write::new(key.clone(), WriteOp::Verify(Some(version)));
-        let mut backoff = self.backoff();
+        let mut backoff = self.context.backoff();
         loop {
-            let why = match self.write_one(verify.clone()).await {
+            let why = match self.store.write_one(verify.clone()).await {
                 Outcome::Holds => return Ok(true),
                 Outcome::Conflict => return Ok(false),
                 Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
@@ -88,7 +109,7 @@ impl Engine {
                 }
                 refused => return Err(Error::from_refused(&refused, key, "write it").into()),
             };
-            self.pause(deadline, &mut backoff, WaitReason::Store(why)).await?;
+            self.context.pause(deadline, &mut backoff, WaitReason::Store(why)).await?;
         }
     }
 }

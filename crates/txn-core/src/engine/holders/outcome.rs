@@ -1,10 +1,9 @@
 //! The final outcome of a transaction, by the tid of its attempt.
 
-use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::recovery::failure_detector::LookedAt;
-use crate::engine::recovery::holder::Decided;
+use crate::engine::holders::failure_detector::LookedAt;
+use crate::engine::holders::verdict::{Decided, Verdicts};
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
@@ -26,7 +25,7 @@ pub enum TransactionOutcome {
     Forgotten,
 }
 
-impl Engine {
+impl Verdicts {
     /// See [`Domain::outcome`](crate::Domain::outcome).
     pub(crate) async fn outcome(
         &self,
@@ -35,16 +34,16 @@ impl Engine {
     ) -> Result<TransactionOutcome, AttemptError> {
         let key = self.table.record_key(tid);
         loop {
-            let asked = self.now();
-            let found = self.record_of(tid, ReadPreference::Primary, deadline).await?;
-            let at = LookedAt { asked, answered: self.now() };
+            let asked = self.context.now();
+            let found = self.table.record_of(tid, ReadPreference::Primary, deadline).await?;
+            let at = LookedAt { asked, answered: self.context.now() };
             if found.state() == HolderState::Gone {
                 return Ok(TransactionOutcome::Forgotten);
             }
-            let lease = self.config.lease_of(tid.attempt());
+            let lease = self.context.config.lease_of(tid.attempt());
             let dead = !self.live_attempts.is_live(tid)
                 && self.liveness.is_dead(tid, &key, found.version(), lease, at);
-            if conflict(&self.rules, Requester::NonPreempting, tid, found.state(), dead)
+            if conflict(&self.context.rules, Requester::NonPreempting, tid, found.state(), dead)
                 == Conflict::Resolve
             {
                 let why = "its outcome was asked for, and it showed no sign of life for one lease";
@@ -61,7 +60,7 @@ impl Engine {
                 }
             }
             let others = WaitReason::Others { key: key.clone(), holder: tid };
-            deadline.pause(&*self.config.clock, lease / 4, others).await?;
+            deadline.pause(&*self.context.config.clock, lease / 4, others).await?;
         }
     }
 }

@@ -1,53 +1,29 @@
 //! Verdicts on lock holders: wait, abort, or roll forward.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::engine::Engine;
+use parking_lot::Mutex;
+
 use crate::engine::attempt_error::AttemptError;
+use crate::engine::base::Base;
+use crate::engine::context::Context;
 use crate::engine::deadline::Deadline;
-use crate::engine::recovery::failure_detector::LookedAt;
+use crate::engine::holders::failure_detector::{Liveness, LookedAt};
+use crate::engine::holders::lock::{Holding, Lock, by_holder};
+use crate::engine::lock_queue::LiveAttempts;
 use crate::engine::store::settle::{Because, Settled, Unsettled};
-use crate::engine::store::settle_targets::RecordOf;
-use crate::engine::store::store_access::ReadPreference;
-use crate::engine::table::transaction_table::RecordLookup;
+use crate::engine::store::store_access::{ReadPreference, StoreAccess};
+use crate::engine::table::Table;
+use crate::engine::table::record_lookup::RecordLookup;
+use crate::engine::table::records::RecordOf;
 use crate::error::Error;
 use crate::event::Event;
 use crate::store::{Key, Outcome, Version};
-use txn_protocol::document::View;
 use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::record::{Decide, Decision};
 use txn_protocol::record::{Record, State};
 use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
-
-/// A foreign lock, as it was read.
-#[derive(Clone, Debug)]
-pub(crate) struct Lock {
-    pub(crate) key: Key,
-    pub(crate) view: View,
-}
-
-/// Groups locks by holder.
-pub(crate) fn by_holder(locks: impl IntoIterator<Item = Lock>) -> BTreeMap<AttemptId, Vec<Lock>> {
-    let mut holders: BTreeMap<AttemptId, Vec<Lock>> = BTreeMap::new();
-    for lock in locks {
-        if let Some(holder) = lock.view.holder() {
-            holders.entry(holder).or_default().push(lock);
-        }
-    }
-    holders
-}
-
-/// The locks and the record of one holder, as they were read.
-pub(crate) struct Holding {
-    pub(crate) holder: AttemptId,
-    pub(crate) locks: Vec<Lock>,
-    /// The record, and the time of its read.
-    pub(crate) found: RecordLookup,
-    pub(crate) at: LookedAt,
-    /// Whether the caller found the record, too. Then all participants are wanted.
-    pub(crate) whole: bool,
-}
 
 /// A verdict on a transaction, final by an acknowledged write.
 #[derive(Clone, Debug)]
@@ -58,7 +34,33 @@ pub(crate) enum Decided {
     Committed { record: Arc<Record>, version: Version },
 }
 
-impl Engine {
+/// The decisions on lock holders: each verdict is an acknowledged write.
+pub(crate) struct Verdicts {
+    pub(super) context: Arc<Context>,
+    pub(super) store: Arc<StoreAccess>,
+    pub(super) table: Arc<Table>,
+    pub(super) live_attempts: Arc<LiveAttempts>,
+    pub(super) liveness: Arc<Liveness>,
+    /// Tids whose `aborted` record is acknowledged to this process.
+    aborted: KnownAborted,
+}
+
+impl Verdicts {
+    pub(in crate::engine) fn new(
+        base: &Base,
+        live_attempts: Arc<LiveAttempts>,
+        liveness: Arc<Liveness>,
+    ) -> Self {
+        let Base { context, store, table, .. } = base.clone();
+        let aborted = KnownAborted::default();
+        Self { context, store, table, live_attempts, liveness, aborted }
+    }
+
+    /// Notes an attempt whose `aborted` record is acknowledged to this process.
+    pub(crate) fn note_aborted(&self, tid: AttemptId) {
+        self.aborted.insert(tid);
+    }
+
     /// Groups locks by holder, and reads all records at once.
     ///
     /// Also returns the locks whose holders live in this process and may go first.
@@ -85,9 +87,9 @@ impl Engine {
             return Ok((Vec::new(), busy));
         }
         let tids = holders.keys().copied().collect();
-        let asked = self.now();
-        let mut records = self.records(&tids, ReadPreference::AnyCopy, deadline).await?;
-        let at = LookedAt { asked, answered: self.now() };
+        let asked = self.context.now();
+        let mut records = self.table.records(&tids, ReadPreference::AnyCopy, deadline).await?;
+        let at = LookedAt { asked, answered: self.context.now() };
         let holdings = holders.into_iter().filter_map(|(holder, locks)| {
             let found = records.remove(&holder)?;
             Some(Holding { holder, locks, found, at, whole: false })
@@ -107,7 +109,7 @@ impl Engine {
         let Holding { holder, locks, found, at, whole } = holding;
         let (holder, state) = (*holder, found.state());
         let record_key = self.table.record_key(holder);
-        let lease = self.config.lease_of(holder.attempt());
+        let lease = self.context.config.lease_of(holder.attempt());
         let live = self.live_attempts.is_live(holder);
         // Within this process no grace is needed: a release wakes the oldest waiter.
         let requester = match requester {
@@ -119,7 +121,7 @@ impl Engine {
         // `count` visits every lock, because the detector must note each of them.
         let unchanged = locks.iter().filter(|lock| stands(&lock.key)).count() > 0;
         let dead = (unchanged || *whole && stands(&record_key)) && !live;
-        if conflict(&self.rules, requester, holder, state, dead) == Conflict::Wait {
+        if conflict(&self.context.rules, requester, holder, state, dead) == Conflict::Wait {
             return Ok(None);
         }
         let why = match requester.tid() {
@@ -143,7 +145,7 @@ impl Engine {
                     cov_mark::hit!(dead_holder_with_a_record);
                 }
                 let (document, recorded) = (met_at.clone(), found.record.is_some());
-                self.emit(&match requester.tid() {
+                self.context.emit(&match requester.tid() {
                     Some(me) if !dead && me.age() != holder.age() => {
                         Event::Wounded { by: me, victim: holder, document }
                     }
@@ -153,16 +155,6 @@ impl Engine {
             _ => {}
         }
         Ok(Some(decided))
-    }
-
-    pub(crate) async fn record_of(
-        &self,
-        tid: AttemptId,
-        from: ReadPreference,
-        deadline: &Deadline,
-    ) -> Result<RecordLookup, AttemptError> {
-        let mut found = self.records(&BTreeSet::from([tid]), from, deadline).await?;
-        found.remove(&tid).ok_or_else(|| Error::unavailable("the store gave no answer").into())
     }
 
     /// Carries out the recovery table until an acknowledged write decides the transaction.
@@ -177,10 +169,11 @@ impl Engine {
         why: &str,
         deadline: &Deadline,
     ) -> Result<Option<Decided>, AttemptError> {
-        let place = RecordOf(tid);
-        let decide = Decide { rules: &self.rules, known_aborted: self.aborted.contains(tid) };
+        let place = RecordOf { table: &self.table, tid };
+        let decide =
+            Decide { rules: &self.context.rules, known_aborted: self.aborted.contains(tid) };
         let aborted = |_: &RecordLookup| self.encode_aborted(tid, why);
-        let settled = self.settle(&place, &decide, found, aborted, deadline).await;
+        let settled = self.store.settle(&place, &decide, found, aborted, deadline).await;
         let settled = match settled {
             Ok(settled) => settled,
             // The day was dropped, so the lock is void.
@@ -212,6 +205,24 @@ impl Engine {
         tid: AttemptId,
         why: &str,
     ) -> Result<crate::store::Source, Error> {
-        self.aborted_record(tid, why).encode().map_err(|e| Error::damaged(e.to_string()))
+        self.table.aborted_record(tid, why).encode().map_err(|e| Error::damaged(e.to_string()))
+    }
+}
+
+/// A bounded set of aborted tids.
+#[derive(Debug, Default)]
+struct KnownAborted(Mutex<BTreeSet<AttemptId>>);
+
+impl KnownAborted {
+    fn insert(&self, tid: AttemptId) {
+        let mut known = self.0.lock();
+        known.insert(tid);
+        if known.len() > 10_000 {
+            known.pop_first();
+        }
+    }
+
+    fn contains(&self, tid: AttemptId) -> bool {
+        self.0.lock().contains(&tid)
     }
 }

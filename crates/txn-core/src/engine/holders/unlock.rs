@@ -1,10 +1,13 @@
 //! Removes void locks from documents.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::engine::Engine;
-use crate::engine::recovery::holder::Lock;
-use crate::engine::store::store_access::{Look, ReadPreference};
+use crate::engine::apply::step_write::step_write;
+use crate::engine::base::Base;
+use crate::engine::context::Context;
+use crate::engine::holders::lock::Lock;
+use crate::engine::store::store_access::{Look, ReadPreference, StoreAccess};
 use crate::error::Error;
 use crate::event::Event;
 use crate::store::{Key, Outcome, Write};
@@ -17,7 +20,18 @@ use txn_protocol::rules::apply::{Applying, unlocking};
 /// A slow process must not fail each time.
 const UNLOCK_TRIES: u32 = 3;
 
-impl Engine {
+/// The removal of void locks.
+pub(crate) struct Unlocker {
+    context: Arc<Context>,
+    store: Arc<StoreAccess>,
+}
+
+impl Unlocker {
+    pub(in crate::engine) fn new(base: &Base) -> Self {
+        let Base { context, store, .. } = base.clone();
+        Self { context, store }
+    }
+
     /// Removes void locks. Returns for each document whether the removal was acknowledged.
     pub(crate) async fn unlock_all(&self, locks: &[Lock]) -> BTreeMap<Key, Result<bool, Error>> {
         let mut unlocked = BTreeMap::new();
@@ -65,7 +79,7 @@ impl Engine {
                 let message = "another client wrote content into the placeholder of a transaction";
                 let error = Error::damaged(message).at(key).in_transaction(holder);
                 unlocked.insert(key.clone(), Err(error));
-            } else if let Some(op) = self.step_write(step, view, Stored::clone) {
+            } else if let Some(op) = step_write(step, view, Stored::clone) {
                 unlocked.insert(key.clone(), Ok(false));
                 writes.push((holder, Write::new(key.clone(), op)));
             }
@@ -74,12 +88,12 @@ impl Engine {
             return Vec::new();
         }
         let (holders, writes): (Vec<AttemptId>, Vec<Write>) = writes.into_iter().unzip();
-        let outcomes = self.write_all(&writes).await;
+        let outcomes = self.store.write_all(&writes).await;
         let mut moved = Vec::new();
         for ((tid, Write { key, .. }), outcome) in holders.into_iter().zip(writes).zip(outcomes) {
             match outcome {
                 Outcome::Applied(_) => {
-                    self.emit(&Event::Unlocked { tid, document: key.clone() });
+                    self.context.emit(&Event::Unlocked { tid, document: key.clone() });
                     unlocked.insert(key, Ok(true));
                 }
                 Outcome::Conflict => moved.push(key),
@@ -94,7 +108,7 @@ impl Engine {
     /// Another process may have changed the version by a touch. A placeholder counts only at its
     /// version.
     async fn still_locked(&self, locks: &[Lock], keys: Vec<Key>) -> Vec<Lock> {
-        let looks = self.look_at(&keys, ReadPreference::Primary).await;
+        let looks = self.store.look_at(&keys, ReadPreference::Primary).await;
         let again = keys.into_iter().zip(looks).filter_map(|(key, look)| {
             let Look::Seen(view @ View::Present { .. }) = look else { return None };
             let before = locks.iter().find(|lock| lock.key == key)?;

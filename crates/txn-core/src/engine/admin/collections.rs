@@ -1,13 +1,20 @@
 //! Claims in the registry: the owning domain of each collection.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::engine::Engine;
+use crate::engine::admin::aliases::Aliases;
 use crate::engine::attempt_error::AttemptError;
+use crate::engine::base::Base;
 use crate::engine::deadline::Deadline;
+use crate::engine::history::Histories;
+use crate::engine::hot::Hot;
 use crate::engine::store::pages::PAGE;
 use crate::engine::store::settle::Place;
-use crate::engine::table::domain_document::{REGISTRY, RegistryDocument};
+use crate::engine::store::store_access::StoreAccess;
+use crate::engine::table::domain_document::RegistryDocument;
+use crate::engine::table::{REGISTRY, Table};
+use crate::engine::time::Time;
 use crate::error::{Error, ErrorKind};
 use crate::store::{CollectionInfo, CollectionSpec, Filter, Key, Role, Source};
 use txn_protocol::machines::domain::{Confirm, MakeOnce};
@@ -54,7 +61,27 @@ impl IfMissing<'_> {
     }
 }
 
-impl Engine {
+/// The collections of a domain: opening, and claims.
+pub(crate) struct Collections {
+    pub(super) store: Arc<StoreAccess>,
+    pub(super) time: Arc<Time>,
+    pub(super) table: Arc<Table>,
+    hot: Arc<Hot>,
+    aliases: Arc<Aliases>,
+    pub(super) histories: Arc<Histories>,
+}
+
+impl Collections {
+    pub(in crate::engine) fn new(
+        base: &Base,
+        hot: Arc<Hot>,
+        aliases: Arc<Aliases>,
+        histories: Arc<Histories>,
+    ) -> Self {
+        let Base { store, time, table, .. } = base.clone();
+        Self { store, time, table, hot, aliases, histories }
+    }
+
     /// Opens or creates a collection, and claims it for this domain.
     pub(crate) async fn open_collection(
         &self,
@@ -64,13 +91,19 @@ impl Engine {
     ) -> Result<CollectionInfo, AttemptError> {
         let open = |owner: Option<String>| if_missing.spec(name, owner);
         let look = open(None);
-        let info = self.retry_unavailable(deadline, || self.store.open_collection(&look)).await?;
+        let info = self
+            .store
+            .retry_unavailable(deadline, || self.store.documents().open_collection(&look))
+            .await?;
         self.claim(&info, deadline).await?;
         let mirror = open(Some(self.table.domain().to_string()));
-        let info = self.retry_unavailable(deadline, || self.store.open_collection(&mirror)).await?;
+        let info = self
+            .store
+            .retry_unavailable(deadline, || self.store.documents().open_collection(&mirror))
+            .await?;
         self.hot.cache.forget_collection(&info.name);
-        self.note_alias(name, &info);
-        self.learn_history(&info, deadline).await?;
+        self.aliases.note_alias(name, &info);
+        self.histories.learn_history(&info, deadline).await?;
         Ok(info)
     }
 
@@ -97,8 +130,9 @@ impl Engine {
             );
             return Err(Error::new(ErrorKind::Misconfigured, message).into());
         }
-        let (place, content) = (RegistryDocument(&key), |_: &_| Ok(claim.clone()));
-        let settled = self.settle(&place, &MakeOnce, (None, None), content, deadline).await;
+        let (place, content) =
+            (RegistryDocument { table: &self.table, key: &key }, |_: &_| Ok(claim.clone()));
+        let settled = self.store.settle(&place, &MakeOnce, (None, None), content, deadline).await;
         let settled = settled.map_err(|e| e.while_doing("claim the collection"))?;
         if let (_, Some(source)) = settled.found {
             let owner = Claim::read(&key, &source)?.domain;
@@ -111,12 +145,13 @@ impl Engine {
             }
         }
         let (name, uid) = (info.name.to_string(), info.uid.to_string());
-        let (known, ..) = self.domain_document(deadline).await?;
+        let (known, ..) = self.table.domain_document(deadline).await?;
         if known.collections.get(&name) != Some(&uid) {
-            self.change_domain(deadline, |document| {
-                document.collections.insert(name.clone(), uid.clone()).as_ref() != Some(&uid)
-            })
-            .await?;
+            self.table
+                .change_domain(deadline, |document| {
+                    document.collections.insert(name.clone(), uid.clone()).as_ref() != Some(&uid)
+                })
+                .await?;
         }
         Ok(())
     }
@@ -127,11 +162,11 @@ impl Engine {
         key: &Key,
         deadline: &Deadline,
     ) -> Result<Option<String>, AttemptError> {
-        let place = RegistryDocument(key);
-        let found = place.look(self, deadline).await?;
+        let place = RegistryDocument { table: &self.table, key };
+        let found = place.look(deadline).await?;
         let as_it_stands =
             |(_, source): &(_, Option<Source>)| Ok(source.clone().unwrap_or_default());
-        let settled = self.settle(&place, &Confirm, found, as_it_stands, deadline).await;
+        let settled = self.store.settle(&place, &Confirm, found, as_it_stands, deadline).await;
         let settled = settled.map_err(|e| e.while_doing("confirm the claim of the collection"))?;
         let (_, source) = settled.found;
         Ok(source.map(|source| Claim::read(key, &source)).transpose()?.map(|claim| claim.domain))
@@ -142,10 +177,10 @@ impl Engine {
         &self,
         deadline: &Deadline,
     ) -> Result<BTreeMap<String, String>, AttemptError> {
-        self.refresh(REGISTRY, deadline).await?;
+        self.store.refresh(REGISTRY, deadline).await?;
         let mut claims = BTreeMap::new();
-        let mut pages = self.pages(REGISTRY, Filter::All, PAGE);
-        while let Some(documents) = self.next_page(&mut pages, deadline).await? {
+        let mut pages = self.store.pages(REGISTRY, Filter::All, PAGE);
+        while let Some(documents) = self.store.next_page(&mut pages, deadline).await? {
             for (key, _, source) in documents {
                 let Some(uid) = key.id.strip_prefix("collection:") else { continue };
                 let claim = Claim::read(&key, &source)?;

@@ -1,0 +1,38 @@
+//! Locks of other transactions, by holder.
+
+use std::collections::BTreeMap;
+
+use crate::engine::holders::failure_detector::LookedAt;
+use crate::engine::table::record_lookup::RecordLookup;
+use crate::store::Key;
+use txn_protocol::document::View;
+use txn_protocol::ids::AttemptId;
+
+/// A foreign lock, as it was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Lock {
+    pub(crate) key: Key,
+    pub(crate) view: View,
+}
+
+/// Groups locks by holder.
+pub(crate) fn by_holder(locks: impl IntoIterator<Item = Lock>) -> BTreeMap<AttemptId, Vec<Lock>> {
+    let mut holders: BTreeMap<AttemptId, Vec<Lock>> = BTreeMap::new();
+    for lock in locks {
+        if let Some(holder) = lock.view.holder() {
+            holders.entry(holder).or_default().push(lock);
+        }
+    }
+    holders
+}
+
+/// The locks and the record of one holder, as they were read.
+pub(crate) struct Holding {
+    pub(crate) holder: AttemptId,
+    pub(crate) locks: Vec<Lock>,
+    /// The record, and the time of its read.
+    pub(crate) found: RecordLookup,
+    pub(crate) at: LookedAt,
+    /// Whether the caller found the record, too. Then all participants are wanted.
+    pub(crate) whole: bool,
+}

@@ -1,0 +1,7 @@
+//! Lock holders: their liveness, their verdicts, and the removal of void locks.
+
+pub(crate) mod failure_detector;
+pub(crate) mod lock;
+pub(crate) mod outcome;
+pub(crate) mod unlock;
+pub(crate) mod verdict;
