@@ -1,0 +1,250 @@
+//! Answers, messages and failures of the command.
+
+use std::io;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use txn_cli::{StoreFailure, print, print_json};
+use txn_core::ErrorKind;
+use txn_lock::LockError;
+use txn_outbox::OutboxError;
+use txn_requests::RequestError;
+
+/// The exit codes of the command, documented in its help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Well = 0,
+    NotWell = 1,
+    CouldNotFindOut = 2,
+}
+
+impl Exit {
+    pub(crate) fn well_if(well: bool) -> Self {
+        if well { Self::Well } else { Self::NotWell }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// The answer of a verb, for operators and for programs.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) exit: Exit,
+    text: String,
+    json: Value,
+}
+
+impl Answer {
+    pub(crate) fn new(exit: Exit, text: impl Into<String>, json: impl Serialize) -> Self {
+        // An answer that cannot be encoded does not exist: all keys are texts.
+        let json = serde_json::to_value(json).unwrap_or_default();
+        Self { exit, text: text.into(), json }
+    }
+
+    pub(crate) fn print(&self, json: bool) -> io::Result<()> {
+        match json {
+            true => print_json(&self.json),
+            false => print(&self.text),
+        }
+    }
+}
+
+/// How urgent a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Severity {
+    /// The domain mends this by itself.
+    Note,
+    /// An operator must act.
+    Error,
+}
+
+/// A finding with its remedy.
+///
+/// The code is stable: programs and alarms may depend on it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Message {
+    pub(crate) code: &'static str,
+    pub(crate) severity: Severity,
+    pub(crate) text: String,
+    pub(crate) remedy: String,
+}
+
+impl Message {
+    pub(crate) fn error(
+        code: &'static str,
+        text: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        let (text, remedy) = (text.into(), remedy.into());
+        Self { code, severity: Severity::Error, text, remedy }
+    }
+
+    pub(crate) fn note(
+        code: &'static str,
+        text: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self { severity: Severity::Note, ..Self::error(code, text, remedy) }
+    }
+
+    /// The message as one line for operators.
+    pub(crate) fn line(&self) -> String {
+        let label = match self.severity {
+            Severity::Note => "note",
+            Severity::Error => "NOT WELL",
+        };
+        format!("{label} [{}]: {}. Do: {}", self.code, self.text, self.remedy)
+    }
+}
+
+/// Whether no message needs an operator.
+pub(crate) fn is_well(messages: &[Message]) -> bool {
+    messages.iter().all(|message| message.severity == Severity::Note)
+}
+
+/// The lines of messages.
+pub(crate) fn lines(messages: &[Message]) -> String {
+    messages.iter().map(|message| message.line() + "\n").collect()
+}
+
+/// A failure of the command.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    code: &'static str,
+    message: String,
+    remedy: &'static str,
+}
+
+const REPAIR: &str = "see docs/failures.md for the damage; `txn rebuild` shows lost parts";
+const CHECK: &str =
+    "check --store, --domain, the options for servers, and the privileges (`txn roles`)";
+const AGAIN: &str = "check that the servers answer, then repeat the command";
+
+impl Failure {
+    fn new(exit: Exit, code: &'static str, message: String, remedy: &'static str) -> Self {
+        Self { exit, code, message, remedy }
+    }
+
+    /// The input cannot work.
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        let remedy = "see `txn help` for the verb";
+        Self::new(Exit::CouldNotFindOut, "invalid_input", message.into(), remedy)
+    }
+
+    /// The store or the machine is not fit.
+    pub(crate) fn unfit(message: impl Into<String>) -> Self {
+        Self::new(Exit::CouldNotFindOut, "misconfigured", message.into(), CHECK)
+    }
+
+    /// The store gave no answer.
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(Exit::CouldNotFindOut, "unavailable", message.into(), AGAIN)
+    }
+
+    /// The message on one line.
+    pub(crate) fn text(&self) -> String {
+        self.message.split(['\r', '\n']).map(str::trim).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The message with the remedy, on one line.
+    pub(crate) fn line(&self) -> String {
+        format!("{}. Do: {}", self.text(), self.remedy)
+    }
+
+    /// The failure for programs. `text`: the message without logins.
+    pub(crate) fn json(&self, text: &str) -> Value {
+        let well = match self.exit {
+            Exit::CouldNotFindOut => Value::Null,
+            _ => json!(false),
+        };
+        json!({
+            "well": well,
+            "exit": self.exit as u8,
+            "messages": [{
+                "code": self.code, "severity": "error", "text": text, "remedy": self.remedy,
+            }],
+        })
+    }
+}
+
+impl From<txn_core::Error> for Failure {
+    fn from(error: txn_core::Error) -> Self {
+        let message = error.to_string();
+        match error.kind() {
+            ErrorKind::Damaged => Self::new(Exit::NotWell, "damaged", message, REPAIR),
+            ErrorKind::Invalid | ErrorKind::Exists => Self::invalid(message),
+            ErrorKind::Misconfigured => Self::unfit(message),
+            ErrorKind::Unknown => {
+                let remedy = "ask for the outcome: `txn outcome TID`";
+                Self::new(Exit::CouldNotFindOut, "unknown_outcome", message, remedy)
+            }
+            ErrorKind::Conflict => {
+                let remedy = "repeat the command; `txn locks` names the holders";
+                Self::new(Exit::CouldNotFindOut, "conflict", message, remedy)
+            }
+            _ => Self::unavailable(message),
+        }
+    }
+}
+
+impl From<StoreFailure> for Failure {
+    fn from(error: StoreFailure) -> Self {
+        let message = error.to_string();
+        match &error {
+            error if error.is_damaged() => Self::new(Exit::NotWell, "damaged", message, REPAIR),
+            StoreFailure::Store(_) => Self::unavailable(message),
+            _ => Self::unfit(message),
+        }
+    }
+}
+
+impl From<OutboxError> for Failure {
+    fn from(error: OutboxError) -> Self {
+        match error {
+            OutboxError::Engine(error) => error.into(),
+            OutboxError::Store(error) => StoreFailure::Store(error).into(),
+            error @ (OutboxError::NotFound(_) | OutboxError::InvalidName { .. }) => {
+                Self::invalid(error.to_string())
+            }
+            error => Self::unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        match error {
+            error @ LockError::InvalidName { .. } => Self::invalid(error.to_string()),
+            error => Self::unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Engine(error) => error.into(),
+            RequestError::Store(error) => StoreFailure::Store(error).into(),
+            error @ (RequestError::Refused(_)
+            | RequestError::WrongState { .. }
+            | RequestError::AlreadyReversed { .. }
+            | RequestError::IdReused(_)
+            | RequestError::Companion(_)) => {
+                let remedy = "read the reason; nothing was changed";
+                Self::new(Exit::NotWell, "refused", error.to_string(), remedy)
+            }
+            error @ (RequestError::Invalid(_)
+            | RequestError::InvalidId(_)
+            | RequestError::NoOutbox
+            | RequestError::NotFound(_)) => Self::invalid(error.to_string()),
+            error => Self::unavailable(error.to_string()),
+        }
+    }
+}

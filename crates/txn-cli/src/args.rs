@@ -1,0 +1,279 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use txn_cli::{Access, Address, AddressParser};
+use txn_core::AttemptId;
+use txn_core::admin::TransactionState;
+
+/// The environment variable with the address of the store.
+pub(crate) const STORE: &str = "TXN_STORE";
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  well, or done
+  1  not well: the output says what to do
+  2  could not find out: wrong usage, or the store does not answer or is not fit
+
+No command prints the body of a document. Logs: TXN_LOG=info.";
+
+/// The operator's command for transactions over Elasticsearch and OpenSearch.
+#[derive(Debug, Parser)]
+#[command(name = "txn", version, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Global {
+    /// The store: `redb:PATH`, `http(s)://[user:password@]host:port[/prefix][,…]`, or `cloud:ID`
+    /// for a deployment by its cloud id. In a user or a password, write `/ ? # @ ,` as `%2F %3F %23
+    /// %40 %2C`; better pass the address by the environment
+    #[arg(long, global = true, env = STORE, hide_env_values = true, value_parser = AddressParser)]
+    pub(crate) store: Option<Address>,
+    #[command(flatten)]
+    pub(crate) access: Access,
+    /// The domain
+    #[arg(long, global = true, env = "TXN_DOMAIN")]
+    pub(crate) domain: Option<String>,
+    /// Print JSON for programs
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// The greatest number of rows of a list
+    #[arg(long, global = true, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(crate) limit: u16,
+}
+
+impl Global {
+    pub(crate) fn limit(&self) -> usize {
+        usize::from(self.limit)
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show whether the domain is well, and the remedy of each fault
+    Status {
+        /// Repeat every N seconds, until interrupted
+        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+        watch: Option<u64>,
+    },
+    /// List the open transactions, oldest first
+    Ls {
+        /// Only this state
+        #[arg(long)]
+        state: Option<OpenState>,
+        /// Only transactions that began at least this number of seconds ago
+        #[arg(long, value_name = "SECONDS")]
+        older: Option<u64>,
+    },
+    /// Show one transaction: its record, each participant as it is now, and the verdict
+    Show {
+        /// The id of the attempt
+        tid: AttemptId,
+    },
+    /// Show the story of one document: its lock, the holder, and its last commits
+    Why {
+        /// The collection (index), or an alias of it
+        collection: String,
+        /// The id of the document
+        id: String,
+        /// The routing value of the document
+        #[arg(long)]
+        routing: Option<String>,
+    },
+    /// List the locked documents with their holders
+    Locks,
+    /// Find transactions and locks that make no progress; exit code 1 if there are any
+    Hanging {
+        /// Only what began at least this number of seconds ago
+        #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+        older: u64,
+    },
+    /// Abort a transaction that is not committed, even if its owner lives
+    Abort {
+        /// The id of the attempt
+        tid: AttemptId,
+        /// The reason, stored in the record
+        #[arg(long, default_value = "by command")]
+        why: String,
+        /// Change nothing; only show the effect
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Run one pass of the janitor: recover dead transactions, and drop old days
+    Recover {
+        /// Change nothing; only show what is open
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Find the final outcome of a transaction. After one lease without a sign of life, the
+    /// transaction is aborted
+    Outcome {
+        /// The id of the attempt
+        tid: AttemptId,
+        /// Change nothing; report the present state
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Check that each lock has an owner, and that each commit is applied
+    Verify,
+    /// Create the domain, and optionally collections
+    Init {
+        /// Collections to create or to take over
+        #[arg(value_name = "COLLECTION")]
+        collections: Vec<String>,
+        /// A file with the mapping of the collections
+        #[arg(long, value_name = "FILE", requires = "collections")]
+        mappings: Option<PathBuf>,
+    },
+    /// Print the roles for application, janitor and reader, as request bodies
+    Roles {
+        /// The collections of the domain
+        #[arg(value_name = "COLLECTION", required = true)]
+        collections: Vec<String>,
+    },
+    /// Check the parts of the domain one by one
+    Doctor {
+        /// Only this collection
+        collection: Option<String>,
+    },
+    /// Show the lost parts of the domain; with --processes-stopped, rebuild the domain
+    Rebuild {
+        /// All processes of the domain are stopped, and there is no snapshot to restore: rebuild
+        #[arg(long)]
+        processes_stopped: bool,
+    },
+    /// List, retry or drop the dead letters of the outbox
+    #[command(subcommand)]
+    Dead(Dead),
+    /// List or break the locks of txn-lock
+    #[command(subcommand)]
+    Lock(Lock),
+    /// Show, cancel or release submitted requests
+    #[command(subcommand)]
+    Requests(Requests),
+    /// Show the backlog of the outbox
+    Outbox,
+    /// Submit a declarative request from a file, which takes effect once under its key
+    Run {
+        /// A file with the request as JSON; `-` means standard input
+        file: PathBuf,
+        /// The key of the request
+        #[arg(long, value_name = "KEY")]
+        id: String,
+        /// Execute the request in this process. Only for a domain whose programs have no companion
+        /// of requests, because this command does not run the companion
+        #[arg(long)]
+        execute: bool,
+    },
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// A state of open transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OpenState {
+    /// No record yet
+    NoRecord,
+    /// A heartbeat, and no commit
+    Pending,
+    /// Committed, and not applied
+    Committed,
+}
+
+impl From<OpenState> for TransactionState {
+    fn from(state: OpenState) -> Self {
+        match state {
+            OpenState::NoRecord => Self::NoRecord,
+            OpenState::Pending => Self::Pending,
+            OpenState::Committed => Self::Committed,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Dead {
+    /// List the dead letters, each with its error
+    List {
+        #[command(flatten)]
+        topic: Topic,
+    },
+    /// Retry dead letters
+    Retry(Which),
+    /// Drop dead letters
+    Drop(Which),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Topic {
+    /// Only this topic
+    #[arg(long)]
+    pub(crate) topic: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// A single dead letter, by its event id
+    #[arg(required_unless_present = "all")]
+    pub(crate) id: Option<String>,
+    /// All dead letters, or all of --topic
+    #[arg(long, conflicts_with = "id")]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) topic: Topic,
+    /// Change nothing; only show the dead letters
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Lock {
+    /// List the held locks
+    Ls,
+    /// Take a lock from its holder by force
+    Break {
+        /// The category of the lock
+        category: String,
+        /// The id within the category
+        id: String,
+        /// Change nothing; only show the holder
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Requests {
+    /// List the requests that make no progress, with the reason; exit code 1 if there are any
+    Stuck {
+        /// Only requests without a change for this number of seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 3_600)]
+        older: u64,
+    },
+    /// Show the state of a request
+    Status {
+        /// The key of the request
+        key: String,
+    },
+    /// Roll back a request that is not committed
+    Cancel {
+        /// The key of the request
+        key: String,
+        /// The reason, stored with the request
+        #[arg(long, default_value = "by command")]
+        why: String,
+    },
+    /// Release a quarantined request for another try
+    Release {
+        /// The key of the request
+        key: String,
+    },
+}

@@ -1,0 +1,85 @@
+//! Output of a command: tables for operators, JSON for programs.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use comfy_table::{CellAlignment, Table, presets};
+use jiff::Timestamp;
+use txn_lock::name::is_deceptive;
+
+/// Writes a text to standard output, with deceptive characters escaped.
+///
+/// # Errors
+/// The error of standard output: the reader is gone, or the disk is full.
+pub fn print(text: &str) -> io::Result<()> {
+    write(&visible(text))
+}
+
+/// Escapes control characters, except line breaks, and characters of another writing direction.
+#[must_use]
+pub fn visible(text: &str) -> Cow<'_, str> {
+    let hides = |c: char| c != '\n' && (c.is_control() || is_deceptive(c));
+    if !text.contains(hides) {
+        return Cow::Borrowed(text);
+    }
+    let shown = |c: char| if hides(c) { c.escape_default().to_string() } else { c.to_string() };
+    Cow::Owned(text.chars().map(shown).collect())
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    out.flush()
+}
+
+/// Prints one line of JSON.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_json(value: &impl serde::Serialize) -> io::Result<()> {
+    write(&json_line(value)?)
+}
+
+/// A line of JSON, with deceptive characters in strings as JSON escapes.
+fn json_line(value: &impl serde::Serialize) -> io::Result<String> {
+    let text = serde_json::to_string(value)?;
+    let escaped =
+        |c: char| if is_deceptive(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+    Ok(if text.contains(is_deceptive) { text.chars().map(escaped).collect() } else { text })
+}
+
+/// Creates a table with a header. The columns in `right` are aligned to the right.
+#[must_use]
+pub fn table<const N: usize>(header: [&str; N], right: &[usize]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED).set_header(header);
+    for column in right {
+        if let Some(column) = table.column_mut(*column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// Returns milliseconds since the epoch as an ISO time, in whole seconds.
+#[must_use]
+pub fn time_of(millis: u64) -> String {
+    let seconds = i64::try_from(millis / 1_000).ok();
+    let at = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
+    at.map_or_else(|| format!("{millis} ms after 1970"), |at| at.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deceptive_characters_are_escaped() {
+        assert_eq!(visible("a\u{202e}b\u{7}\nc"), "a\\u{202e}b\\u{7}\nc");
+        assert_eq!(json_line(&"a\u{202e}b").expect("JSON"), "\"a\\u202eb\"");
+        assert_eq!(time_of(0), "1970-01-01T00:00:00Z");
+    }
+}

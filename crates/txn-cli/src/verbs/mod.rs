@@ -1,0 +1,100 @@
+//! The verbs of the command.
+
+mod changes;
+mod health;
+mod hints;
+mod init;
+mod queues;
+mod rebuild;
+mod requests;
+mod roles;
+mod transactions;
+
+use clap::CommandFactory;
+
+use crate::answer::{Answer, Exit, Failure};
+use crate::args::{Cli, Command, Global};
+use crate::session::Session;
+
+pub(crate) async fn run(cli: Cli) -> Result<Answer, Failure> {
+    let Cli { global, command } = cli;
+    match command {
+        Command::Completions { shell } => Ok(completions(shell)),
+        Command::Roles { collections } => roles::roles(&global, &collections),
+        Command::Init { collections, mappings } => {
+            init::init(&global, &collections, mappings.as_deref()).await
+        }
+        Command::Rebuild { processes_stopped } => {
+            Box::pin(rebuild::rebuild(&global, processes_stopped)).await
+        }
+        Command::Status { watch } => health::status(&global, watch).await,
+        command => {
+            let session = Session::open(&global).await?;
+            let answer = Box::pin(on(&session, &global, command)).await;
+            session.close().await;
+            answer
+        }
+    }
+}
+
+/// Runs a verb on an open domain.
+async fn on(session: &Session, global: &Global, command: Command) -> Result<Answer, Failure> {
+    let domain = &session.domain;
+    match command {
+        Command::Ls { state, older } => {
+            transactions::list(domain, state.map(Into::into), older, global.limit()).await
+        }
+        Command::Show { tid } => transactions::show(domain, tid, global.limit()).await,
+        Command::Why { collection, id, routing } => {
+            transactions::why(domain, &collection, &id, routing.as_deref()).await
+        }
+        Command::Locks => transactions::locks(domain, global.limit()).await,
+        Command::Hanging { older } => health::hanging(domain, older, global.limit()).await,
+        Command::Verify => health::verify(domain, global.limit()).await,
+        Command::Doctor { collection } => {
+            health::doctor(session, collection.as_deref(), global.limit()).await
+        }
+        Command::Abort { tid, why, dry_run } => changes::abort(domain, tid, &why, dry_run).await,
+        Command::Recover { dry_run } => changes::recover(domain, dry_run).await,
+        Command::Outcome { tid, dry_run } => {
+            changes::outcome(domain, tid, dry_run, global.limit()).await
+        }
+        Command::Dead(what) => queues::dead(domain, what, global.limit()).await,
+        Command::Lock(what) => queues::lock(domain, what).await,
+        Command::Outbox => queues::backlog(domain).await,
+        Command::Requests(what) => requests::requests(domain, what).await,
+        Command::Run { file, id, execute } => requests::run(domain, &file, &id, execute).await,
+        // The caller has run these verbs, which need no open domain.
+        Command::Status { .. }
+        | Command::Init { .. }
+        | Command::Roles { .. }
+        | Command::Rebuild { .. }
+        | Command::Completions { .. } => Err(Failure::invalid("the verb needs no open domain")),
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> Answer {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "txn", &mut script);
+    let script = String::from_utf8_lossy(&script).into_owned();
+    Answer::new(Exit::Well, script.clone(), script)
+}
+
+/// Whether a system of the domain exists, such as `outbox`.
+async fn has_system(domain: &txn_core::Domain, of: &str) -> Result<bool, Failure> {
+    let name = domain.collection_name(of);
+    Ok(domain.admin().overview().await?.collections.contains(&name))
+}
+
+/// Refuses a verb about a system that the domain does not use.
+///
+/// Opening the system would create its collections.
+async fn need_system(domain: &txn_core::Domain, of: &str) -> Result<(), Failure> {
+    match has_system(domain, of).await? {
+        true => Ok(()),
+        false => Err(Failure::invalid(format!(
+            "the domain {:?} has no {of}: no process has used it",
+            domain.name()
+        ))),
+    }
+}

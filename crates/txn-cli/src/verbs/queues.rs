@@ -1,0 +1,213 @@
+//! Verbs on the outbox and on the locks of `txn-lock`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use txn_cli::time_of;
+use txn_core::Domain;
+use txn_lock::{Holder, LockConfig, LockService};
+use txn_outbox::{DeadLetter, EventSource, Outbox, OutboxConfig, OutboxError};
+
+use super::need_system;
+use crate::answer::{Answer, Exit, Failure};
+use crate::args::{Dead, Lock, Which};
+
+const DRAIN: std::time::Duration = std::time::Duration::from_secs(10);
+
+pub(super) async fn backlog(domain: &Domain) -> Result<Answer, Failure> {
+    need_system(domain, "outbox").await?;
+    let source = Outbox::open(domain, OutboxConfig::default()).await?.source();
+    let backlog = source.backlog().await?;
+    let lag_ms = backlog.lag_ms(domain.admin().overview().await?.now_ms);
+    let next = match backlog.dead {
+        0 => "nothing; if the number grows, start more processors",
+        _ => "`txn dead list`",
+    };
+    let text = format!(
+        "{} events of {} keys wait, the oldest for {lag_ms} ms; {} keys wait for a dead letter; {} dead letters.\n\
+         Next: {next}.",
+        backlog.events, backlog.queues, backlog.blocked, backlog.dead
+    );
+    let mut json = json!(backlog);
+    json["lag_ms"] = json!(lag_ms);
+    json["next"] = json!(next);
+    Ok(Answer::new(Exit::well_if(backlog.dead == 0), text, json))
+}
+
+pub(super) async fn dead(domain: &Domain, what: Dead, limit: usize) -> Result<Answer, Failure> {
+    need_system(domain, "outbox").await?;
+    let source = Outbox::open(domain, OutboxConfig::default()).await?.source();
+    match what {
+        Dead::List { topic } => list(&*source, topic.topic.as_deref(), limit).await,
+        Dead::Retry(which) => change(&*source, which, false).await,
+        Dead::Drop(which) => change(&*source, which, true).await,
+    }
+}
+
+/// The dead letters, optionally of one topic.
+async fn letters(
+    source: &dyn EventSource,
+    topic: Option<&str>,
+) -> Result<(Vec<DeadLetter>, BTreeMap<String, u32>), Failure> {
+    let mut dead = source.dead_letters().await?;
+    dead.letters.retain(|letter| is_of(topic, &letter.event.id));
+    dead.newer.retain(|id, _| is_of(topic, id));
+    Ok((dead.letters, dead.newer))
+}
+
+fn is_of(topic: Option<&str>, id: &str) -> bool {
+    topic.is_none_or(|topic| id.strip_prefix(topic).is_some_and(|rest| rest.starts_with('/')))
+}
+
+async fn list(
+    source: &dyn EventSource,
+    topic: Option<&str>,
+    limit: usize,
+) -> Result<Answer, Failure> {
+    let (letters, newer) = letters(source, topic).await?;
+    let mut text: String =
+        letters.iter().take(limit).map(|letter| line(letter, None) + "\n").collect();
+    text += &of_newer(&newer);
+    text += match letters.is_empty() && newer.is_empty() {
+        true => "No dead letter.",
+        false => {
+            "Next: mend the cause, then `txn dead retry ID`; or give it up: `txn dead drop ID`."
+        }
+    };
+    let rows: Vec<Value> = letters.iter().take(limit).map(|letter| row(letter, None)).collect();
+    let json = json!({
+        "dead_letters": rows, "newer_format": newer, "truncated": letters.len() > limit,
+    });
+    Ok(Answer::new(Exit::well_if(letters.is_empty() && newer.is_empty()), text, json))
+}
+
+/// Retries or drops dead letters: one of them, or all.
+///
+/// A failure of one dead letter does not stop the rest.
+async fn change(source: &dyn EventSource, which: Which, drops: bool) -> Result<Answer, Failure> {
+    let Which { id, all, topic, dry_run } = which;
+    let topic = topic.topic.as_deref();
+    let (letters, newer) = match id.filter(|_| !all) {
+        Some(id) => match source.dead_letter(&id).await {
+            Ok(_) if !is_of(topic, &id) => {
+                let message = format!("the dead letter {id:?} is of another topic");
+                return Err(Failure::invalid(message));
+            }
+            letter => (vec![letter?], BTreeMap::new()),
+        },
+        None => letters(source, topic).await?,
+    };
+    let mut exit = Exit::well_if(newer.is_empty());
+    let (mut text, mut rows) = (String::new(), Vec::new());
+    text += &format!(
+        "{} dead letters{}:\n",
+        letters.len(),
+        topic.map(|topic| format!(" of {topic}")).unwrap_or_default()
+    );
+    for letter in &letters {
+        let id = &letter.event.id;
+        let (what, done) = match (dry_run, drops) {
+            (true, true) => ("would be dropped", Ok(())),
+            (true, false) => ("would be tried again", Ok(())),
+            (false, true) => ("dropped", source.discard(id).await),
+            (false, false) => ("to be tried again", source.retry(id).await),
+        };
+        match done {
+            Ok(()) => {
+                text += &(line(letter, Some(what)) + "\n");
+                rows.push(row(letter, Some(what)));
+            }
+            // Another process did it in the meantime.
+            Err(OutboxError::NotFound(_)) if all => {}
+            Err(error) if all && !error.is_transient_or_unknown() => {
+                exit = Exit::NotWell;
+                text += &format!("left: {id}: {error}\n");
+                rows.push(json!({ "id": id, "action": "left", "why": error.to_string() }));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    text += &of_newer(&newer);
+    text +=
+        if dry_run { "Nothing was changed. Next: repeat it without --dry-run." } else { "Done." };
+    let json = json!({ "dry_run": dry_run, "changed": rows, "newer_format": newer });
+    Ok(Answer::new(exit, text, json))
+}
+
+/// The dead letters that only a newer program can read.
+fn of_newer(newer: &BTreeMap<String, u32>) -> String {
+    let line = |(id, format): (&String, &u32)| {
+        format!(
+            "{id}: has the format {format}, which this version does not know: use the newer one\n"
+        )
+    };
+    newer.iter().map(line).collect()
+}
+
+/// A dead letter without its payload, which may be confidential.
+fn row(letter: &DeadLetter, action: Option<&str>) -> Value {
+    let DeadLetter { event, error, died_ms, .. } = letter;
+    json!({
+        "id": event.id, "topic": event.queue.topic(), "key": event.queue.key(),
+        "emitted_ms": event.emitted_ms, "died_ms": died_ms, "failures": event.failures,
+        "error": error, "action": action,
+    })
+}
+
+fn line(letter: &DeadLetter, what: Option<&str>) -> String {
+    let DeadLetter { event, error, died_ms, .. } = letter;
+    let at = time_of(*died_ms);
+    let line = format!("{}: failed {} times, set aside at {at}: {error}", event.id, event.failures);
+    match what {
+        Some(what) => format!("{what}: {line}"),
+        None => line,
+    }
+}
+
+pub(super) async fn lock(domain: &Domain, what: Lock) -> Result<Answer, Failure> {
+    need_system(domain, "locks").await?;
+    let service = LockService::open(domain, LockConfig::default()).await?;
+    let done = on_locks(&service, what).await;
+    service.shutdown(DRAIN).await;
+    done
+}
+
+async fn on_locks(service: &LockService, what: Lock) -> Result<Answer, Failure> {
+    match what {
+        Lock::Ls => {
+            let locks = service.list().await?;
+            let held = locks.iter().filter_map(|lock| Some((lock, lock.holder.as_ref()?)));
+            let mut text: String = held
+                .map(|(lock, holder)| {
+                    format!("{}: token {}, {}\n", lock.name(), lock.token, of(holder))
+                })
+                .collect();
+            if text.is_empty() {
+                text = "No lock is held.".to_owned();
+            }
+            Ok(Answer::new(Exit::Well, text, json!({ "locks": locks })))
+        }
+        Lock::Break { category, id, dry_run } => {
+            let holder = match dry_run {
+                true => {
+                    let locks = service.list().await?;
+                    locks
+                        .into_iter()
+                        .find(|lock| lock.name().category() == category && lock.name().id() == id)
+                        .and_then(|lock| lock.holder)
+                }
+                false => service.break_lock(&category, &id).await?,
+            };
+            let text = match (&holder, dry_run) {
+                (Some(holder), false) => format!("Taken from {}.", of(holder)),
+                (Some(holder), true) => format!("Would be taken from {}.", of(holder)),
+                (None, _) => "No process held it.".to_owned(),
+            };
+            Ok(Answer::new(Exit::Well, text, json!({ "dry_run": dry_run, "broken": holder })))
+        }
+    }
+}
+
+fn of(holder: &Holder) -> String {
+    format!("{} since {}", holder.name, time_of(holder.since_ms))
+}

@@ -1,0 +1,117 @@
+//! Verbs on submitted requests.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use txn_cli::time_of;
+use txn_core::Domain;
+use txn_outbox::{Outbox, OutboxConfig};
+use txn_requests::{Request, Requests, RequestsConfig, State, Status};
+
+use super::init::read;
+use super::{has_system, need_system};
+use crate::answer::{Answer, Exit, Failure};
+use crate::args;
+
+const DRAIN: Duration = Duration::from_secs(10);
+
+pub(super) async fn requests(domain: &Domain, what: args::Requests) -> Result<Answer, Failure> {
+    need_system(domain, "requests").await?;
+    let requests = Requests::open(domain, RequestsConfig::default()).await?;
+    let done = Box::pin(on(&requests, what)).await;
+    if !requests.shutdown(DRAIN).await {
+        tracing::warn!("not everything is done yet: another process does the rest");
+    }
+    done
+}
+
+async fn on(requests: &Requests, what: args::Requests) -> Result<Answer, Failure> {
+    let status = match what {
+        args::Requests::Stuck { older } => {
+            let stuck = requests.stuck(Duration::from_secs(older)).await?;
+            let mut text: String =
+                stuck.iter().map(|(status, why)| format!("{}: {why}\n", line(status))).collect();
+            text += match stuck.is_empty() {
+                true => "No request is stuck.",
+                false => {
+                    "Next: check that a processor of the application runs; after a repair: `txn requests release KEY`; to give \
+                     up: `txn requests cancel KEY`."
+                }
+            };
+            let rows: Vec<Value> = stuck
+                .iter()
+                .map(|(status, why)| json!({ "request": row(status), "why": why }))
+                .collect();
+            let exit = Exit::well_if(stuck.is_empty());
+            return Ok(Answer::new(exit, text, json!({ "stuck": rows })));
+        }
+        args::Requests::Status { key } => requests.status(&key).await?,
+        args::Requests::Cancel { key, why } => requests.cancel(&key, &why).await?,
+        args::Requests::Release { key } => requests.release(&key).await?,
+    };
+    Ok(answer(&status))
+}
+
+/// Submits the request of a file, or executes it.
+pub(super) async fn run(
+    domain: &Domain,
+    file: &Path,
+    id: &str,
+    execute: bool,
+) -> Result<Answer, Failure> {
+    let text = read(file)?;
+    let request: Request = serde_json::from_str(&text)
+        .map_err(|error| Failure::invalid(format!("{} is no request: {error}", file.display())))?;
+    let mut config = RequestsConfig::default();
+    if has_system(domain, "outbox").await? {
+        let outbox = Outbox::open(domain, OutboxConfig::default()).await?;
+        config = config.with_outbox(Some(outbox));
+    }
+    let requests = Requests::open(domain, config).await?;
+    let status = match execute {
+        true => Box::pin(requests.execute(&request, id)).await,
+        false => requests.submit(&request, id).await,
+    };
+    if !requests.shutdown(DRAIN).await {
+        tracing::warn!("not everything is done yet: another process does the rest");
+    }
+    Ok(answer(&status?))
+}
+
+fn answer(status: &Status) -> Answer {
+    let well = !matches!(status.state, State::RolledBack | State::Terminating | State::Quarantined);
+    let next = match status.state {
+        State::Quarantined => "mend the cause, then `txn requests release KEY`",
+        State::RolledBack => "submit it again under another key, once the reason is gone",
+        State::Created | State::Pending => "wait for a processor of the application",
+        _ => "nothing",
+    };
+    let mut json = row(status);
+    json["next"] = json!(next);
+    Answer::new(Exit::well_if(well), format!("{}\nNext: {next}.", line(status)), json)
+}
+
+/// A request without the contents of its documents.
+fn row(status: &Status) -> Value {
+    json!({
+        "id": status.id,
+        "application": status.application,
+        "state": status.state,
+        "times": status.times,
+        "processor": status.processor,
+        "failures": status.failures,
+        "deaths": status.deaths,
+        "reason": status.reason.as_ref().map(ToString::to_string),
+        "commit_version": status.commit_version,
+        "operations": status.request.operations.len(),
+        "reverses": status.reverses,
+        "reversed_by": status.reversed_by,
+    })
+}
+
+fn line(status: &Status) -> String {
+    let at = time_of(status.times.modified_ms);
+    let reason = status.reason.as_ref().map(|reason| format!("; {reason}")).unwrap_or_default();
+    format!("{}: {} since {at}{reason}", status.id, status.state)
+}

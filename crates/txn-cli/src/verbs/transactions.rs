@@ -1,0 +1,271 @@
+//! Verbs that list transactions, locks and the story of a document.
+
+use serde_json::json;
+use txn_cli::{table, time_of};
+use txn_core::admin::{
+    DocumentLock, DocumentReport, Fault, LockStanding, OpenTransaction, TransactionReport,
+    TransactionState,
+};
+use txn_core::{AttemptId, Domain};
+
+use super::hints::{cut, next_step, time};
+use crate::answer::{Answer, Exit, Failure};
+
+/// A row of `txn ls`: a transaction with an open record, or a holder without a record.
+#[derive(serde::Serialize)]
+struct Row {
+    tid: AttemptId,
+    state: TransactionState,
+    age_ms: u64,
+    heartbeat_ms: Option<u64>,
+    overdue: bool,
+    process: Option<String>,
+    application: Option<String>,
+    participants: usize,
+    locks: usize,
+}
+
+impl From<OpenTransaction> for Row {
+    fn from(open: OpenTransaction) -> Self {
+        Self {
+            tid: open.tid,
+            state: open.state,
+            age_ms: open.age_ms,
+            heartbeat_ms: open.heartbeat_ms,
+            overdue: open.overdue,
+            process: Some(open.process),
+            application: open.application,
+            participants: open.participants,
+            locks: 0,
+        }
+    }
+}
+
+impl Row {
+    /// A holder that has written no record.
+    fn of_lock(lock: &DocumentLock, lease_ms: u64) -> Self {
+        Self {
+            tid: lock.holder,
+            state: lock.state,
+            age_ms: lock.age_ms,
+            heartbeat_ms: None,
+            overdue: lock.age_ms > lease_ms,
+            process: None,
+            application: None,
+            participants: 0,
+            locks: 0,
+        }
+    }
+}
+
+pub(super) async fn list(
+    domain: &Domain,
+    state: Option<TransactionState>,
+    older: Option<u64>,
+    limit: usize,
+) -> Result<Answer, Failure> {
+    let open = domain.admin().transactions(limit).await?;
+    let locks = domain.admin().locks(limit).await?;
+    let lease_ms = u64::try_from(domain.config().lease.as_millis()).unwrap_or(u64::MAX);
+    let mut rows: Vec<Row> = open.transactions.into_iter().map(Row::from).collect();
+    for lock in locks.locks.iter().filter(|lock| lock.standing != LockStanding::Void) {
+        match rows.iter_mut().find(|row| row.tid == lock.holder) {
+            Some(row) => row.locks += 1,
+            None => {
+                let row = Row::of_lock(lock, lease_ms);
+                rows.push(Row { locks: 1, ..row });
+            }
+        }
+    }
+    rows.sort_by_key(|row| row.tid);
+    let least_ms = older.unwrap_or(0).saturating_mul(1_000);
+    rows.retain(|row| row.age_ms >= least_ms && state.is_none_or(|state| row.state == state));
+    let truncated = open.truncated || locks.truncated || rows.len() > limit;
+    rows.truncate(limit);
+    let faults: Vec<Fault> = open.faults.into_iter().chain(locks.faults).collect();
+    let mut text = match rows.is_empty() {
+        true => "No transaction is open.".to_owned(),
+        false => {
+            let header = ["tid", "state", "age", "heartbeat", "process", "documents", "locks"];
+            let mut table = table(header, &[2, 3, 5, 6]);
+            for row in &rows {
+                table.add_row([
+                    row.tid.to_string(),
+                    row.state.to_string() + if row.overdue { " (overdue)" } else { "" },
+                    time(row.age_ms),
+                    row.heartbeat_ms.map(time).unwrap_or_default(),
+                    of_process(row.process.as_deref(), row.application.as_deref()),
+                    row.participants.to_string(),
+                    row.locks.to_string(),
+                ]);
+            }
+            format!("{table}\nNext: `txn show TID`.")
+        }
+    };
+    text += &cut(truncated, limit);
+    text += &of_faults(&faults);
+    let json = json!({ "transactions": rows, "truncated": truncated, "faults": faults });
+    Ok(Answer::new(exit_of(&faults), text, json))
+}
+
+pub(super) async fn show(domain: &Domain, tid: AttemptId, limit: usize) -> Result<Answer, Failure> {
+    let report = domain.admin().transaction(tid, limit).await?;
+    let mut json = serde_json::to_value(&report).unwrap_or_default();
+    json["next"] = json!(next_step(report.verdict, tid));
+    Ok(Answer::new(exit_of(&report.faults), shown(&report, limit), json))
+}
+
+fn shown(report: &TransactionReport, limit: usize) -> String {
+    let TransactionReport { tid, state, attempt, verdict, why, .. } = report;
+    let mut text = format!(
+        "{tid}: {state}, attempt {attempt}, begun {} ago at {}\nVerdict: {}: {why}\n",
+        time(report.age_ms),
+        time_of(report.started_ms),
+        verdict.as_str(),
+    );
+    if let Some(record) = &report.record {
+        let by = of_process(Some(&record.process), record.application.as_deref());
+        text += &format!("Process: {by}; record changed at {}\n", time_of(record.modified_ms));
+        if let Some(version) = record.commit_version {
+            text += &format!("Commit version: {version}\n");
+        }
+    }
+    if !report.participants.is_empty() {
+        let mut table = table(["document", "operation", "now", "held by"], &[]);
+        for one in &report.participants {
+            table.add_row([
+                one.document.to_string(),
+                format!("{:?}", one.op).to_lowercase(),
+                one.state.as_str().to_owned(),
+                one.holder.map(|holder| holder.to_string()).unwrap_or_default(),
+            ]);
+        }
+        text += &format!("{table}\n");
+    }
+    for document in report.locks.iter().filter(|_| report.participants.is_empty()) {
+        text += &format!("locks {document}\n");
+    }
+    text += &format!("Next: {}.", next_step(*verdict, tid));
+    text + &cut(report.truncated, limit) + &of_faults(&report.faults)
+}
+
+pub(super) async fn why(
+    domain: &Domain,
+    collection: &str,
+    id: &str,
+    routing: Option<&str>,
+) -> Result<Answer, Failure> {
+    let report = domain.admin().document(collection, id, routing).await?;
+    let next = after_story(&report);
+    let mut json = serde_json::to_value(&report).unwrap_or_default();
+    json["next"] = json!(next);
+    Ok(Answer::new(Exit::Well, story(&report) + &format!("Next: {next}."), json))
+}
+
+fn story(report: &DocumentReport) -> String {
+    let DocumentReport { document, exists, placeholder, commit, earlier, lock, .. } = report;
+    let mut text = match (exists, placeholder) {
+        (true, _) => format!("{document} exists.\n"),
+        (false, true) => format!("{document} does not exist yet: a transaction is inserting it.\n"),
+        (false, false) => format!("{document} does not exist.\n"),
+    };
+    match commit {
+        Some(last) => {
+            let at = time_of(last.time_ms);
+            text += &format!("Last commit: {} at {at}, process {}\n", last.version, last.process);
+        }
+        None if *exists => {
+            text += "No transaction has written it: it is content of a plain client.\n";
+        }
+        None => {}
+    }
+    for one in earlier.iter().rev() {
+        let at = time_of(one.time_ms);
+        text += &format!("Earlier commit: {} at {at}, process {}\n", one.version, one.process);
+    }
+    match lock {
+        None => text += "No lock.\n",
+        Some(lock) => {
+            text += &format!(
+                "Locked by {} ({}, begun {} ago, {}): the lock is {}.\n",
+                lock.holder,
+                lock.state,
+                time(lock.age_ms),
+                of_process(lock.process.as_deref(), lock.application.as_deref()),
+                lock.standing.as_str(),
+            );
+        }
+    }
+    text
+}
+
+fn after_story(report: &DocumentReport) -> String {
+    match &report.lock {
+        None => "nothing: the document is free".to_owned(),
+        Some(lock) => match lock.standing {
+            LockStanding::Void => {
+                "nothing: the next transaction overwrites the lock; `txn recover` removes it"
+                    .to_owned()
+            }
+            LockStanding::Unapplied => {
+                format!("wait for its owner, or `txn recover`; details: `txn show {}`", lock.holder)
+            }
+            _ => format!(
+                "`txn show {0}`; if its owner is dead: `txn recover`, or `txn abort {0}`",
+                lock.holder
+            ),
+        },
+    }
+}
+
+pub(super) async fn locks(domain: &Domain, limit: usize) -> Result<Answer, Failure> {
+    let report = domain.admin().locks(limit).await?;
+    let mut text = match report.locks.is_empty() {
+        true => "No document is locked.".to_owned(),
+        false => {
+            let header = ["document", "held by", "state", "lock", "age", "process"];
+            let mut table = table(header, &[4]);
+            for lock in &report.locks {
+                table.add_row([
+                    lock.document.to_string(),
+                    lock.holder.to_string(),
+                    lock.state.to_string(),
+                    lock.standing.as_str().to_owned(),
+                    time(lock.age_ms),
+                    of_process(lock.process.as_deref(), lock.application.as_deref()),
+                ]);
+            }
+            format!("{table}\nNext: `txn show TID`, or `txn why COLLECTION ID`.")
+        }
+    };
+    text += &cut(report.truncated, limit);
+    text += &of_faults(&report.faults);
+    Ok(Answer::new(exit_of(&report.faults), text, &report))
+}
+
+/// A process with its application, for operators.
+fn of_process(process: Option<&str>, application: Option<&str>) -> String {
+    match (process, application) {
+        (Some(process), Some(application)) => format!("{application} in {process}"),
+        (Some(process), None) => process.to_owned(),
+        (None, _) => "process not known".to_owned(),
+    }
+}
+
+/// The lines of faults.
+pub(super) fn of_faults(faults: &[Fault]) -> String {
+    let line = |fault: &Fault| {
+        let what = if fault.damaged { "damaged" } else { "could not be read" };
+        format!("\n{what}: {}: {}", fault.subject, fault.message)
+    };
+    faults.iter().map(line).collect()
+}
+
+/// The exit of a list: damage is not well, and an unreadable part hides the truth.
+pub(super) fn exit_of(faults: &[Fault]) -> Exit {
+    match faults {
+        [] => Exit::Well,
+        faults if faults.iter().any(|fault| fault.damaged) => Exit::NotWell,
+        _ => Exit::CouldNotFindOut,
+    }
+}

@@ -1,0 +1,9 @@
+//! The command, as operators and scripts run it, on an embedded file.
+//!
+//! Each test plants its situation by the public API, and closes the file before the command opens
+//! it.
+
+mod desk;
+mod parts;
+mod systems;
+mod transactions;

@@ -1,0 +1,87 @@
+//! Verbs on the parts of a domain, and wrong usage.
+
+use super::desk::{Desk, codes};
+
+#[test]
+fn missing_file_is_not_created() {
+    let desk = Desk::empty();
+    desk.run("status").fails(2, "there is no file");
+    assert!(!desk.file().exists());
+    let failed = desk.run("--json status").json(2);
+    assert_eq!(
+        (codes(&failed), &failed["well"]),
+        (vec!["misconfigured"], &serde_json::Value::Null)
+    );
+}
+
+#[test]
+fn wrong_usage_could_not_find_out() {
+    Desk::run_alone("status").fails(2, "--store or TXN_STORE");
+    Desk::run_alone("--store redb:nowhere.redb ls --older x").fails_by_usage("--older");
+    Desk::run_alone("--store memory: --domain shop ls").fails(2, "memory:");
+    let ran = Desk::run_alone("--store http://user:s3cret@ ls");
+    assert_eq!(ran.code, 2);
+    assert!(!ran.err.contains("s3cret"), "{}", ran.err);
+    let desk = Desk::new();
+    desk.run("show no-tid").fails_by_usage("no-tid");
+    desk.run("--domain other status").fails(2, "other");
+}
+
+#[test]
+fn lost_domain_document_is_shown_and_rebuilt() {
+    let desk = Desk::new();
+    desk.run("rebuild").says(0, &["There is nothing to rebuild."]);
+    desk.delete("txn-registry", "domain:shop");
+    desk.run("status").fails(1, "lost");
+    let failed = desk.run("--json status").json(1);
+    assert_eq!((codes(&failed), &failed["well"]), (vec!["damaged"], &false.into()));
+    // Repeated looks change nothing.
+    for _ in 0..2 {
+        desk.run("rebuild").says(1, &["LOST: ", "--processes-stopped"]);
+    }
+    let lost = desk.run("--json rebuild").json(1);
+    assert_eq!(lost["lost"].as_array().map(Vec::len), Some(1));
+    let rebuilt = desk.run("rebuild --processes-stopped");
+    rebuilt.says(0, &["Collections: orders, stock", "Days given up: "]);
+    desk.run("status").says(0, &["is well"]);
+    let again = desk.run("--json rebuild --processes-stopped").json(0);
+    assert_eq!(again["given_up"], serde_json::json!([]));
+}
+
+#[test]
+fn init_takes_over_collections_once() {
+    let desk = Desk::empty();
+    let made = desk.run("--json init stock").json(0);
+    assert_eq!(made["collections"], serde_json::json!(["stock"]));
+    desk.run("init stock orders").says(0, &["with stock, orders", "Next: "]);
+    desk.run("--domain other init stock").fails(2, "stock");
+    desk.run("init stock --mappings nowhere.json").fails(2, "nowhere.json");
+}
+
+#[test]
+fn doctor_names_an_unknown_collection() {
+    let desk = Desk::new();
+    desk.run("doctor stock").says(0, &["ok  collection stock"]);
+    desk.run("doctor nowhere").says(1, &["BAD collection nowhere", "collection_unknown"]);
+    let checked = desk.run("--json doctor").json(0);
+    assert!(checked["checks"].as_array().is_some_and(|checks| checks.len() >= 7), "{checked}");
+}
+
+#[test]
+fn roles_name_each_index_and_no_other_domain() {
+    let ran = Desk::run_alone("--domain shop-eu roles stock");
+    ran.says(0, &["PUT /_security/role/txn-shop-eu-application", "\"stock-txn-*\"", "Next: "]);
+    let roles = Desk::run_alone("--domain shop-eu --json roles stock").json(0);
+    let text = roles.to_string();
+    assert!(text.contains("txn-shop.eu-*") && !text.contains("\"txn-*\""), "{text}");
+    assert_eq!(roles["roles"].as_array().map(Vec::len), Some(3));
+    let reader = &roles["roles"][2]["elasticsearch"]["indices"][0];
+    assert_eq!(reader["privileges"], serde_json::json!(["read", "view_index_metadata"]));
+}
+
+#[test]
+fn completions_name_the_verbs() {
+    for shell in ["bash", "zsh", "fish"] {
+        Desk::run_alone(&format!("completions {shell}")).says(0, &["hanging", "recover"]);
+    }
+}

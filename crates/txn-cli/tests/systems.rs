@@ -1,0 +1,125 @@
+//! Verbs on the outbox, on locks and on requests.
+
+use std::time::Duration;
+
+use serde_json::json;
+use txn_core::Error;
+use txn_lock::{LockConfig, LockService};
+use txn_outbox::{Outbox, OutboxConfig, OutboxError};
+
+use super::desk::{CANARY, Desk, codes};
+
+#[test]
+fn verbs_on_systems_create_no_collection() {
+    let desk = Desk::new();
+    for verb in ["outbox", "dead list", "lock ls", "requests stuck"] {
+        desk.run(verb).fails(2, "no process has used it");
+    }
+    let status = desk.run("--json status").json(0);
+    assert_eq!(status["collections"], json!(["orders", "stock"]));
+}
+
+#[test]
+fn backlog_of_the_outbox_is_shown() {
+    let desk = Desk::new();
+    desk.beside(async |domain| {
+        let outbox = Outbox::open(&domain, OutboxConfig::default()).await.expect("opens");
+        let emit = domain
+            .transact::<_, OutboxError, _>(async |tx| outbox.emit(tx, "mails", "a", CANARY).await);
+        emit.await.expect("emits");
+    });
+    desk.run("outbox").says(0, &["1 events of 1 keys wait"]);
+    assert_eq!(desk.run("--json outbox").json(0)["events"], 1);
+    desk.run("status").says(0, &["Outbox: 1 events wait, 0 dead letters"]);
+    desk.run("dead list").says(0, &["No dead letter."]);
+    assert_eq!(desk.run("--json dead list").json(0)["dead_letters"], json!([]));
+    desk.run("dead retry mails/a/1").fails(2, "mails/a/1");
+    desk.run("dead drop --all --dry-run").says(0, &["0 dead letters", "Nothing was changed"]);
+}
+
+#[test]
+fn lock_is_listed_and_broken() {
+    let desk = Desk::new();
+    desk.beside(async |domain| {
+        let service = LockService::open(&domain, LockConfig::default()).await.expect("opens");
+        let guard = service.lock("nightly", "report", Duration::from_secs(5)).await.expect("locks");
+        // A process that dies does not release its lock.
+        std::mem::forget(guard);
+    });
+    desk.run("lock ls").says(0, &["nightly", "report", "token"]);
+    let locks = desk.run("--json lock ls").json(0);
+    assert_eq!(locks["locks"].as_array().map(Vec::len), Some(1));
+    desk.run("lock break nightly report --dry-run").says(0, &["Would be taken from"]);
+    desk.run("lock break nightly report").says(0, &["Taken from"]);
+    let broken = desk.run("--json lock break nightly report").json(0);
+    assert_eq!(broken["broken"], json!(null));
+}
+
+#[test]
+fn request_of_a_file_is_executed_once() {
+    let desk = Desk::new();
+    let document =
+        json!({ "target": { "collection": "stock", "id": "new" }, "document": { "text": CANARY } });
+    let request = json!({ "operations": [{ "insert": document }] });
+    desk.write_file("request.json", &request.to_string());
+    for _ in 0..2 {
+        let ran = desk.run("run request.json --id first --execute");
+        ran.says(0, &["first: ", "Next: "]);
+    }
+    desk.run("why stock new").says(0, &["stock/new exists"]);
+    let again = desk.run("--json run request.json --id second --execute").json(1);
+    assert_eq!(codes(&again), ["refused"], "the document exists");
+    desk.write_file("request.json", "{}");
+    desk.run("run request.json --id third").fails(2, "is no request");
+    desk.run("requests status first").says(0, &["first: "]);
+    assert_eq!(desk.run("--json requests status first").json(0)["operations"], 1);
+    desk.run("requests status nowhere").fails(2, "nowhere");
+}
+
+#[test]
+fn stuck_request_is_listed_and_cancelled() {
+    let desk = Desk::new();
+    let target = json!({ "collection": "stock", "id": "new" });
+    let put = json!({ "put": { "target": target, "document": { "text": CANARY } } });
+    desk.write_file("request.json", &json!({ "operations": [put] }).to_string());
+    desk.run("run request.json --id left").says(0, &["left: created", "wait for a processor"]);
+    assert_eq!(desk.run("--json run request.json --id left").json(0)["state"], "created");
+    desk.run("requests stuck --older 0").says(1, &["left: created", "requests cancel"]);
+    let stuck = desk.run("--json requests stuck --older 0").json(1);
+    assert_eq!(stuck["stuck"][0]["request"]["id"], "left");
+    desk.run("requests stuck").says(0, &["No request is stuck."]);
+    desk.run("requests cancel left --why late").says(1, &["left: ", "late"]);
+    desk.run("requests stuck --older 0").says(0, &["No request is stuck."]);
+    desk.run("requests release left").fails(1, "left");
+}
+
+#[test]
+fn dead_letter_is_retried_and_dropped() {
+    let desk = Desk::new();
+    desk.beside(async |domain| {
+        use txn_outbox::{Delivery, Failure, ProcessorConfig, Topics};
+        let outbox = Outbox::open(&domain, OutboxConfig::default()).await.expect("opens");
+        domain
+            .transact::<_, OutboxError, _>(async |tx| outbox.emit(tx, "mails", "a", CANARY).await)
+            .await
+            .expect("emits");
+        let refuse = |_: Delivery| async { Err(Failure::hopeless("no such address")) };
+        let topics = Topics::new().with("mails", refuse);
+        let processor = outbox.start(ProcessorConfig::default(), topics).await.expect("starts");
+        while outbox.source().backlog().await.expect("counts").dead == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        processor.stop(Duration::from_secs(5)).await;
+        Ok::<(), Error>(())
+    })
+    .expect("dies");
+    let status = desk.run("--json status").json(1);
+    assert_eq!(codes(&status), ["dead_letters"]);
+    desk.run("dead list").says(1, &["no such address", "Next: "]);
+    let dead = desk.run("--json dead list --topic mails").json(1);
+    let id = dead["dead_letters"][0]["id"].as_str().expect("an id").to_owned();
+    desk.run("dead list --topic other").says(0, &["No dead letter."]);
+    desk.run(&format!("dead retry {id} --dry-run")).says(0, &["would be tried again"]);
+    desk.run(&format!("dead retry {id}")).says(0, &["to be tried again", "Done."]);
+    desk.run("outbox").says(0, &["1 events of 1 keys wait"]);
+}

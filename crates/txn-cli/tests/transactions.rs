@@ -1,0 +1,120 @@
+//! Verbs on transactions, locks and documents.
+
+use super::desk::{Desk, codes};
+
+#[test]
+fn sound_domain_is_well() {
+    let desk = Desk::new();
+    desk.run("status").says(0, &["The domain \"shop\" is well", "0 committed"]);
+    let status = desk.run("--json status").json(0);
+    assert_eq!((&status["well"], &status["open"]["oldest_ms"]), (&true.into(), &0.into()));
+    assert_eq!(status["collections"], serde_json::json!(["orders", "stock"]));
+    assert!(codes(&status).is_empty(), "{status}");
+    desk.run("ls").says(0, &["No transaction is open."]);
+    desk.run("locks").says(0, &["No document is locked."]);
+    desk.run("hanging --older 0").says(0, &["Nothing hangs"]);
+    desk.run("verify").says(0, &["Each lock has an owner"]);
+    desk.run("doctor").says(0, &["ok  collection stock", "ok  domain document"]);
+    desk.run("why stock shelf").says(0, &["stock/shelf exists", "Last commit: ", "No lock."]);
+    desk.run("why stock nowhere").says(0, &["stock/nowhere does not exist."]);
+    desk.run("why nowhere a").fails(2, "nowhere");
+}
+
+#[test]
+fn unapplied_commit_is_found_by_each_verb() {
+    let desk = Desk::new();
+    let tid = desk.die_after_commit().to_string();
+    let status = desk.run("status");
+    status.says(1, &["NOT WELL [commit_unapplied]", &tid, "till-7", "Do: `txn recover`"]);
+    let status = desk.run("status --json").json(1);
+    assert_eq!((codes(&status), &status["well"]), (vec!["commit_unapplied"], &false.into()));
+    assert_eq!(status["open"]["committed"], 1);
+
+    desk.run("ls").says(0, &[&tid, "committed", "tills in till-7", "10 min"]);
+    let list = desk.run("--json ls --state committed --older 300").json(0);
+    let row = &list["transactions"][0];
+    assert_eq!((&row["tid"], &row["process"]), (&tid.clone().into(), &"till-7".into()));
+    assert_eq!((&row["participants"], &row["locks"]), (&2.into(), &1.into()));
+    desk.run("ls --state pending").says(0, &["No transaction is open."]);
+    desk.run("ls --older 3600").says(0, &["No transaction is open."]);
+
+    let shown = desk.run(&format!("show {tid}"));
+    shown.says(0, &["Verdict: unapplied: 1 of 2", "stock/shelf", "locked", "applied", "Next: "]);
+    let shown = desk.run(&format!("--json show {tid}")).json(0);
+    assert_eq!(shown["verdict"], "unapplied");
+    assert_eq!(shown["participants"].as_array().map(Vec::len), Some(2));
+
+    desk.run("why stock shelf").says(0, &[&tid, "the lock is unapplied", "tills in till-7"]);
+    let story = desk.run("--json why stock shelf").json(0);
+    assert_eq!(story["lock"]["standing"], "unapplied");
+    desk.run("locks").says(0, &["stock/shelf", "unapplied"]);
+    let locks = desk.run("--json locks").json(0);
+    assert_eq!(locks["locks"][0]["holder"], tid);
+
+    desk.run("hanging").says(1, &["commit_unapplied"]);
+    desk.run("hanging --older 3600").says(0, &["Nothing hangs for 3600 s"]);
+    let hanging = desk.run("--json hanging").json(1);
+    assert_eq!(hanging["hanging"][0]["code"], "commit_unapplied");
+    desk.run("verify").says(1, &["2 participants of 1 commits", "commit_unapplied"]);
+    desk.run("doctor").says(1, &["commit_unapplied"]);
+
+    desk.run(&format!("abort {tid}")).says(1, &["a committed transaction cannot be aborted"]);
+    desk.run(&format!("outcome {tid} --dry-run")).says(0, &["committed now"]);
+    let outcome = desk.run(&format!("--json outcome {tid}")).json(0);
+    assert_eq!((&outcome["outcome"], &outcome["final"]), (&"committed".into(), &true.into()));
+
+    desk.run("recover --dry-run").says(0, &["1 documents are locked, and 1 transactions"]);
+    let pass = desk.run("--json recover --dry-run").json(0);
+    assert_eq!((&pass["open"], &pass["dry_run"]), (&1.into(), &true.into()));
+    desk.run("recover").says(0, &["Left: 0 locked documents, 0 open"]);
+    desk.run("status").says(0, &["is well"]);
+    desk.run(&format!("show {tid}")).says(0, &["Verdict: finished"]);
+    assert_eq!(desk.run("--json verify").json(0)["well"], true);
+}
+
+#[test]
+fn dead_owner_without_record_is_aborted() {
+    let desk = Desk::new();
+    let tid = desk.die_before_commit().to_string();
+    desk.run("status").says(1, &["lock_without_record", "stock/shelf", "`txn recover`"]);
+    desk.run("ls").says(0, &[&tid, "no_record (overdue)"]);
+    desk.run(&format!("show {tid}")).says(0, &["Verdict: overdue", "locks stock/shelf"]);
+    let dry = desk.run(&format!("--json abort {tid} --dry-run")).json(0);
+    assert_eq!((&dry["aborts"], &dry["after"]), (&true.into(), &"no_record".into()));
+    desk.run(&format!("abort {tid} --dry-run")).says(0, &["would be aborted", "--dry-run"]);
+    desk.run(&format!("abort {tid} --why stuck")).says(0, &["is aborted for good"]);
+    desk.run(&format!("abort {tid}")).says(0, &["was aborted before"]);
+    desk.run(&format!("show {tid}")).says(0, &["Verdict: aborted", "stuck"]);
+    // A void lock harms nothing.
+    desk.run("status").says(0, &["note [void_lock]"]);
+    desk.run("why stock shelf").says(0, &["the lock is void"]);
+    let outcome = desk.run(&format!("outcome {tid}"));
+    outcome.says(0, &["aborted for good"]);
+    desk.run("recover").says(0, &["Left: 0 locked documents"]);
+    desk.run("locks").says(0, &["No document is locked."]);
+}
+
+#[test]
+fn overwritten_participant_is_damaged() {
+    let desk = Desk::new();
+    let tid = desk.die_after_commit().to_string();
+    desk.change("stock", "shelf", |value| {
+        value.as_object_mut().expect("an object").remove("transaction_tid");
+        value["text"] = "by a rogue client".into();
+    });
+    desk.run(&format!("show {tid}")).says(0, &["Verdict: damaged", "docs/failures.md"]);
+    desk.run("verify").says(1, &["participant_damaged", "stock/shelf", "docs/failures.md"]);
+    let verified = desk.run("--json verify").json(1);
+    assert!(codes(&verified).contains(&"participant_damaged"), "{verified}");
+}
+
+#[test]
+fn limit_bounds_each_list() {
+    let desk = Desk::new();
+    let tid = desk.die_after_commit();
+    let shown = desk.run(&format!("--limit 1 --json show {tid}")).json(0);
+    assert_eq!(shown["truncated"], true);
+    assert_eq!(shown["participants"].as_array().map(Vec::len), Some(1));
+    desk.run(&format!("--limit 1 show {tid}")).says(0, &["raise --limit"]);
+    assert_eq!(desk.run("--limit 0 ls").code, 2);
+}
