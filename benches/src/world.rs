@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
-use txn_core::{AttemptId, Config, Error, Options, TransactionOutcome};
+use txn_core::{AttemptId, Config, Error, LockMode, Options, ReadMode, TransactionOutcome};
 
 use crate::accounts::{Bank, Books, added, index};
 use crate::plain::{Batched, Plain};
@@ -260,7 +260,8 @@ impl World {
             Way::Batched => self.batched.transfer(ids).await.map(|()| 1).map_err(told),
             Way::Retried => self.plain.retried_transfer(ids).await.map_err(told),
             Way::Locking => {
-                let options = options.clone().with_pessimistic(true).with_lock_reads(true);
+                let options =
+                    options.clone().with_lock_mode(LockMode::AtRead).with_read_mode(ReadMode::Lock);
                 Ok(self.own.transact(ids, &options).await?)
             }
             Way::Own => Ok(self.own.transact(ids, options).await?),

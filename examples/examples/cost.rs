@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use txn_core::event::{Event, Observer};
 use txn_core::store::MemoryStore;
-use txn_core::{Config, Domain, Error, Options, Raw, Transaction, TransactionFn, WaitFor};
+use txn_core::{
+    Config, Domain, Error, LockMode, Options, Raw, ReadMode, Transaction, TransactionFn, WaitFor,
+};
 use txn_sim::{CountingStore, Counts};
 
 /// Records the requests up to the acknowledgement of a commit. The apply continues after it.
@@ -92,8 +94,8 @@ async fn main() -> Result<(), Error> {
         tx.get_many(&documents, ids(n)).await?;
         ids(n).try_for_each(|id| tx.put(&documents, id, &image))
     };
-    let (plain, locking) = (Options::default(), Options::default().with_lock_reads(true));
-    let pessimistic = Options::default().with_pessimistic(true);
+    let (plain, locking) = (Options::default(), Options::default().with_read_mode(ReadMode::Lock));
+    let pessimistic = Options::default().with_lock_mode(LockMode::AtRead);
     let read_only = Options::default().with_read_only(true);
 
     println!(
@@ -112,7 +114,7 @@ async fn main() -> Result<(), Error> {
         ids(2).try_for_each(|id| tx.put(&documents, id, &image))
     };
     bench.cost("read 10, write 2 of them", &plain, reads_more).await?.is(4, 6);
-    bench.cost("the same, with lock_reads", &locking, reads_more).await?.is(3, 22);
+    bench.cost("the same, with ReadMode::Lock", &locking, reads_more).await?.is(3, 22);
     let reads = async |tx: &Transaction| tx.get_many(&documents, ids(10)).await.map(|_| ());
     bench.cost("read 10, read-only", &read_only, reads).await?.is(2, 0);
     let delete = async |tx: &Transaction| tx.delete(&documents, "d0");

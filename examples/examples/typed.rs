@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use txn_core::store::MemoryStore;
 use txn_core::{
-    Collection, CompareAndSet, Config, Domain, Error, ErrorKind, Options, Typed, WaitFor,
+    Collection, CompareAndSet, Config, Domain, Error, ErrorKind, Options, ReadMode, Typed, WaitFor,
 };
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -154,7 +154,7 @@ async fn main() -> Result<(), ShopError> {
 
     // Options of one transaction: lock reads, too; return when plain searches see the writes.
     let options = Options::default()
-        .with_lock_reads(true)
+        .with_read_mode(ReadMode::Lock)
         .with_wait_for(WaitFor::Refresh)
         .with_timeout(Some(Duration::from_secs(3)))
         .with_metadata(Some(r#"{"clerk":"carol"}"#.to_owned()));

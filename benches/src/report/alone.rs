@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use txn_core::{Error, Options};
+use txn_core::{Error, LockMode, Options, ReadMode};
 
 use super::findings::{Findings, Path, Size};
 use super::scale::Scale;
@@ -160,7 +160,11 @@ pub(super) async fn paths(world: &World, findings: &mut Findings) -> Result<(), 
         ("read and write 2 documents", 2, plain.clone()),
         ("read and write 5 documents", 5, plain.clone()),
         ("read and write 20 documents", 20, plain.clone()),
-        ("read and write 2 documents, pessimistic", 2, plain.clone().with_pessimistic(true)),
+        (
+            "read and write 2 documents, pessimistic",
+            2,
+            plain.clone().with_lock_mode(LockMode::AtRead),
+        ),
     ] {
         paths.push(count(bank, what, async || bank.transfer(&twenty[..n], &options).await).await?);
     }
@@ -202,7 +206,7 @@ pub(super) async fn paths(world: &World, findings: &mut Findings) -> Result<(), 
     paths.push(count(bank, "write 2 documents unread", async || bank.put(&all).await).await?);
     for (what, options) in [
         ("read 1, write 1 other", plain.clone()),
-        ("read 1, write 1 other, `lock_reads`", plain.clone().with_lock_reads(true)),
+        ("read 1, write 1 other, `ReadMode::Lock`", plain.clone().with_read_mode(ReadMode::Lock)),
     ] {
         paths.push(
             count(bank, what, async || {
@@ -221,7 +225,7 @@ pub(super) async fn paths(world: &World, findings: &mut Findings) -> Result<(), 
     }
     for (what, options) in [
         ("read 2, read-only", plain.clone()),
-        ("read 2, read-only, `lock_reads`", plain.with_lock_reads(true)),
+        ("read 2, read-only, `ReadMode::Lock`", plain.with_read_mode(ReadMode::Lock)),
     ] {
         paths.push(
             count(bank, what, async || {

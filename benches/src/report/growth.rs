@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use txn_core::store::MemoryStore;
-use txn_core::{Config, Domain, Options, Typed, WaitFor};
+use txn_core::{Config, Domain, LockMode, Options, Typed, WaitFor};
 
 use super::findings::Findings;
 use super::scale::Scale;
@@ -189,7 +189,7 @@ fn die_with(store: Arc<MemoryStore>, config: Config, locks: usize) -> Result<(),
             }
             tx.commit().await?;
         }
-        let tx = domain.begin(&Options::default().with_pessimistic(true))?;
+        let tx = domain.begin(&Options::default().with_lock_mode(LockMode::AtRead))?;
         tx.get_many(&accounts, all.iter().map(String::as_str)).await?;
         Ok::<_, Failure>((domain, tx))
     })?;

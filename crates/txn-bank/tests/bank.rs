@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use txn_bank::{Bank, BankError, Currency, Leg, Load, NewAccount, Status, Tally, TransferOptions};
 use txn_core::store::{Filter, Key, MemoryStore, Outcome, Read, Store, Write, WriteOp};
-use txn_core::{Config, Options};
+use txn_core::{Config, LockMode, Options};
 use txn_sim::{FaultPlan, FaultStore};
 
 async fn bank() -> Bank {
@@ -169,7 +169,7 @@ async fn overdraft_and_several_currencies() {
     let bank = bank().await;
     let both = [("carol", -500), ("alice", 500), ("eve", -5), ("dan", 5)];
     let options = TransferOptions::default()
-        .with_transaction(Options::default().with_pessimistic(true))
+        .with_transaction(Options::default().with_lock_mode(LockMode::AtRead))
         .with_pause(Duration::from_millis(1));
     bank.transfer_with(None, &legs(&both), &options).await.expect("moves");
     assert_eq!(balances(&bank).await, [600, 50, -500, 75, -5, i64::MAX]);

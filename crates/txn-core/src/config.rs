@@ -260,18 +260,46 @@ pub enum WaitFor {
     Refresh,
 }
 
+/// When a transaction locks its documents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LockMode {
+    /// Optimistic: at the commit, alone or in a group ([`Config::group_commit`]).
+    ///
+    /// After conflicts the transaction leaves the groups, and locks as with [`LockMode::AtRead`].
+    #[default]
+    AtCommit,
+    /// As [`LockMode::AtCommit`], but never in a group.
+    ///
+    /// The [commit version](crate::Receipt::commit_version) then belongs to this transaction alone.
+    AtCommitUngrouped,
+    /// Pessimistic: each document when the transaction reads it, from the first attempt on.
+    ///
+    /// Never in a group. Suits expensive closures on contended documents, which then rarely run
+    /// twice. A read-only transaction of [`Domain::run`](crate::Domain::run) ignores this mode.
+    AtRead,
+}
+
+/// What a commit does with documents that the transaction only read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadMode {
+    /// Checks that they have not changed. Costs one request for all of them.
+    #[default]
+    Validate,
+    /// Locks them, for two more writes per document. Readers of one document wait for each other.
+    ///
+    /// The transaction then stays serializable even if a primary crashes before it has acknowledged
+    /// a write that the transaction read.
+    Lock,
+}
+
 /// Settings of one transaction.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Options {
-    /// Whether the first attempt locks each document when it reads the document. Otherwise only
-    /// later attempts do.
-    pub pessimistic: bool,
-    /// Whether documents that are only read are locked, too. Otherwise the commit validates them.
-    pub lock_reads: bool,
-    /// Whether the transaction joins no group ([`Config::group_commit`]). Its commit version is
-    /// then its own.
-    pub exclude_from_groups: bool,
+    /// When the transaction locks its documents.
+    pub lock_mode: LockMode,
+    /// What the commit does with documents that are only read.
+    pub read_mode: ReadMode,
     /// Whether the transaction refuses writes.
     pub read_only: bool,
     /// The point at which the transaction returns.
@@ -285,12 +313,11 @@ pub struct Options {
 /// Leaves the metadata of the caller out of logs.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pessimistic, lock_reads, exclude_from_groups, read_only, .. } = self;
+        let Self { lock_mode, read_mode, read_only, .. } = self;
         let Self { wait_for, timeout, metadata, .. } = self;
         f.debug_struct("Options")
-            .field("pessimistic", pessimistic)
-            .field("lock_reads", lock_reads)
-            .field("exclude_from_groups", exclude_from_groups)
+            .field("lock_mode", lock_mode)
+            .field("read_mode", read_mode)
             .field("read_only", read_only)
             .field("wait_for", wait_for)
             .field("timeout", timeout)
@@ -301,12 +328,10 @@ impl fmt::Debug for Options {
 
 impl Options {
     setters! {
-        /// Sets [`Options::pessimistic`].
-        with_pessimistic: pessimistic: bool;
-        /// Sets [`Options::lock_reads`].
-        with_lock_reads: lock_reads: bool;
-        /// Sets [`Options::exclude_from_groups`].
-        with_exclude_from_groups: exclude_from_groups: bool;
+        /// Sets [`Options::lock_mode`].
+        with_lock_mode: lock_mode: LockMode;
+        /// Sets [`Options::read_mode`].
+        with_read_mode: read_mode: ReadMode;
         /// Sets [`Options::read_only`].
         with_read_only: read_only: bool;
         /// Sets [`Options::wait_for`].

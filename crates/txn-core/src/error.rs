@@ -16,6 +16,10 @@ pub enum ErrorKind {
     Invalid,
     /// The document to insert exists already. Nothing was changed.
     Exists,
+    /// A stored document is not of the type that the collection was opened with.
+    ///
+    /// The message names the field. Correct the type or the document. Nothing was changed.
+    WrongType,
     /// Other transactions blocked this one until the deadline or the attempt limit.
     ///
     /// Run the transaction again later. Nothing was changed.

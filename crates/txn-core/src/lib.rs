@@ -43,13 +43,13 @@ pub mod event;
 mod group;
 
 pub use api::admin::Admin;
-pub use api::collection::{Codec, Collection, DocumentId, Raw, Typed};
+pub use api::collection::{Codec, Collection, DecodeError, DocumentId, Raw, Typed};
 pub use api::domain::{Committed, Domain, TransactionFn};
 pub use api::history::SnapshotReader;
 pub use api::reader::{CompareAndSet, Reader, Versioned};
 pub use api::transaction::Transaction;
 pub use attempt::Receipt;
-pub use config::{Config, Options, WaitFor};
+pub use config::{Config, LockMode, Options, ReadMode, WaitFor};
 pub use engine::admin::barrier::{BarrierReport, UnappliedWrite};
 pub use engine::admin::janitor::JanitorReport;
 pub use engine::admin::rebuild::RebuildReport;

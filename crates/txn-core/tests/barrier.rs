@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use txn_core::store::{Layer, MemoryStore, Outcome, Read, Store, StoreError, Write};
-use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw};
+use txn_core::{Collection, Config, Domain, Error, ErrorKind, LockMode, Options, Raw};
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
@@ -149,7 +149,8 @@ async fn barrier_does_not_wait_for_uncommitted_locks() {
     let store = Arc::new(MemoryStore::new());
     let (busy, other) = (Process::start(&store).await, Process::start(&store).await);
     busy.put(&["a", "b"], "{\"n\":1}").await;
-    let tx = busy.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    let tx =
+        busy.domain.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     tx.get(&busy.items, "a").await.expect("locks");
     // After 2 s the heartbeat has written a record.
     tokio::time::sleep(Duration::from_secs(2)).await;

@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use txn_core::clock::{Clock, Entropy};
 use txn_core::store::{Key, Layer, MemoryStore, Outcome, Read, Store, StoreError, Write};
-use txn_core::{Collection, CommitVersion, Config, Domain, Error, ErrorKind, Options, Raw};
+use txn_core::{
+    Collection, CommitVersion, Config, Domain, Error, ErrorKind, LockMode, Options, Raw,
+};
 
 const HOUR: i64 = 3_600;
 const DRIFT: Duration = Duration::from_secs(60);
@@ -229,7 +231,7 @@ async fn drift_within_the_limit_starves_no_transaction() {
         };
         let long = async {
             tokio::time::sleep(Duration::from_millis(200)).await;
-            let options = Options::default().with_pessimistic(true);
+            let options = Options::default().with_lock_mode(LockMode::AtRead);
             let long = slow.domain.run::<_, Error, _>(&options, async |tx| {
                 tx.get_many(&slow.items, ["a", "b"]).await?;
                 tokio::time::sleep(Duration::from_millis(100)).await;

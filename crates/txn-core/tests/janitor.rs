@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::support::{TestStore, Wall};
 use serde::{Deserialize, Serialize};
 use txn_core::store::{Key, Outcome, Read, Store, Write, WriteOp};
-use txn_core::{Collection, Config, Domain, Error, Options, Typed};
+use txn_core::{Collection, Config, Domain, Error, LockMode, Options, Typed};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Item {
@@ -169,7 +169,7 @@ async fn janitor_recovers_only_dead_owners() {
     let w = world().await;
     let other = w.process(config()).await;
     let good: Items = other.collection("good").await.expect("opens");
-    let tx = other.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    let tx = other.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     tx.get(&good, "a").await.expect("locks");
     w.leave_lock(&w.bad).await;
     let live = async {

@@ -13,8 +13,8 @@ use txn_core::event::{Event, Observer};
 use txn_core::store::fields::TRANSACTION_TID;
 use txn_core::store::{Filter, Key, MemoryStore, Read, Store, Version, Write, WriteOp};
 use txn_core::{
-    Collection, CompareAndSet, Config, Domain, Error, ErrorKind, Options, TransactionOutcome,
-    Typed, record::State,
+    Collection, CompareAndSet, Config, Domain, Error, ErrorKind, LockMode, Options, ReadMode,
+    TransactionOutcome, Typed, record::State,
 };
 use txn_sim::CountingStore;
 
@@ -133,10 +133,10 @@ async fn a_long_transaction_is_kept_alive_by_its_heartbeat() {
     let w = world().await;
     // Another process knows only what the store holds.
     let other = domain(&w.store, &w.log).await;
-    let tx = w.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    let tx = w.domain.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     let tid = tx.tid();
     assert_eq!(tx.get(&w.items, "a").await.expect("reads"), Some(Item { n: 1 }));
-    let pessimistic = Options::default().with_pessimistic(true);
+    let pessimistic = Options::default().with_lock_mode(LockMode::AtRead);
     let rival = w.set(&other, "a", 7, &pessimistic);
     let slow = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
@@ -159,9 +159,9 @@ async fn an_older_transaction_wounds_a_younger_one() {
     cov_mark::check!(wound_seen_at_commit);
     let w = world().await;
     let other = domain(&w.store, &w.log).await;
-    let old = w.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    let old = w.domain.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     tokio::time::sleep(Duration::from_millis(5)).await;
-    let young = other.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    let young = other.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     let (elder, victim) = (old.tid(), young.tid());
     young.get(&w.items, "a").await.expect("locks");
     old.get(&w.items, "a").await.expect("takes the lock");
@@ -182,9 +182,9 @@ async fn application_error_of_stale_reads_is_not_returned() {
     let w = world().await;
     // The older transaction runs in another process, so no local signal reports the wound.
     let other = domain(&w.store, &w.log).await;
-    let old = other.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    let old = other.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     tokio::time::sleep(Duration::from_millis(5)).await;
-    let options = Options::default().with_pessimistic(true);
+    let options = Options::default().with_lock_mode(LockMode::AtRead);
     let young = w.domain.run::<_, Error, _>(&options, async |tx| {
         let a = tx.get(&w.items, "a").await?;
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -253,7 +253,7 @@ async fn forged_lock_is_reported_and_not_removed() {
 #[tokio::test(start_paused = true)]
 async fn plain_write_under_a_lock_is_reported_as_damaged() {
     let w = world().await;
-    let tx = w.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    let tx = w.domain.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     tx.get(&w.items, "a").await.expect("locks");
     let key = w.items.key("a");
     let [Read::Found { version, source }] = &w.store.get_many(std::slice::from_ref(&key)).await[..]
@@ -382,9 +382,9 @@ async fn compare_and_set_writes_or_mismatches() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lock_reads_locks_and_read_only_refuses_writes() {
+async fn read_modes_lock_or_refuse_as_they_say() {
     let w = world().await;
-    let options = Options::default().with_lock_reads(true);
+    let options = Options::default().with_read_mode(ReadMode::Lock);
     let locked = || w.log.count(|event| matches!(event, Event::Locked { .. }));
     let before = locked();
     let read = w
@@ -630,7 +630,7 @@ async fn retrying_younger_does_not_starve_a_validation() {
         let (domain, items, log) = (w.domain.clone(), w.items.clone(), w.log.clone());
         async move {
             let wounded = || log.count(|event| matches!(event, Event::Wounded { .. })) > 0;
-            let options = Options::default().with_pessimistic(true);
+            let options = Options::default().with_lock_mode(LockMode::AtRead);
             let write = domain.run::<_, Error, _>(&options, async |tx| {
                 let b = tx.get(&items, "b").await?.expect("exists");
                 let a = tx.get(&items, "a").await?.expect("exists");

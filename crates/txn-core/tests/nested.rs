@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use txn_core::store::MemoryStore;
-use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw};
+use txn_core::{Collection, Config, Domain, Error, ErrorKind, LockMode, Options, Raw};
 
 type Items = Collection<Raw>;
 
@@ -36,7 +36,7 @@ fn refused(items: &Items, outcome: Result<(), Error>) {
 #[tokio::test(start_paused = true)]
 async fn nested_transaction_on_outer_locks_is_invalid() {
     let (domain, items) = open().await;
-    let options = Options::default().with_pessimistic(true);
+    let options = Options::default().with_lock_mode(LockMode::AtRead);
     let outer = domain.run::<_, Error, _>(&options, async |tx| {
         tx.get(&items, "a").await?;
         refused(&items, put(&domain, &items, "a").await);
@@ -72,7 +72,7 @@ async fn outer_transaction_overtaken_by_nested_is_invalid() {
 #[tokio::test(start_paused = true)]
 async fn spawned_transaction_waits_for_the_outer_one() {
     let (domain, items) = open().await;
-    let options = Options::default().with_pessimistic(true);
+    let options = Options::default().with_lock_mode(LockMode::AtRead);
     let outer = domain.run::<_, Error, _>(&options, async |tx| {
         tx.get(&items, "a").await?;
         // The closure does not await the spawned task, so the task may wait.

@@ -6,7 +6,9 @@ use std::time::Duration;
 use super::support::{TestStore, Wall};
 use serde::{Deserialize, Serialize};
 use txn_core::store::{CollectionSpec, Key, Outcome, Read, Role, Store, Version, Write, WriteOp};
-use txn_core::{Admin, AttemptId, Collection, Config, Domain, Error, ErrorKind, Options, Typed};
+use txn_core::{
+    Admin, AttemptId, Collection, Config, Domain, Error, ErrorKind, LockMode, Options, Typed,
+};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Item {
@@ -388,7 +390,7 @@ async fn a_domain_with_a_live_transaction_is_not_removed() {
     let w = world().await;
     let other = w.open().await.expect("opens");
     let items: Items = other.collection("items").await.expect("opens");
-    let tx = other.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    let tx = other.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     tx.get(&items, "a").await.expect("locks");
     tx.put(&items, "a", &Item { n: 2 }).expect("buffers");
     let live = async {

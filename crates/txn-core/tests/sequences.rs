@@ -7,7 +7,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use txn_core::store::MemoryStore;
-use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Transaction, Typed};
+use txn_core::{
+    Collection, Config, Domain, Error, ErrorKind, LockMode, Options, ReadMode, Transaction, Typed,
+};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Item {
@@ -29,8 +31,8 @@ enum Step {
 struct Plan {
     before: Option<u32>,
     steps: Vec<Step>,
-    pessimistic: bool,
-    lock_reads: bool,
+    lock_mode: LockMode,
+    read_mode: ReadMode,
     writes_another: bool,
 }
 
@@ -82,8 +84,7 @@ async fn check(plan: &Plan) {
         let first = domain.transact::<_, Error, _>(async |tx| tx.put(&items, "a", &Item { n }));
         first.await.expect("puts");
     }
-    let options =
-        Options::default().with_pessimistic(plan.pessimistic).with_lock_reads(plan.lock_reads);
+    let options = Options::default().with_lock_mode(plan.lock_mode).with_read_mode(plan.read_mode);
     let tx = domain.begin(&options).expect("begins");
     if plan.writes_another {
         tx.put(&items, "b", &Item { n: 0 }).expect("buffers");
@@ -113,12 +114,14 @@ fn plan() -> impl Strategy<Value = Plan> {
     ];
     let before = prop_oneof![Just(None), Just(Some(1))];
     let steps = prop::collection::vec(step, 1..=6);
-    (before, steps, any::<bool>(), prop::bool::weighted(0.2), any::<bool>()).prop_map(
-        |(before, steps, pessimistic, lock_reads, writes_another)| Plan {
+    let lock_mode = prop_oneof![Just(LockMode::AtCommit), Just(LockMode::AtRead)];
+    let read_mode = prop_oneof![4 => Just(ReadMode::Validate), 1 => Just(ReadMode::Lock)];
+    (before, steps, lock_mode, read_mode, any::<bool>()).prop_map(
+        |(before, steps, lock_mode, read_mode, writes_another)| Plan {
             before,
             steps,
-            pessimistic,
-            lock_reads,
+            lock_mode,
+            read_mode,
             writes_another,
         },
     )
@@ -146,10 +149,10 @@ fn withdrawn_insert_changes_no_existing_document() {
         vec![Step::Insert(2), Step::Delete, Step::Insert(3)],
         vec![Step::Insert(2), Step::Delete, Step::Put(3)],
     ] {
-        for pessimistic in [false, true] {
+        for lock_mode in [LockMode::AtCommit, LockMode::AtRead] {
             let steps = steps.clone();
-            let (lock_reads, writes_another) = (false, false);
-            let plan = Plan { before: Some(1), steps, pessimistic, lock_reads, writes_another };
+            let (read_mode, writes_another) = (ReadMode::Validate, false);
+            let plan = Plan { before: Some(1), steps, lock_mode, read_mode, writes_another };
             assert!(reference(&plan).end.is_none());
             in_virtual_time(&plan);
         }

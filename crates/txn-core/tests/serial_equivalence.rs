@@ -15,7 +15,10 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use txn_core::clock::Entropy;
 use txn_core::store::MemoryStore;
-use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, TransactionOutcome, Typed};
+use txn_core::{
+    Collection, Config, Domain, Error, ErrorKind, LockMode, Options, ReadMode, TransactionOutcome,
+    Typed,
+};
 use txn_sim::{FaultPlan, FaultStore};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,8 +33,8 @@ type Lists = Collection<Typed<List>>;
 struct Plan {
     reads: BTreeSet<u8>,
     appends: BTreeSet<u8>,
-    pessimistic: bool,
-    lock_reads: bool,
+    lock_mode: LockMode,
+    read_mode: ReadMode,
     pause_millis: u64,
 }
 
@@ -39,12 +42,14 @@ const KEYS: u8 = 4;
 
 fn plan() -> impl Strategy<Value = Plan> {
     let keys = |most| prop::collection::btree_set(0..KEYS, 0..=most);
-    (keys(3), keys(3), prop::bool::weighted(0.2), prop::bool::weighted(0.2), 0_u64..30).prop_map(
-        |(reads, appends, pessimistic, lock_reads, pause_millis)| Plan {
+    let lock_mode = prop_oneof![4 => Just(LockMode::AtCommit), 1 => Just(LockMode::AtRead)];
+    let read_mode = prop_oneof![4 => Just(ReadMode::Validate), 1 => Just(ReadMode::Lock)];
+    (keys(3), keys(3), lock_mode, read_mode, 0_u64..30).prop_map(
+        |(reads, appends, lock_mode, read_mode, pause_millis)| Plan {
             reads,
             appends,
-            pessimistic,
-            lock_reads,
+            lock_mode,
+            read_mode,
             pause_millis,
         },
     )
@@ -86,8 +91,8 @@ fn key(k: u8) -> String {
 
 async fn run_one(domain: &Domain, lists: &Lists, number: u64, plan: Plan) -> Done {
     let options = Options::default()
-        .with_pessimistic(plan.pessimistic)
-        .with_lock_reads(plan.lock_reads)
+        .with_lock_mode(plan.lock_mode)
+        .with_read_mode(plan.read_mode)
         .with_timeout(Some(Duration::from_secs(60)));
     let seen = parking_lot::Mutex::new(BTreeMap::new());
     let result = domain

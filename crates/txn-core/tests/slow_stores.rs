@@ -15,7 +15,7 @@ use txn_core::clock::{Clock, SystemClock};
 use txn_core::store::{
     Key, Layer, MemoryStore, Outcome, Read, Store, StoreError, StoreErrorKind, Write, WriteOp,
 };
-use txn_core::{Collection, Config, Domain, Error, Options, Raw, Result};
+use txn_core::{Collection, Config, Domain, Error, LockMode, Options, Raw, Result};
 use txn_sim::Scroll;
 
 const ONE: &str = r#"{"n":1}"#;
@@ -30,7 +30,7 @@ fn config() -> Config {
 }
 
 fn pessimistic() -> Options {
-    Options::default().with_pessimistic(true)
+    Options::default().with_lock_mode(LockMode::AtRead)
 }
 
 /// A store with one hanging shard.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use txn_core::store::MemoryStore;
-use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw, Typed};
+use txn_core::{Collection, Config, Domain, Error, ErrorKind, LockMode, Options, Raw, Typed};
 use txn_sim::{FaultPlan, FaultStore};
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
@@ -113,7 +113,7 @@ async fn many_writers_of_two_documents_lose_no_update() {
 async fn application_error_changes_nothing() {
     let (domain, accounts) = open().await;
     fund(&domain, &accounts, &["alice"], 10).await;
-    for options in [Options::default(), Options::default().with_pessimistic(true)] {
+    for options in [Options::default(), Options::default().with_lock_mode(LockMode::AtRead)] {
         let failed: Result<_, Error> = domain
             .run(&options, async |tx| {
                 let alice = tx.get(&accounts, "alice").await?;
@@ -136,7 +136,7 @@ async fn application_error_changes_nothing() {
 async fn begun_transaction_commits_or_rolls_back() {
     let (domain, accounts) = open().await;
     fund(&domain, &accounts, &["alice", "bob"], 10).await;
-    let tx = domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    let tx = domain.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     assert_eq!(tx.get(&accounts, "alice").await.expect("reads"), Some(Account { balance: 10 }));
     tx.put(&accounts, "bob", &Account { balance: 1 }).expect("buffers");
     tx.rollback().await;
@@ -167,7 +167,7 @@ async fn refused_write_dooms_the_transaction() {
     let raw = domain.raw_collection("accounts").await.expect("opens");
     let (one, no_json) = (Account { balance: 1 }, Raw::new("no JSON"));
     for refused in 0..6 {
-        for options in [Options::default(), Options::default().with_pessimistic(true)] {
+        for options in [Options::default(), Options::default().with_lock_mode(LockMode::AtRead)] {
             let ignored: Result<_, Error> = domain
                 .run(&options, async |tx| {
                     tx.get(&accounts, "alice").await?;
@@ -203,7 +203,7 @@ async fn document_counts_once_against_max_documents() {
     let config = Config::default().with_janitor_interval(None).with_max_documents(2);
     let domain = Domain::open_or_create(store, "bank", config).await.expect("opens");
     let accounts: Accounts = domain.create_collection("accounts", None).await.expect("opens");
-    for options in [Options::default(), Options::default().with_pessimistic(true)] {
+    for options in [Options::default(), Options::default().with_lock_mode(LockMode::AtRead)] {
         let used: Result<_, Error> = domain
             .run(&options, async |tx| {
                 for n in 0..3 {
@@ -286,8 +286,8 @@ async fn version_names_the_commit_that_was_read() {
     let found =
         domain.reader().verified().read(&accounts, "alice").await.expect("reads").commit_version();
     assert!(found.is_some());
-    for pessimistic in [false, true] {
-        let options = Options::default().with_pessimistic(pessimistic);
+    for lock_mode in [LockMode::AtCommit, LockMode::AtRead] {
+        let options = Options::default().with_lock_mode(lock_mode);
         let versions = domain.run::<_, Error, _>(&options, async |tx| {
             let (alice, bob) =
                 (tx.version(&accounts, "alice").await?, tx.version(&accounts, "bob").await?);

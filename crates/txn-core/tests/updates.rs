@@ -5,7 +5,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use txn_core::store::MemoryStore;
-use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw, Typed, WaitFor};
+use txn_core::{
+    Collection, Config, Domain, Error, ErrorKind, LockMode, Options, Raw, Typed, WaitFor,
+};
 use txn_sim::CountingStore;
 
 /// The same collection, raw and typed.
@@ -240,7 +242,7 @@ async fn put_drops_unknown_fields_and_update_keeps_them() {
 async fn updates_build_on_earlier_writes_of_the_closure() {
     let world = World::<Stock>::with(r#"{"left":10,"label":"apples"}"#).await;
     let World { domain, raw, typed, .. } = &world;
-    for options in [Options::default(), Options::default().with_pessimistic(true)] {
+    for options in [Options::default(), Options::default().with_lock_mode(LockMode::AtRead)] {
         let run = domain.run::<_, Error, _>(&options, async |tx| {
             let take = |shelf: &mut Stock| {
                 shelf.left -= 1;

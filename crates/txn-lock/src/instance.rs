@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use txn_core::clock::Clock;
 use txn_core::store::{Filter, StoreError};
-use txn_core::{Collection, Domain, Error, Options, Result, Transaction};
+use txn_core::{Collection, Domain, Error, LockMode, Options, Result, Transaction};
 
 use crate::holding::boottime::boottime;
 use crate::records::model::{Instance, InstanceDocuments, InstanceKind};
@@ -215,8 +215,9 @@ impl Instances {
             (own.id.clone(), own.joined, own.started_ms)
         };
         // No group: another transaction must not delay the heartbeat.
-        let options =
-            Options::default().with_timeout(Some(self.lease)).with_exclude_from_groups(true);
+        let options = Options::default()
+            .with_timeout(Some(self.lease))
+            .with_lock_mode(LockMode::AtCommitUngrouped);
         let written = self.domain.run::<_, Error, _>(&options, async |tx| {
             let beats = match tx.get(&self.documents, &id).await? {
                 Some(Stored::Known(found)) => found.beats + 1,

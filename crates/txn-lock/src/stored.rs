@@ -4,7 +4,7 @@
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use txn_core::Codec;
+use txn_core::{Codec, DecodeError};
 
 /// A format version, stored as the number `N`. Reading a larger number fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,10 +90,10 @@ where
         }
     }
 
-    fn decode(text: &str) -> Result<Stored<T>, serde_json::Error> {
+    fn decode(text: &str) -> Result<Stored<T>, DecodeError> {
         match serde_json::from_str(text)? {
             Head { format } if format > N => Ok(Stored::Newer(format)),
-            Head { .. } => serde_json::from_str(text).map(Stored::Known),
+            Head { .. } => Ok(Stored::Known(serde_json::from_str(text)?)),
         }
     }
 }

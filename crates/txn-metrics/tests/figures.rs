@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use metrics::Unit;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use txn_core::store::{MemoryStore, Store, Write, WriteOp};
-use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw, WaitFor};
+use txn_core::{Collection, Config, Domain, Error, ErrorKind, LockMode, Options, Raw, WaitFor};
 use txn_metrics::Metrics;
 use txn_metrics::figures::{self, FIGURES};
 use txn_sim::tapped::{Tap, Tapped, Verdict};
@@ -183,7 +183,7 @@ async fn all_metrics_are_registered_at_the_start() {
 #[tokio::test(start_paused = true)]
 async fn conflicts_are_waits_wounds_and_aborts() {
     let shop = Process::open(Arc::new(MemoryStore::new()), Config::default()).await;
-    let pessimistic = Options::default().with_pessimistic(true);
+    let pessimistic = Options::default().with_lock_mode(LockMode::AtRead);
     let older = shop.domain.begin(&pessimistic).expect("begins");
     let younger = shop.domain.begin(&pessimistic).expect("begins");
     younger.get(&shop.things, "a").await.expect("locks");

@@ -387,12 +387,12 @@ impl Inner {
         match reader.get_many(&self.entries, ids).await {
             Ok(entries) => Ok(ids.iter().zip(entries).map(each).collect()),
             // A document is not a request: read all of them one by one.
-            Err(error) if error.kind() == ErrorKind::Invalid => {
+            Err(error) if error.kind() == ErrorKind::WrongType => {
                 let mut entries = Vec::with_capacity(ids.len());
                 for id in ids {
                     entries.push(match reader.get(&self.entries, &**id).await {
                         Ok(entry) => each((id, entry)),
-                        Err(error) if error.kind() == ErrorKind::Invalid => Err(error.into()),
+                        Err(error) if error.kind() == ErrorKind::WrongType => Err(error.into()),
                         Err(error) => return Err(error.into()),
                     });
                 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use txn_core::{Domain, ErrorKind, Options, WaitFor};
+use txn_core::{Domain, ErrorKind, LockMode, Options, WaitFor};
 use txn_lock::backoff::Backoff;
 use txn_lock::instance::wall_ms;
 use txn_lock::stored::Stored;
@@ -101,7 +101,7 @@ impl Requests {
         let mut looks = 0;
         let options = Options::default().with_wait_for(WaitFor::Apply);
         // A reversal needs the commit version of this request alone.
-        let options = options.with_exclude_from_groups(true);
+        let options = options.with_lock_mode(LockMode::AtCommitUngrouped);
         let done = loop {
             let done = inner.domain.run(&options, async |tx| {
                 if let Some(found) = inner.read(tx, id).await.map_err(Halt::Failed)? {

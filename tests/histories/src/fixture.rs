@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use txn_core::event::{Event, Observer};
 use txn_core::store::Store;
 use txn_core::{
-    Collection, Config, Domain, Error, ErrorKind, Options, Receipt, Transaction, Typed, WaitFor,
+    Collection, Config, Domain, Error, ErrorKind, LockMode, Options, Receipt, Transaction, Typed,
+    WaitFor,
 };
 use txn_sim::tapped::{ApplyGate, Tapped};
 
@@ -168,7 +169,7 @@ impl Process {
     /// Begins a transaction that locks at each read.
     #[must_use]
     pub fn begin_locking(&self) -> Session {
-        self.begin_with(&Options::default().with_pessimistic(true))
+        self.begin_with(&Options::default().with_lock_mode(LockMode::AtRead))
     }
 
     /// Begins a read-only transaction.

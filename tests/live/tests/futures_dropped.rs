@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use txn_core::store::MemoryStore;
-use txn_core::{Collection, Config, Domain, Error, Options, Typed, WaitFor};
+use txn_core::{Collection, Config, Domain, Error, LockMode, Options, ReadMode, Typed, WaitFor};
 use txn_sim::tapped::{Tap, Tapped, Verdict};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,7 +172,7 @@ enum Holder {
 
 /// Locks a document for some time.
 async fn hold(domain: &Domain, accounts: &Accounts) -> tokio::task::JoinHandle<()> {
-    let tx = domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    let tx = domain.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     tx.get(accounts, "kept").await.expect("locks");
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -279,10 +279,10 @@ fn optimistic_transaction_is_whole_after_a_drop() {
 
 #[test]
 fn pessimistic_transaction_is_whole_after_a_drop() {
-    every_shape(&Options::default().with_pessimistic(true));
+    every_shape(&Options::default().with_lock_mode(LockMode::AtRead));
 }
 
 #[test]
 fn locked_read_transaction_is_whole_after_a_drop() {
-    every_shape(&Options::default().with_lock_reads(true));
+    every_shape(&Options::default().with_read_mode(ReadMode::Lock));
 }

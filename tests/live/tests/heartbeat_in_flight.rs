@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::watch;
 use txn_core::store::{MemoryStore, Store, Write, WriteOp};
-use txn_core::{Config, Domain, Error, Options, Raw};
+use txn_core::{Config, Domain, Error, LockMode, Options, Raw};
 use txn_sim::tapped::{Tap, Tapped, Verdict};
 
 /// Delays the first heartbeat until the test releases it, and drops its answer.
@@ -60,7 +60,7 @@ async fn ends(commit: bool, arrives_first: bool) {
     let things = domain.create_collection::<Raw>("things", None).await.expect("opens");
     let context = format!("commit: {commit}, arrives first: {arrives_first}");
 
-    let tx = domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    let tx = domain.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     tx.get_many(&things, ["a", "b"]).await.expect("locks");
     for id in ["a", "b"] {
         tx.put(&things, id, &Raw::new(json!({"n": 1}).to_string())).expect("takes it");
@@ -115,7 +115,7 @@ async fn handle_dropped_after_a_vain_wait_leaves_nothing() {
     let config = || Config::default().with_janitor_interval(None).with_lease(lease);
     let first = Domain::open_or_create(store.clone(), "bank", config()).await.expect("opens");
     let things = first.create_collection::<Raw>("things", None).await.expect("opens");
-    let pessimistic = Options::default().with_pessimistic(true);
+    let pessimistic = Options::default().with_lock_mode(LockMode::AtRead);
     let older = first.begin(&pessimistic).expect("begins");
     older.get(&things, "a").await.expect("locks");
 

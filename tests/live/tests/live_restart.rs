@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
-use txn_core::{AttemptId, Config, Domain, ErrorKind, Options, TransactionOutcome};
+use txn_core::{AttemptId, Config, Domain, ErrorKind, LockMode, Options, TransactionOutcome};
 use txn_fixtures::bank::{self, Accounts};
 use txn_fixtures::fixture::{Fixture, PATIENCE, all_is_applied};
 use txn_testkit::servers::{ServerKind, up_private};
@@ -51,8 +51,12 @@ impl Load {
             let names = [transfer.0, transfer.1].map(|n| self.names[n].clone());
             // Half of the workers are ready to wait for the server.
             let deadline = worker.is_multiple_of(2).then_some(Duration::from_secs(2));
-            let options =
-                Options::default().with_pessimistic(turn.is_multiple_of(5)).with_timeout(deadline);
+            let options = Options::default()
+                .with_lock_mode(match turn.is_multiple_of(5) {
+                    true => LockMode::AtRead,
+                    false => LockMode::AtCommit,
+                })
+                .with_timeout(deadline);
             match bank::spread(&self.domain, &self.accounts, &names, &options).await {
                 Ok(_) => {
                     ledger.committed.push(transfer);

@@ -10,7 +10,8 @@ use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use txn_core::{
-    BarrierReport, Codec, Collection, CompareAndSet, Domain, Error, ErrorKind, Options, Transaction,
+    BarrierReport, Codec, Collection, CompareAndSet, DecodeError, Domain, Error, ErrorKind,
+    LockMode, Options, ReadMode, Transaction,
 };
 
 use crate::history::{Content, Doc, Fate, History, Kind, World};
@@ -31,7 +32,7 @@ impl Codec for Bomb {
         panic_as_planned()
     }
 
-    fn decode(_: &str) -> Result<(), serde_json::Error> {
+    fn decode(_: &str) -> Result<(), DecodeError> {
         panic_as_planned()
     }
 }
@@ -242,8 +243,14 @@ impl Actor {
     ) -> Option<Fate> {
         let read_only = matches!(plan, Plan::Audit { .. }) && dice.bool();
         let options = Options::default()
-            .with_pessimistic(dice.u8(..5) == 0)
-            .with_lock_reads(self.lock_reads || dice.u8(..5) == 0)
+            .with_lock_mode(match dice.u8(..5) {
+                0 => LockMode::AtRead,
+                _ => LockMode::AtCommit,
+            })
+            .with_read_mode(match self.lock_reads || dice.u8(..5) == 0 {
+                true => ReadMode::Lock,
+                false => ReadMode::Validate,
+            })
             .with_read_only(read_only)
             .with_timeout(Some(deadline));
         let hang = (self.hangs && dice.u8(..12) == 0).then(|| dice.u64(15..120));
@@ -253,7 +260,8 @@ impl Actor {
         let panic = panic.then_some([Panic::Itself, Panic::WhereItReads, Panic::WhereItWrites]);
         let panic = panic.map(|kinds| kinds[dice.usize(..kinds.len())]);
         // A closure that hangs holds locks, and hangs once.
-        let options = if hang.is_some() { options.with_pessimistic(true) } else { options };
+        let options =
+            if hang.is_some() { options.with_lock_mode(LockMode::AtRead) } else { options };
         let hang = Mutex::new(hang.map(Duration::from_secs));
         let pauses = Mutex::new(dice.fork());
         // A caller that asks for its tid has a record. Some transactions take the path without a

@@ -317,7 +317,7 @@ impl Bank {
                     found.insert(id, value);
                 }
                 Ok(None) => {}
-                Err(error) if matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Invalid) => {
+                Err(error) if matches!(error.kind(), ErrorKind::Damaged | ErrorKind::WrongType) => {
                     let document = collection.key(id.as_str()).to_string();
                     let known = |f: &Finding| matches!(f, Finding::Damaged { document: d, .. } if *d == document);
                     if !findings.iter().any(known) {

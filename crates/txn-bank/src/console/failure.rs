@@ -75,11 +75,11 @@ impl From<BankError> for Failure {
             BankError::Engine(error) => match error.kind() {
                 ErrorKind::Invalid | ErrorKind::Exists => Exit::Refused,
                 ErrorKind::Unknown => Exit::Unknown,
-                ErrorKind::Damaged => Exit::Found,
+                ErrorKind::Damaged | ErrorKind::WrongType => Exit::Found,
                 _ => Exit::Unavailable,
             },
             BankError::Store(error) => match error.kind {
-                StoreErrorKind::Damaged => Exit::Found,
+                StoreErrorKind::Damaged | ErrorKind::WrongType => Exit::Found,
                 _ => Exit::Unavailable,
             },
             BankError::Request(error) => match **error {
@@ -114,7 +114,7 @@ impl From<BankError> for Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let exit = match error.kind() {
-            OpenErrorKind::Damaged => Exit::Found,
+            OpenErrorKind::Damaged | ErrorKind::WrongType => Exit::Found,
             _ => Exit::Unavailable,
         };
         Self { exit, message: error.to_string() }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use txn_bank::{Bank, BankError, Leg, TransferOptions};
 use txn_core::clock::{Entropy, SystemEntropy};
-use txn_core::{Config, Options};
+use txn_core::{Config, LockMode, Options};
 
 use crate::console::args::Global;
 use crate::console::failure::{Exit, Failure};
@@ -87,7 +87,7 @@ pub(crate) async fn work(
                     // Like an application that locks its reads, and calls another service before
                     // its writes.
                     _ => TransferOptions::default()
-                        .with_transaction(Options::default().with_pessimistic(true))
+                        .with_transaction(Options::default().with_lock_mode(LockMode::AtRead))
                         .with_pause(Duration::from_millis(THINK_MS)),
                 };
                 match bank.transfer_with(Some(&key), &legs, &options).await {

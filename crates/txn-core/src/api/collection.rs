@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::store::Key;
 use txn_protocol::document::Image;
 
@@ -98,7 +98,44 @@ pub trait Codec: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the text is not such a value.
-    fn decode(text: &str) -> Result<Self::Value, serde_json::Error>;
+    fn decode(text: &str) -> Result<Self::Value, DecodeError>;
+}
+
+/// The reason why a stored document is not a value of the expected type.
+///
+/// Names the position, never the content: messages of serde may quote values of the document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecodeError {
+    path: Option<String>,
+    line: usize,
+    column: usize,
+}
+
+impl From<serde_json::Error> for DecodeError {
+    fn from(error: serde_json::Error) -> Self {
+        Self { path: None, line: error.line(), column: error.column() }
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the stored document is not of the expected type: ")?;
+        if let Some(path) = &self.path {
+            write!(f, "see {path}, ")?;
+        }
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// Decodes a text a second time, to find the path of the field that does not fit.
+fn path_of_fault<T: DeserializeOwned>(text: &str) -> Option<String> {
+    let mut document = serde_json::Deserializer::from_str(text);
+    let error = serde_path_to_error::deserialize::<_, T>(&mut document).err()?;
+    let path = error.path().to_string();
+    // The path of the whole document.
+    (path != ".").then_some(path)
 }
 
 /// The [`Codec`] of serde types.
@@ -116,8 +153,9 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Codec for Typed<T> {
         serde_json::to_string(value)
     }
 
-    fn decode(text: &str) -> Result<T, serde_json::Error> {
+    fn decode(text: &str) -> Result<T, DecodeError> {
         serde_json::from_str(text)
+            .map_err(|error| DecodeError { path: path_of_fault::<T>(text), ..error.into() })
     }
 }
 
@@ -128,7 +166,7 @@ impl Codec for Raw {
         Ok(value.0.clone())
     }
 
-    fn decode(text: &str) -> Result<Self, serde_json::Error> {
+    fn decode(text: &str) -> Result<Self, DecodeError> {
         Ok(Self(text.to_owned()))
     }
 }
@@ -180,7 +218,7 @@ impl<C: Codec> Collection<C> {
         let merged = image.merged(before, after).map_err(|e| invalid(&e.to_string()))?;
         // A type that reads a field under another name than it writes would not read the change.
         let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
-        let read_back = C::decode(merged.as_str()).and_then(|read| C::encode(&read)).ok();
+        let read_back = C::decode(merged.as_str()).ok().and_then(|read| C::encode(&read).ok());
         if read_back.and_then(|text| value(&text)) != value(after.as_str()) {
             let why = "the type reads fields under other names than it writes; use put";
             return Err(invalid(why));
@@ -190,13 +228,43 @@ impl<C: Codec> Collection<C> {
 
     pub(crate) fn decode(key: &Key, image: Option<&Image>) -> Result<Option<C::Value>> {
         let decode = |image: &Image| C::decode(image.as_str());
-        image.map(decode).transpose().map_err(|e| {
-            // The message of serde may quote values, so the error names the position only.
-            let (line, column) = (e.line(), e.column());
-            let why = format!(
-                "the stored document is not of the expected type (line {line}, column {column})"
-            );
-            Error::invalid(why).at(key)
-        })
+        image
+            .map(decode)
+            .transpose()
+            .map_err(|error| Error::new(ErrorKind::WrongType, error.to_string()).at(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Serialize, Deserialize)]
+    struct Order {
+        lines: Vec<Line>,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Line {
+        count: u32,
+    }
+
+    fn fault(text: &str) -> String {
+        let key = Key::new("orders", "1");
+        let image = Image::parse(text).expect("an object");
+        let decoded = Collection::<Typed<Order>>::decode(&key, Some(&image));
+        let error = decoded.map(drop).expect_err("another type");
+        assert_eq!(error.kind(), ErrorKind::WrongType);
+        error.to_string()
+    }
+
+    #[test]
+    fn wrong_type_names_the_field_and_no_content() {
+        let error = fault(r#"{"lines": [{"count": 1}, {"count": "secret"}]}"#);
+        assert!(error.contains("lines[1].count") && !error.contains("secret"), "{error}");
+        let error = fault(r#"{"lines": [{"count": 1}, {"secret": 2}]}"#);
+        assert!(error.contains("lines[1]") && !error.contains("secret"), "{error}");
     }
 }

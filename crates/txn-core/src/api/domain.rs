@@ -16,7 +16,7 @@ use crate::api::shutdown::shut_down;
 use crate::api::transaction::Transaction;
 use crate::api::transaction_run::{Next, TransactionRun, check_open};
 use crate::attempt::{AttemptMode, Receipt, nesting};
-use crate::config::{Config, Options};
+use crate::config::{Config, LockMode, Options};
 use crate::engine::Engine;
 use crate::engine::admin::collections::IfMissing;
 use crate::engine::attempt_error::AttemptError;
@@ -284,7 +284,7 @@ impl Domain {
         let deadline =
             self.engine.context.now() + self.engine.context.config.deadline_of(options)?;
         let mode = AttemptMode {
-            pessimistic: options.pessimistic,
+            pessimistic: options.lock_mode == LockMode::AtRead,
             stepped: true,
             ..AttemptMode::default()
         };

@@ -6,7 +6,7 @@ use crate::api::collection::{Codec, Collection, DocumentId};
 use crate::api::domain::Domain;
 use crate::attempt::Edit;
 use crate::attempt::nesting::enclosing;
-use crate::config::Options;
+use crate::config::{LockMode, Options};
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::read_entry::ReadEntry;
 use crate::engine::store::store_access::ReadPreference;
@@ -25,7 +25,7 @@ use txn_protocol::machines::settle::SingleOutcome;
 /// A reader proves nothing by writes. So a reader may return a commit whose acknowledgement is
 /// still under way. If the primary crashes at that moment and loses the commit, the reader has
 /// returned content that was never committed. A transaction with
-/// [`Options::lock_reads`](crate::Options::lock_reads) that writes is not exposed to this case.
+/// [`ReadMode::Lock`](crate::ReadMode::Lock) that writes is not exposed to this case.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     domain: &'a Domain,
@@ -173,7 +173,7 @@ impl Domain {
         image: &Image,
     ) -> Result<CompareAndSet> {
         let (observed, options) =
-            (&entry.observed, Options::default().with_exclude_from_groups(true));
+            (&entry.observed, Options::default().with_lock_mode(LockMode::AtCommitUngrouped));
         let written = self.run::<_, Error, _>(&options, async |tx| {
             let images = tx.images(std::slice::from_ref(key)).await?;
             let version = tx.attempt().version(key)?;
@@ -211,7 +211,7 @@ impl Reader<'_> {
     /// # Errors
     /// - [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the store does not answer in
     ///   time.
-    /// - [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the content is not a `C::Value`.
+    /// - [`ErrorKind::WrongType`](crate::ErrorKind::WrongType) if the content is not a `C::Value`.
     pub async fn get<C: Codec>(
         &self,
         collection: &Collection<C>,

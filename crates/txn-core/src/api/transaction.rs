@@ -105,8 +105,8 @@ impl Transaction {
     /// # Errors
     /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if the attempt has to start again.
     /// Return this error with `?`, and `transact` retries.
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the stored document is not a
-    /// `C::Value`, or if the id cannot exist.
+    /// [`ErrorKind::WrongType`](crate::ErrorKind::WrongType) if the stored document is not a
+    /// `C::Value`. [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the id cannot exist.
     pub async fn get<C: Codec>(
         &self,
         collection: &Collection<C>,

@@ -13,7 +13,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::api::transaction::Transaction;
 use crate::attempt::{AttemptMode, Receipt, nesting};
-use crate::config::Options;
+use crate::config::{LockMode, Options, ReadMode};
 use crate::engine::Engine;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
@@ -106,7 +106,7 @@ impl<'a> TransactionRun<'a> {
             attempts: AttemptNumbers::default(),
             groups,
             tries: 0,
-            pessimistic: options.pessimistic && !options.read_only,
+            pessimistic: options.lock_mode == LockMode::AtRead && !options.read_only,
             rerun: None,
             late: 0,
             _contender: engine.hot.board.contend(id.age()),
@@ -278,7 +278,9 @@ impl<'a> TransactionRun<'a> {
             // this one locks as it reads.
             let locks = self.tries >= READ_ONLY_ATTEMPTS;
             self.pessimistic |= locks;
-            self.options.lock_reads |= locks;
+            if locks {
+                self.options.read_mode = ReadMode::Lock;
+            }
         }
     }
 

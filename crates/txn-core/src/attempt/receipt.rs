@@ -15,7 +15,7 @@ pub struct Receipt {
     ///
     /// `None` if the transaction wrote nothing. `None` also if a later member of the same group
     /// overwrote one of its documents, which
-    /// [`Options::exclude_from_groups`](crate::Options::exclude_from_groups) prevents.
+    /// [`LockMode::AtCommitUngrouped`](crate::LockMode::AtCommitUngrouped) prevents.
     pub commit_version: Option<CommitVersion>,
     /// The number of attempts, from 1.
     pub attempts: u32,

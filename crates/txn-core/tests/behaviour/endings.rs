@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use txn_core::store::{Outcome, Refusal, RefusalKind, Write, WriteOp};
-use txn_core::{Error, ErrorKind, Options, TransactionOutcome, WaitFor};
+use txn_core::{Error, ErrorKind, LockMode, Options, TransactionOutcome, WaitFor};
 
 use super::support::{Fate, Item, Shop, is_commit, is_lock, writes};
 
 fn pessimistic() -> Options {
-    Options::default().with_pessimistic(true)
+    Options::default().with_lock_mode(LockMode::AtRead)
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tracing_subscriber::fmt::MakeWriter;
-use txn_core::Options;
 use txn_core::store::{Outcome, Refusal, RefusalKind};
+use txn_core::{LockMode, Options};
 
 use super::support::{Fate, Item, Shop, is_commit, is_lock, writes};
 
@@ -54,7 +54,7 @@ async fn contents_of_documents_are_not_logged() {
     shop.set(&shop.domain, &["a", "b"], CONTENT).await.expect("commits");
     let older = shop.domain.begin(&Options::default()).expect("begins");
     // An older transaction wounds a younger one.
-    let pessimistic = Options::default().with_pessimistic(true);
+    let pessimistic = Options::default().with_lock_mode(LockMode::AtRead);
     let younger = shop.domain.begin(&pessimistic).expect("begins");
     younger.get(&shop.items, "a").await.expect("locks");
     younger.put(&shop.items, "a", &Item { n: CONTENT }).expect("buffers");

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use txn_core::event::{Event, Observer};
 use txn_core::store::Write;
-use txn_core::{Codec, Error, ErrorKind};
+use txn_core::{Codec, DecodeError, Error, ErrorKind, LockMode};
 
 use super::support::{Fate, Item, Shop, config, is_commit, is_lock, writes};
 
@@ -89,7 +89,7 @@ async fn closure_panic_releases_its_locks() {
     let shop = Shop::open(&["a", "b"]).await;
     let (domain, items) = (shop.domain.clone(), shop.items.clone());
     let panicked = tokio::spawn(async move {
-        let options = txn_core::Options::default().with_pessimistic(true);
+        let options = txn_core::Options::default().with_lock_mode(LockMode::AtRead);
         let tx = domain.begin(&options).expect("begins");
         let _: Vec<Option<Item>> = tx.get_many(&items, ["a", "b"]).await.expect("reads");
         panic!("the closure panics");
@@ -109,7 +109,7 @@ impl Codec for Panicking {
         panic!("the codec panics")
     }
 
-    fn decode(_: &str) -> Result<i64, serde_json::Error> {
+    fn decode(_: &str) -> Result<i64, DecodeError> {
         panic!("the codec panics")
     }
 }
@@ -120,7 +120,7 @@ async fn codec_panic_releases_the_locks() {
     let domain = shop.domain.clone();
     let panicked = tokio::spawn(async move {
         let broken = domain.collection::<Panicking>("items").await.expect("opens");
-        let options = txn_core::Options::default().with_pessimistic(true);
+        let options = txn_core::Options::default().with_lock_mode(LockMode::AtRead);
         domain.run::<_, Error, _>(&options, async |tx| tx.get(&broken, "a").await).await
     });
     assert!(panicked.await.is_err());
@@ -136,7 +136,7 @@ async fn store_panic_at_a_heartbeat_keeps_no_lock() {
         true => Fate::Panic,
         false => Fate::Pass,
     });
-    let options = txn_core::Options::default().with_pessimistic(true);
+    let options = txn_core::Options::default().with_lock_mode(LockMode::AtRead);
     let holder = shop.domain.begin(&options).expect("begins");
     holder.get(&shop.items, "a").await.expect("reads");
     tokio::time::sleep(std::time::Duration::from_secs(15)).await;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use txn_core::store::{Outcome, Refusal, RefusalKind, Write, WriteOp};
-use txn_core::{Committed, Domain, Error, ErrorKind, Options};
+use txn_core::{Committed, Domain, Error, ErrorKind, LockMode, Options};
 
 use super::support::{Fate, Item, Items, Scripted, Shop, config, is_commit};
 
@@ -102,7 +102,7 @@ async fn unvalidated_application_error_is_not_returned() {
 async fn dropped_read_does_not_delay_the_commit() {
     let shop = Shop::open(&["a", "b"]).await;
     let items = &shop.items;
-    let pessimistic = Options::default().with_pessimistic(true);
+    let pessimistic = Options::default().with_lock_mode(LockMode::AtRead);
     let older = shop.domain.begin(&pessimistic).expect("begins");
     older.get(items, "a").await.expect("locks");
     let began = tokio::time::Instant::now();
@@ -193,7 +193,8 @@ async fn read_only_transactions_lock_before_they_starve() {
 async fn stale_transaction_gets_conflict_instead_of_exists() {
     let shop = Shop::open(&["a"]).await;
     let items = shop.items.clone();
-    let older = shop.other.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    let older =
+        shop.other.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     // The older transaction locks the id of its later insert.
     older.get(&items, "seq1").await.expect("reads");
     let younger = {
@@ -248,7 +249,7 @@ async fn refused_content_of_stale_reads_is_retried() {
 async fn verified_read_under_own_lock_is_invalid() {
     let shop = Shop::open(&["a"]).await;
     let items = &shop.items;
-    let options = Options::default().with_pessimistic(true);
+    let options = Options::default().with_lock_mode(LockMode::AtRead);
     let read = shop.domain.run::<_, Error, _>(&options, async |tx| {
         tx.get(items, "a").await?;
         Ok(shop.domain.reader().verified().get(items, "a").await.expect_err("own lock"))
@@ -261,7 +262,8 @@ async fn verified_read_under_own_lock_is_invalid() {
 #[tokio::test(start_paused = true)]
 async fn void_lock_in_a_blocked_index_can_be_read_through() {
     let shop = Shop::open(&["a"]).await;
-    let tx = shop.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    let tx =
+        shop.domain.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     tx.get(&shop.items, "a").await.expect("locks");
     shop.store.set_down(true);
     let way = Arc::new(Scripted::new(shop.memory.clone()));

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures::future::{join, join_all};
 use tokio::time::{Instant, sleep, timeout};
 use txn_core::store::{Key, Layer, MemoryStore, Outcome, Read, Refusal, RefusalKind, Store, Write};
-use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw, Result};
+use txn_core::{Collection, Config, Domain, Error, ErrorKind, LockMode, Options, Raw, Result};
 
 use super::{Account, Bank, Refused};
 use crate::behaviour::support::{Fate, Scripted, is_commit, is_lock, writes};
@@ -189,7 +189,7 @@ async fn commit_outside_groups_delays_no_single_write() {
     let bank = Bank::open(2).await;
     bank.settle().await;
     for _ in 0..3 {
-        let options = Options::default().with_exclude_from_groups(true);
+        let options = Options::default().with_lock_mode(LockMode::AtCommitUngrouped);
         let run = bank.domain.run::<_, Error, _>(&options, async |tx| {
             ["0", "1"]
                 .iter()

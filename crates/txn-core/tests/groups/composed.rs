@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::time::{Instant, sleep};
 use txn_core::store::MemoryStore;
-use txn_core::{Error, ErrorKind, Options, Result};
+use txn_core::{Error, ErrorKind, LockMode, Options, Result};
 use txn_sim::{CountingStore, FaultPlan, FaultStore};
 
 use super::{Account, Bank, Refused};
@@ -126,7 +126,7 @@ async fn stale_cache_retries_only_the_affected_members() {
 #[tokio::test(start_paused = true)]
 async fn older_waiting_transaction_goes_before_groups() {
     let bank = Bank::open(2).await;
-    let options = Options::default().with_pessimistic(true);
+    let options = Options::default().with_lock_mode(LockMode::AtRead);
     let by_itself = bank.domain.run(&options, async |tx| {
         let mut sum = 0;
         for id in ["0", "1"] {
@@ -173,7 +173,7 @@ async fn member_linked_to_an_evicted_one_commits_once() {
     let theirs = Bank::beside(ours.store.clone()).await;
     // The process caches the accounts, so the first request of the members is that of the group.
     assert_eq!(join_all((0..21).map(|n| ours.add(n, 0))).await.len(), 21);
-    let options = Options::default().with_pessimistic(true);
+    let options = Options::default().with_lock_mode(LockMode::AtRead);
     let older = theirs.domain.run(&options, async |tx| {
         let before = tx.get(&theirs.accounts, "1").await?.unwrap_or_default();
         sleep(Duration::from_millis(100)).await;
@@ -215,7 +215,8 @@ async fn only_the_last_writer_gets_the_commit_version() {
     assert_eq!(versions.iter().filter(|version| **version == last).count(), 1);
     assert!(versions.iter().filter(|version| version.is_none()).count() >= 10);
     let versions =
-        join_all((0..5).map(|_| run(options.clone().with_exclude_from_groups(true)))).await;
+        join_all((0..5).map(|_| run(options.clone().with_lock_mode(LockMode::AtCommitUngrouped))))
+            .await;
     assert!(versions.iter().all(Option::is_some));
     assert_eq!(bank.balances(2).await, [125, 125]);
 }

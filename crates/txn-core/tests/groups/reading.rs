@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::{join, join_all};
 use tokio::time::{Instant, sleep};
 use txn_core::store::{Outcome, Write};
-use txn_core::{Error, ErrorKind, Options, Receipt, Result};
+use txn_core::{Error, ErrorKind, LockMode, Options, ReadMode, Receipt, Result};
 
 use super::{Bank, Refused};
 use crate::behaviour::support::{Fate, Scripted, is_commit, refuse_and_go_down, writes};
@@ -180,7 +180,7 @@ async fn reader_gets_past_repeated_read_locks() {
     let bank = Bank::open(2).await;
     let others = Bank::beside(bank.store.clone()).await;
     let stop = AtomicBool::new(false);
-    let locks = Options::default().with_lock_reads(true).with_pessimistic(true);
+    let locks = Options::default().with_read_mode(ReadMode::Lock).with_lock_mode(LockMode::AtRead);
     let lockers = join_all((0..8).map(|_| async {
         while !stop.load(Ordering::Relaxed) {
             let locked = others.domain.run::<_, Error, _>(&locks, async |tx| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
-use txn_core::{Error, Options};
+use txn_core::{Error, LockMode, Options};
 
 use super::{Account, Bank};
 
@@ -80,7 +80,7 @@ async fn circle_beside_others() -> Duration {
     let [ours] = &banks;
     let (theirs, others) =
         (Bank::beside(ours.store.clone()).await, Bank::beside(ours.store.clone()).await);
-    let options = Options::default().with_pessimistic(true);
+    let options = Options::default().with_lock_mode(LockMode::AtRead);
     let begun = Instant::now();
     // The permit stays for further runs. An attempt that releases its locks for the board runs its
     // closure again.

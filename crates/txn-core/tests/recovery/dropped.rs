@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use txn_core::store::{Key, Layer, Outcome, Read, Refusal, RefusalKind, Store, Write};
-use txn_core::{Config, Domain, Error, Options};
+use txn_core::{Config, Domain, Error, LockMode, Options};
 
 use super::shop::{Dies, Item, Items, Process, Shop, ids};
 use crate::support::Wall;
@@ -99,7 +99,8 @@ async fn reading(w: &Shop, blocked: bool) -> Reading {
 /// From the commit on, the store refuses the owner's writes of documents.
 async fn owner(w: &Shop) -> (Process, txn_core::Transaction) {
     let owner = w.process(Dies::HeldBackAfterCommit).await;
-    let tx = owner.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    let tx =
+        owner.domain.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     for id in ids(2) {
         tx.get(&owner.items, id.as_str()).await.expect("locks");
         tx.put(&owner.items, id.as_str(), &Item { n: 2 }).expect("buffers");

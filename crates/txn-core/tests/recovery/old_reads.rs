@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use txn_core::{CompareAndSet, Error, ErrorKind, Options};
+use txn_core::{CompareAndSet, Error, ErrorKind, LockMode, Options, ReadMode};
 
 use super::shop::{Dies, Item, Process, Shop};
 
@@ -109,7 +109,7 @@ async fn second_set_of_a_plain_document_is_a_mismatch() {
 
 /// Another process locks `d0000`, and releases the lock without a change.
 async fn lock_comes_and_goes(other: &Process) {
-    let pessimistic = Options::default().with_pessimistic(true);
+    let pessimistic = Options::default().with_lock_mode(LockMode::AtRead);
     let tx = other.domain.begin(&pessimistic).expect("begins");
     tx.get(&other.items, "d0000").await.expect("locks");
     tx.rollback().await;
@@ -117,7 +117,7 @@ async fn lock_comes_and_goes(other: &Process) {
 
 /// Another process commits a transaction that only reads `d0000`, under a lock.
 async fn is_read_under_a_lock(other: &Process) {
-    let options = Options::default().with_lock_reads(true);
+    let options = Options::default().with_read_mode(ReadMode::Lock);
     let read = other.domain.run::<_, Error, _>(&options, async |tx| {
         tx.get(&other.items, "d0000").await?;
         tx.put(&other.items, "d0001", &Item { n: 5 })
@@ -155,7 +155,7 @@ async fn compare_and_set_waits_for_the_holder() {
     for changes in [false, true] {
         let w = Shop::of(2).await;
         let (p, other) = (w.process(Dies::Never).await, w.process(Dies::Never).await);
-        let pessimistic = Options::default().with_pessimistic(true);
+        let pessimistic = Options::default().with_lock_mode(LockMode::AtRead);
         let tx = other.domain.begin(&pessimistic).expect("begins");
         tx.get(&other.items, "d0000").await.expect("locks");
         let snapshot = p.domain.reader().read(&p.items, "d0000").await.expect("reads");

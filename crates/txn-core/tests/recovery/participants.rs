@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use txn_core::store::{Key, Store, Write, WriteOp};
-use txn_core::{Committed, Error, ErrorKind, Options, record::State};
+use txn_core::{Committed, Error, ErrorKind, LockMode, Options, record::State};
 
 use super::shop::{Dies, Item, Shop};
 
@@ -54,7 +54,7 @@ async fn roll_forward_does_not_wound_its_own_attempt() {
     let (version, _) = w.stored(&key).await.expect("a locked document");
     w.write(Write::new(key, WriteOp::Delete(version))).await;
     let p = w.process(Dies::Never).await;
-    let pessimistic = Options::default().with_pessimistic(true);
+    let pessimistic = Options::default().with_lock_mode(LockMode::AtRead);
     let items = &p.items;
     let receipt = p.domain.run::<_, Error, _>(&pessimistic, async |tx| {
         assert_eq!(tx.get(items, gone).await?, None);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use txn_core::event::Event;
 use txn_core::store::{Write, WriteOp};
-use txn_core::{AttemptId, Options, TransactionOutcome};
+use txn_core::{AttemptId, LockMode, Options, TransactionOutcome};
 
 use super::shop::{Dies, Item, Process, Shop, ids};
 
@@ -36,7 +36,8 @@ async fn holder_without_a_record_is_reported_as_such() {
     assert_eq!(p.values(2).await, [Some(1), Some(1)]);
 
     let dead = w.process(Dies::BeforeCommit).await;
-    let tx = dead.domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    let tx =
+        dead.domain.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     tx.get_many(&dead.items, ids(2)).await.expect("locks");
     for id in ids(2) {
         tx.put(&dead.items, id.as_str(), &Item { n: 3 }).expect("buffers");

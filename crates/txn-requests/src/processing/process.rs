@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use txn_core::{ErrorKind, Options, WaitFor};
+use txn_core::{ErrorKind, LockMode, Options, WaitFor};
 use txn_lock::backoff::Backoff;
 use txn_lock::instance::{Dead, random, wall_ms};
 use txn_lock::stored::Stored;
@@ -209,7 +209,7 @@ impl Inner {
         };
         let options = Options::default().with_wait_for(WaitFor::Apply);
         // A reversal needs the commit version of this request alone.
-        let options = options.with_exclude_from_groups(true);
+        let options = options.with_lock_mode(LockMode::AtCommitUngrouped);
         let done = self.domain.run(&options, async |tx| {
             let found = self.read(tx, id).await.map_err(Halt::Failed)?;
             let Some(mut found) = found.filter(|found| found.is_claimed_as(grant)) else {

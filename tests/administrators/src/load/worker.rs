@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tokio::sync::watch;
-use txn_core::{Error, ErrorKind, Options, Receipt, WaitFor};
+use txn_core::{Error, ErrorKind, LockMode, Options, ReadMode, Receipt, WaitFor};
 
 use super::{ACCOUNTS, COUNTERS, Entry, Load, Phase, Process, number};
 use crate::book::{self, Moves, Pair, Told, Transfer};
@@ -76,8 +76,14 @@ impl Worker {
         let acknowledge = if applied { WaitFor::Apply } else { WaitFor::Commit };
         Options::default()
             .with_wait_for(acknowledge)
-            .with_pessimistic(self.random.u32(..5) == 0)
-            .with_lock_reads(self.random.u32(..8) == 0)
+            .with_lock_mode(match self.random.u32(..5) {
+                0 => LockMode::AtRead,
+                _ => LockMode::AtCommit,
+            })
+            .with_read_mode(match self.random.u32(..8) {
+                0 => ReadMode::Lock,
+                _ => ReadMode::Validate,
+            })
     }
 
     fn phase(&self) -> Phase {
@@ -197,7 +203,11 @@ impl Worker {
         let ids = book::pair(&key);
         let entry = Entry { kind: "pair".to_owned(), moves: Vec::new() };
         let holds = self.random.bool();
-        let (phase, options) = (self.phase(), self.options().with_pessimistic(holds));
+        let lock_mode = match holds {
+            true => LockMode::AtRead,
+            false => LockMode::AtCommit,
+        };
+        let (phase, options) = (self.phase(), self.options().with_lock_mode(lock_mode));
         let Process { domain, entries, .. } = self.process();
         let result = domain
             .run::<_, Error, _>(&options, async |tx| {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Barrier;
-use txn_core::{Error, Options};
+use txn_core::{Error, LockMode, Options};
 
 use crate::fixture::{Fixture, Item, Process};
 
@@ -62,7 +62,7 @@ async fn circle(fixture: &Fixture, ids: &[&'static str]) {
 
 async fn add_to_both(process: Process, own: &'static str, other: &'static str, all: Arc<Barrier>) {
     let (items, attempts) = (&process.items, AtomicUsize::new(0));
-    let options = Options::default().with_pessimistic(true);
+    let options = Options::default().with_lock_mode(LockMode::AtRead);
     let add = process.domain.run::<_, Error, _>(&options, async |tx| {
         let first = tx.get(items, own).await?.unwrap_or_default();
         if attempts.fetch_add(1, Ordering::SeqCst) == 0 {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use txn_core::store::Read;
-use txn_core::{Error, ErrorKind, Options};
+use txn_core::{Error, ErrorKind, LockMode, Options, ReadMode};
 
 use crate::fixture::{Fixture, Item, Process};
 
@@ -107,7 +107,8 @@ pub async fn g_single_read_skew(fixture: &Fixture) {
 /// The reads of the reader belong together.
 pub async fn g_single_read_skew_with_locked_reads(fixture: &Fixture) {
     fixture.put(&[("x", 10), ("y", 20)]).await;
-    let options = Options::default().with_pessimistic(true).with_lock_reads(true);
+    let options =
+        Options::default().with_lock_mode(LockMode::AtRead).with_read_mode(ReadMode::Lock);
     let reader = fixture.a.begin_with(&options);
     assert_eq!(reader.get("x").await, Some(10));
     fixture.b.is_younger_than(&reader).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use txn_core::Options;
+use txn_core::{LockMode, Options, ReadMode};
 
 use super::WorkloadConfig;
 use crate::history::{Micro, Model, Seen};
@@ -156,8 +156,14 @@ impl Planner {
         }
         let options = Options::default()
             .with_read_only(read_only)
-            .with_lock_reads(self.chance(self.config.lock_reads))
-            .with_pessimistic(self.chance(self.config.pessimistic))
+            .with_read_mode(match self.chance(self.config.lock_reads) {
+                true => ReadMode::Lock,
+                false => ReadMode::Validate,
+            })
+            .with_lock_mode(match self.chance(self.config.pessimistic) {
+                true => LockMode::AtRead,
+                false => LockMode::AtCommit,
+            })
             .with_timeout(Some(self.config.timeout));
         let how = How::Transaction(Box::new(options));
         let reads = |micro: &Micro| matches!(micro, Micro::Read { .. });

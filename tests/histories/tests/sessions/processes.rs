@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 use txn_core::store::{MemoryStore, Store, Write};
 use txn_core::{
-    Collection, Config, Domain, Error, ErrorKind, Options, Transaction, TransactionOutcome, Typed,
+    Collection, Config, Domain, Error, ErrorKind, LockMode, Options, ReadMode, Transaction,
+    TransactionOutcome, Typed,
 };
 use txn_sim::tapped::{Tap, Tapped, Verdict};
 use txn_sim::{FaultPlan, FaultStore};
@@ -236,8 +237,8 @@ impl Inner {
     fn begin(&mut self, slot: usize, process: usize, how: How) {
         let options = match how {
             How::LocksAtTheEnd => Options::default(),
-            How::LocksAsItReads => Options::default().with_pessimistic(true),
-            How::LocksReadsAtTheEnd => Options::default().with_lock_reads(true),
+            How::LocksAsItReads => Options::default().with_lock_mode(LockMode::AtRead),
+            How::LocksReadsAtTheEnd => Options::default().with_read_mode(ReadMode::Lock),
             How::OnlyReads => Options::default().with_read_only(true),
         };
         self.disturb();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use txn_core::{Error, ErrorKind, Options, TransactionOutcome, WaitFor};
+use txn_core::{Error, ErrorKind, LockMode, Options, ReadMode, TransactionOutcome, WaitFor};
 use txn_fixtures::bank::{self, Accounts, account};
 use txn_fixtures::fixture::Fixture;
 
@@ -11,9 +11,9 @@ pub(crate) async fn transfers_over_2_and_20_documents(fixture: &Fixture) {
     let accounts = bank::open(&domain, &fixture.name("accounts")).await;
     let names = bank::names(20);
     bank::fund(&domain, &accounts, &names, 100).await;
-    for pessimistic in [false, true] {
+    for lock_mode in [LockMode::AtCommit, LockMode::AtRead] {
         for count in [2, 20] {
-            let options = Options::default().with_pessimistic(pessimistic);
+            let options = Options::default().with_lock_mode(lock_mode);
             let receipt = bank::spread(&domain, &accounts, &names[..count], &options).await;
             let receipt = receipt.expect("transfers");
             let commit_version = receipt.commit_version.expect("it wrote");
@@ -113,7 +113,7 @@ pub(crate) async fn read_only_transactions(fixture: &Fixture) {
     };
     let mut looks = 0;
     while !writer.is_finished() || looks < 10 {
-        for options in [read_only.clone(), read_only.clone().with_lock_reads(true)] {
+        for options in [read_only.clone(), read_only.clone().with_read_mode(ReadMode::Lock)] {
             let committed = domain
                 .run::<_, Error, _>(&options, async |tx| {
                     let mut sum = 0;
@@ -153,7 +153,10 @@ pub(crate) async fn hot_pair_with_many_writers_loses_nothing(fixture: &Fixture) 
         }
         tasks.push(tokio::spawn(async move {
             for turn in 0..8 {
-                let options = Options::default().with_pessimistic(turn % 4 == 3);
+                let options = Options::default().with_lock_mode(match turn % 4 == 3 {
+                    true => LockMode::AtRead,
+                    false => LockMode::AtCommit,
+                });
                 let done = bank::spread(&domain, &accounts, &names, &options).await;
                 done.expect("gets through");
             }
@@ -177,8 +180,8 @@ pub(crate) async fn locked_reads_prevent_write_skew(fixture: &Fixture) {
     let domain = Arc::new(fixture.domain().await);
     let accounts: Accounts = bank::open(&domain, &fixture.name("accounts")).await;
     let names = bank::names(2);
-    for lock_reads in [false, true] {
-        let options = Options::default().with_lock_reads(lock_reads).with_wait_for(WaitFor::Apply);
+    for read_mode in [ReadMode::Validate, ReadMode::Lock] {
+        let options = Options::default().with_read_mode(read_mode).with_wait_for(WaitFor::Apply);
         for _ in 0..10 {
             domain
                 .transact::<_, Error, _>(async |tx| {

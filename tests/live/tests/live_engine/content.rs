@@ -1,7 +1,7 @@
 //! Documents as other clients see them, and fields that the engine keeps.
 
 use serde_json::json;
-use txn_core::{DocumentId, Error, ErrorKind, Options, Raw, WaitFor};
+use txn_core::{DocumentId, Error, ErrorKind, LockMode, Options, Raw, WaitFor};
 use txn_fixtures::bank::{self, Account, Accounts, account};
 use txn_fixtures::fixture::Fixture;
 
@@ -69,9 +69,9 @@ pub(crate) async fn routing_is_kept(fixture: &Fixture) {
         })
         .await
         .expect("moves");
-    for pessimistic in [false, true] {
+    for lock_mode in [LockMode::AtCommit, LockMode::AtRead] {
         domain
-            .run::<_, Error, _>(&applied.clone().with_pessimistic(pessimistic), async |tx| {
+            .run::<_, Error, _>(&applied.clone().with_lock_mode(lock_mode), async |tx| {
                 let from = tx.get(&accounts, north()).await?.expect("exists");
                 let to = tx.get(&accounts, south("new")).await?.expect("exists");
                 tx.put(&accounts, north(), &account(from.balance - 1))?;
@@ -130,8 +130,8 @@ pub(crate) async fn strict_mapping_is_supported(fixture: &Fixture) {
     let domain = fixture.domain().await;
     let accounts: Accounts = domain.collection(&name).await.expect("opens");
     let names = bank::names(2);
-    for pessimistic in [false, true] {
-        let options = Options::default().with_pessimistic(pessimistic);
+    for lock_mode in [LockMode::AtCommit, LockMode::AtRead] {
+        let options = Options::default().with_lock_mode(lock_mode);
         bank::spread(&domain, &accounts, &names, &options).await.expect("moves");
     }
     bank::fund(&domain, &accounts, &["new".to_owned()], 1).await;
@@ -203,7 +203,7 @@ pub(crate) async fn values_keep_their_bytes(fixture: &Fixture) {
         assert_eq!(source.contains(r#""transaction_tid":""#), locked, "{source}");
     };
     // Locked, and released without a change.
-    let tx = domain.begin(&Options::default().with_pessimistic(true)).expect("begins");
+    let tx = domain.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     let read = tx.get(&things, "plain").await.expect("reads").expect("exists");
     assert_eq!(read.as_str(), first);
     holds("plain", 1, true).await;

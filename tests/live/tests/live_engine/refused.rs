@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use txn_core::{Config, DocumentId, Domain, Error, ErrorKind, Options, Raw};
+use txn_core::{Config, DocumentId, Domain, Error, ErrorKind, LockMode, Options, Raw};
 use txn_fixtures::bank::{self, Account, account};
 use txn_fixtures::fixture::Fixture;
 use txn_sim::CountingStore;
@@ -60,8 +60,8 @@ pub(crate) async fn impossible_ids_are_refused(fixture: &Fixture) {
         DocumentId::routed("id", ""),
     ];
     for fault in faults {
-        for pessimistic in [false, true] {
-            let options = Options::default().with_pessimistic(pessimistic);
+        for lock_mode in [LockMode::AtCommit, LockMode::AtRead] {
+            let options = Options::default().with_lock_mode(lock_mode);
             let refused = domain
                 .run::<_, Error, _>(&options, async |tx| {
                     tx.put(&accounts, "fine", &account(1))?;
@@ -115,12 +115,12 @@ pub(crate) async fn document_that_violates_the_mapping_is_refused(fixture: &Fixt
     // On documents that will be inserted, and on documents that exist.
     for round in 0..2 {
         let before = (look("a").await, look("b").await, look("c").await);
-        for pessimistic in [false, true] {
+        for lock_mode in [LockMode::AtCommit, LockMode::AtRead] {
             for (second, field) in [
                 (r#"{"balance":"plenty","since":"2024-02-29"}"#, "balance"),
                 (r#"{"balance":1,"since":"yesterday"}"#, "since"),
             ] {
-                let options = Options::default().with_pessimistic(pessimistic);
+                let options = Options::default().with_lock_mode(lock_mode);
                 let refused = write(&options, second).await.expect_err("it violates the mapping");
                 assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
                 assert!(refused.to_string().contains(field), "{refused}");

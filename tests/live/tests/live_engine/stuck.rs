@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use txn_core::{Error, ErrorKind, Options, Raw, TransactionOutcome};
+use txn_core::{Error, ErrorKind, LockMode, Options, Raw, TransactionOutcome};
 use txn_fixtures::fixture::Fixture;
 use txn_sim::tapped::{ApplyGate, Tapped};
 
@@ -61,8 +61,8 @@ pub(crate) async fn mapping_changed_before_the_apply_is_reported(fixture: &Fixtu
         Ok(together) => assert_eq!(together.value, [fine, odd]),
         Err(error) => assert_eq!(error.kind(), ErrorKind::Damaged, "{error}"),
     }
-    for pessimistic in [false, true] {
-        let options = Options::default().with_pessimistic(pessimistic);
+    for lock_mode in [LockMode::AtCommit, LockMode::AtRead] {
+        let options = Options::default().with_lock_mode(lock_mode);
         let refused = witness
             .run::<_, Error, _>(&options, async |tx| {
                 tx.get(&things, "b").await?;

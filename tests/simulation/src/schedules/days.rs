@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use txn_core::store::{Store, WriteOp};
-use txn_core::{Domain, Error, Options};
+use txn_core::{Domain, Error, LockMode, Options};
 use txn_protocol::rule::Rules;
 use txn_sim::server::{Manners, Reach, Server};
 
@@ -151,7 +151,7 @@ fn partition(server: &Server) -> Option<Arc<str>> {
 async fn dies_holding_b(rules: &Rules, server: &Arc<Server>) -> Result<(), Error> {
     let (process, domain) = coordinator(rules, server, "dead", 0).await?;
     let things = domain.raw_collection("things").await?;
-    let tx = domain.begin(&Options::default().with_pessimistic(true))?;
+    let tx = domain.begin(&Options::default().with_lock_mode(LockMode::AtRead))?;
     tx.get(&things, "b").await?;
     process.kill_after(1);
     // The next heartbeat is due.
@@ -197,7 +197,7 @@ pub(super) fn a_watermark_that_vanishes(rules: &Rules) -> Vec<String> {
         };
         dies_holding_b(rules, &server).await?;
         let (process, owner) = coordinator(rules, &server, "owner", 0).await?;
-        let owning = owner.begin(&Options::default().with_pessimistic(true))?;
+        let owning = owner.begin(&Options::default().with_lock_mode(LockMode::AtRead))?;
         let things = owner.raw_collection("things").await?;
         let read = number(owning.get(&things, "a").await?);
         owning.put(&things, "a", &thing(read + 1))?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use txn_core::event::{Event, Observer};
 use txn_core::store::{Key, Read, Source, Store, Write, WriteOp};
-use txn_core::{Collection, Config, Domain, Error, Options, Raw, store::fields};
+use txn_core::{Collection, Config, Domain, Error, LockMode, Options, Raw, store::fields};
 use txn_protocol::rule::Rules;
 use txn_sim::CountingStore;
 
@@ -146,7 +146,7 @@ pub(super) fn an_abort_that_vanishes(rules: &Rules) -> Vec<String> {
     told(async {
         let server = ground(rules, &["a".to_owned()]).await?;
         let mut wrong = Vec::new();
-        let options = Options::default().with_pessimistic(true);
+        let options = Options::default().with_lock_mode(LockMode::AtRead);
         let (older_process, older) = coordinator(rules, &server, "older", 0).await?;
         let (_, taker) = coordinator(rules, &server, "taker", 0).await?;
         let (_, owner) = coordinator(rules, &server, "owner", 0).await?;
@@ -358,7 +358,7 @@ pub(super) fn an_owner_that_hangs(rules: &Rules) -> Vec<String> {
         let server = ground(rules, &["a".to_owned()]).await?;
         let (_, hung) = coordinator(rules, &server, "hung", 0).await?;
         let things = hung.raw_collection("things").await?;
-        let tx = hung.begin(&Options::default().with_pessimistic(true))?;
+        let tx = hung.begin(&Options::default().with_lock_mode(LockMode::AtRead))?;
         tx.get(&things, "a").await?;
         tx.put(&things, "a", &thing(2))?;
         // Longer than the attempt timeout and a lease.

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use txn_core::store::{Layer, Outcome, Store, Write};
-use txn_core::{Collection, Domain, Error, ErrorKind, Options, Raw};
+use txn_core::{Collection, Domain, Error, ErrorKind, LockMode, Options, Raw};
 use txn_protocol::rule::Rules;
 use txn_sim::{FaultPlan, FaultStore};
 
@@ -208,7 +208,7 @@ async fn opens(rules: &Rules, store: &Arc<Striking>) -> Result<(), Error> {
 async fn leave_behind(rules: &Rules, server: &Arc<Server>) -> Result<(), Error> {
     let (process, domain) = coordinator(rules, server, "mortal", 0).await?;
     let things = domain.raw_collection("things").await?;
-    let tx = domain.begin(&Options::default().with_pessimistic(true))?;
+    let tx = domain.begin(&Options::default().with_lock_mode(LockMode::AtRead))?;
     tx.get(&things, "a").await?;
     tx.get(&things, "b").await?;
     process.kill_after(1);
@@ -218,8 +218,11 @@ async fn leave_behind(rules: &Rules, server: &Arc<Server>) -> Result<(), Error> 
 
 async fn moves(work: Work, domain: &Domain, things: &Collection<Raw>) -> Result<(), Error> {
     let slow = work == Work::SlowTransfer;
-    let pessimistic = slow || work == Work::GivesUp;
-    let options = Options::default().with_timeout(Some(DEADLINE)).with_pessimistic(pessimistic);
+    let lock_mode = match slow || work == Work::GivesUp {
+        true => LockMode::AtRead,
+        false => LockMode::AtCommit,
+    };
+    let options = Options::default().with_timeout(Some(DEADLINE)).with_lock_mode(lock_mode);
     let run = domain.run::<_, Error, _>(&options, async |tx| {
         tx.get(things, "a").await?;
         if work == Work::OneDocument {

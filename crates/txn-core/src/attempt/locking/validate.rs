@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::attempt::{Attempt, HeldLock, ReadEntry};
+use crate::config::ReadMode;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::holders::lock::Lock;
 use crate::engine::recovery::roll_forward::Resolution;
@@ -68,7 +69,8 @@ impl Attempt {
         let lock_absent =
             locks_absences(&self.engine.context.rules, has_writes, only_read.len(), absent);
         let lock = |read: &ReadEntry| {
-            self.options.lock_reads || (lock_absent && read.observed.image.is_none())
+            self.options.read_mode == ReadMode::Lock
+                || (lock_absent && read.observed.image.is_none())
         };
         let taken = only_read.extract_if(.., |_, read| lock(read));
         taken.map(|(key, read)| (key, Some(read))).collect()

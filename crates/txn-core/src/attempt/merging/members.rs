@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use crate::attempt::merging::reservation::{DocumentReservation, Reservation};
 use crate::attempt::merging::serial_batch::{Merge, SerialBatch};
 use crate::attempt::{Attempt, ReadWriteSet};
+use crate::config::{LockMode, ReadMode};
 use crate::engine::attempt_error::RetryReason;
 use crate::engine::read_entry::ReadEntry;
 use crate::store::Key;
@@ -40,8 +41,8 @@ impl Attempt {
     /// waits for the nested one.
     pub(crate) fn is_excluded_from_groups(&self) -> bool {
         self.pessimistic
-            || self.options.lock_reads
-            || self.options.exclude_from_groups
+            || self.options.read_mode == ReadMode::Lock
+            || self.options.lock_mode == LockMode::AtCommitUngrouped
             || self.options.metadata.is_some()
             || self.is_tid_exposed.load(Ordering::Acquire)
             || self.is_solo.load(Ordering::Acquire)
