@@ -41,7 +41,7 @@ pub struct Secured {
 }
 
 impl Secured {
-    /// Returns the same server with one of the users of `servers/roles.yml`.
+    /// Returns the same server with one of the users of `servers/products/roles.yml`.
     #[must_use]
     pub fn as_user(&self, name: &str) -> Self {
         Self { username: name.to_owned(), ..self.clone() }

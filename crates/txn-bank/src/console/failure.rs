@@ -79,7 +79,7 @@ impl From<BankError> for Failure {
                 _ => Exit::Unavailable,
             },
             BankError::Store(error) => match error.kind {
-                StoreErrorKind::Damaged | ErrorKind::WrongType => Exit::Found,
+                StoreErrorKind::Damaged => Exit::Found,
                 _ => Exit::Unavailable,
             },
             BankError::Request(error) => match **error {
@@ -114,7 +114,7 @@ impl From<BankError> for Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let exit = match error.kind() {
-            OpenErrorKind::Damaged | ErrorKind::WrongType => Exit::Found,
+            OpenErrorKind::Damaged => Exit::Found,
             _ => Exit::Unavailable,
         };
         Self { exit, message: error.to_string() }

@@ -10,11 +10,11 @@ use reqwest::Url;
 
 use crate::config::setters;
 use crate::error::{OutboxError, Result};
-use crate::http::address::{
+use crate::http::delivery::address::{
     Resolver, SystemResolver, embedded, is_nat64_prefix, is_special, is_translated,
 };
+use crate::http::delivery::retries::{DAY, Retries, Retry};
 use crate::http::request::Method;
-use crate::http::retries::{DAY, Retries, Retry};
 use crate::http::secret::{NoSecrets, Secrets};
 
 /// An allowed destination: scheme, host and port.

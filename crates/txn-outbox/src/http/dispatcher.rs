@@ -13,15 +13,15 @@ use url::Url;
 
 use crate::error::{OutboxError, Result};
 use crate::handler::{Delivery, Failure, Handler};
-use crate::http::answer::Answer;
-use crate::http::call::{NoAnswer, allowed, call};
 use crate::http::config::HttpConfig;
+use crate::http::delivery::answer::Answer;
+use crate::http::delivery::call::{NoAnswer, allowed, call};
+use crate::http::delivery::places::Places;
+use crate::http::delivery::retries::Retry;
+use crate::http::delivery::tls::Tls;
 use crate::http::kept::{Kept, KeptRequests, TOPIC};
-use crate::http::places::Places;
 use crate::http::request::origin;
 use crate::http::result::{HttpResult, HttpResults, HttpState};
-use crate::http::retries::Retry;
-use crate::http::tls::Tls;
 
 /// How long the dispatcher tries to write the result of a call.
 const LONGEST_NOTE: Duration = Duration::from_secs(5);

@@ -26,34 +26,26 @@
 //! A receiver may see a request twice, and sees requests without a common key in any order. A
 //! process that dies between the answer and its commit leaves no note of the call.
 
+#[cfg(feature = "http")]
+mod delivery;
 mod kept;
 mod request;
 mod requests;
 mod result;
 
 #[cfg(feature = "http")]
-mod address;
-#[cfg(feature = "http")]
-mod answer;
-#[cfg(feature = "http")]
-mod call;
-#[cfg(feature = "http")]
 mod config;
 #[cfg(feature = "http")]
 mod dispatcher;
 #[cfg(feature = "http")]
-mod places;
-#[cfg(feature = "http")]
-mod retries;
-#[cfg(feature = "http")]
 mod secret;
-#[cfg(feature = "http")]
-mod tls;
 
 #[cfg(feature = "http")]
-pub use address::{Resolver, SystemResolver};
-#[cfg(feature = "http")]
 pub use config::{Destination, HttpConfig};
+#[cfg(feature = "http")]
+pub use delivery::address::{Resolver, SystemResolver};
+#[cfg(feature = "http")]
+pub use delivery::retries::{Retries, Retry};
 #[cfg(feature = "http")]
 pub use dispatcher::Dispatcher;
 pub use kept::TOPIC;
@@ -61,7 +53,5 @@ pub use request::{Body, HeaderText, HttpRequest, Method};
 pub use requests::{HttpRequests, Resend, Resent};
 pub(crate) use result::purge as purge_results;
 pub use result::{HttpResult, HttpResults, HttpState};
-#[cfg(feature = "http")]
-pub use retries::{Retries, Retry};
 #[cfg(feature = "http")]
 pub use secret::{NoSecrets, SecretString, Secrets};

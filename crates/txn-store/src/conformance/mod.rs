@@ -109,10 +109,10 @@ impl From<&str> for Options {
 ///
 /// One list, so that no part can be forgotten.
 macro_rules! parts {
-    ($($(#[$doc:meta])* $part:ident;)*) => {
-        $(
-            mod $part;
+    ($($group:ident { $($(#[$doc:meta])* $part:ident;)* })*) => {
+        $(mod $group { $(pub(super) mod $part;)* })*
 
+        $($(
             $(#[$doc])*
             ///
             /// # Panics
@@ -120,14 +120,14 @@ macro_rules! parts {
             pub async fn $part(store: &Arc<dyn Store>, options: &Options) {
                 let mut fixture = Fixture::new(store, options, stringify!($part));
                 let run = Box::pin(async {
-                    $part::run(&mut fixture).await;
+                    $group::$part::run(&mut fixture).await;
                     fixture.clear().await;
                 });
                 let done = tokio::time::timeout(options.patience, run).await;
                 let rule = concat!(stringify!($part), ": no call waits without bound");
                 fixture::rule(rule, done.is_ok(), &options.patience);
             }
-        )*
+        )*)*
 
         /// Runs every part of the suite. The options may be just a prefix.
         ///
@@ -135,44 +135,50 @@ macro_rules! parts {
         /// If the store breaks a rule. The message names the rule.
         pub async fn run(store: Arc<dyn Store>, options: impl Into<Options>) {
             let options = options.into();
-            $(Box::pin($part(&store, &options)).await;)*
+            $($(Box::pin($part(&store, &options)).await;)*)*
         }
     };
 }
 
 parts! {
-    /// Create, replace and delete: when they apply, and their outcome otherwise.
-    conditions;
-    /// The dry run: accepts and refuses without a write.
-    checks;
-    /// Verify: answers for the current version, and moves nothing.
-    verifies;
-    /// Versions that never return.
-    versions;
-    /// Missing and dropped collections: no write succeeds, and no collection returns.
-    drops;
-    /// The order of results, and of several writes to one document.
-    order;
-    /// Scans: complete, page by page, filtered.
-    scans;
-    /// Aliases, what opening a collection shows, and `require_alias`.
-    aliases;
-    /// The collection that a name means now.
-    identities;
-    /// Lists of collections, and the release of a collection.
-    listings;
-    /// The write block.
-    blocks;
-    /// The bounds that the store declares.
-    limits;
-    /// Ids and routings of any text.
-    ids;
-    /// Values that keep their bytes.
-    values;
-    /// Sources with raw line breaks are never executed.
-    lines;
-    /// Many concurrent writers: increments add up exactly, and one creator wins.
-    ///
-    /// Continues through conflicts, rejections and unknown outcomes.
-    races;
+    writes {
+        /// Create, replace and delete: when they apply, and their outcome otherwise.
+        conditions;
+        /// The dry run: accepts and refuses without a write.
+        checks;
+        /// Verify: answers for the current version, and moves nothing.
+        verifies;
+        /// Versions that never return.
+        versions;
+        /// The order of results, and of several writes to one document.
+        order;
+        /// Many concurrent writers: increments add up exactly, and one creator wins.
+        ///
+        /// Continues through conflicts, rejections and unknown outcomes.
+        races;
+    }
+    collections {
+        /// Missing and dropped collections: no write succeeds, and no collection returns.
+        drops;
+        /// Aliases, what opening a collection shows, and `require_alias`.
+        aliases;
+        /// The collection that a name means now.
+        identities;
+        /// Lists of collections, and the release of a collection.
+        listings;
+        /// The write block.
+        blocks;
+    }
+    contents {
+        /// Scans: complete, page by page, filtered.
+        scans;
+        /// The bounds that the store declares.
+        limits;
+        /// Ids and routings of any text.
+        ids;
+        /// Values that keep their bytes.
+        values;
+        /// Sources with raw line breaks are never executed.
+        lines;
+    }
 }

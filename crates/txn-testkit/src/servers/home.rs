@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-use super::account::Account;
 use super::error::{Error, OnPath, Result};
+use crate::servers::launching::account::Account;
 
 /// The variable that overrides the folder.
 pub(crate) const HOME_VARIABLE: &str = "TXN_SERVERS_HOME";

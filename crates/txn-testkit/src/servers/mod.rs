@@ -35,29 +35,14 @@
 //! # }
 //! ```
 
-mod account;
-mod command;
 mod credentials;
-mod elasticsearch;
 mod error;
-mod health;
 mod home;
-mod java;
-mod kind;
-mod launch;
+mod launching;
 mod node;
-mod opensearch;
-mod pgbouncer;
-mod ports;
-mod postgres;
-mod process;
-mod product;
-mod roles;
+mod products;
 mod running;
-mod setup;
 mod state;
-mod supervised;
-mod tls;
 
 use std::fs;
 use std::path::PathBuf;
@@ -65,18 +50,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use credentials::{Credentials, Password};
 pub use error::{Error, Result};
-pub use java::{Versions, find_java};
-pub use kind::ServerKind;
+pub use launching::java::{Versions, find_java};
+pub use launching::process::Process;
 pub use node::Node;
-pub use pgbouncer::{PgBouncer, find_pgbouncer};
-pub use postgres::{Postgres, PostgresTls, find_postgres};
-pub use process::Process;
-pub use product::find_maven;
+pub use products::kind::ServerKind;
+pub use products::pgbouncer::{PgBouncer, find_pgbouncer};
+pub use products::postgres::{Postgres, PostgresTls, find_postgres};
+pub use products::product::find_maven;
+pub use products::tls::Certificates;
 pub use running::Running;
-pub use tls::Certificates;
 
 use home::{Home, remove};
-use launch::launch;
+use launching::launch::launch;
 use state::{State, take_down};
 
 /// The prefix of the folders of private servers.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::error::{Error, Result};
-use super::process::Process;
+use crate::servers::launching::process::Process;
 
 /// The time that a node has to end.
 const PATIENCE: Duration = Duration::from_secs(20);

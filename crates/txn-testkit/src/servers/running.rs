@@ -5,12 +5,12 @@ use std::path::Path;
 use super::credentials::Credentials;
 use super::error::{Error, Result};
 use super::home::{Home, remove};
-use super::kind::ServerKind;
-use super::launch::start;
 use super::node::Node;
-use super::product::install;
 use super::state::{State, take_down};
 use crate::env;
+use crate::servers::launching::launch::start;
+use crate::servers::products::kind::ServerKind;
+use crate::servers::products::product::install;
 
 /// A server that is up, either shared or private to its holder.
 ///

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::credentials::Credentials;
 use super::error::{Error, OnPath, Result};
-use super::health::Doctor;
 use super::home::{remove, write_private};
-use super::kind::ServerKind;
 use super::node::Node;
-use super::process::{Process, java_processes_of};
+use crate::servers::launching::health::Doctor;
+use crate::servers::launching::process::{Process, java_processes_of};
+use crate::servers::products::kind::ServerKind;
 
 const FILE: &str = "state.json";
 

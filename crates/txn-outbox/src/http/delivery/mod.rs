@@ -1,0 +1,8 @@
+//! The calls of the dispatcher, and what their answers mean.
+
+pub(crate) mod address;
+pub(crate) mod answer;
+pub(crate) mod call;
+pub(crate) mod places;
+pub(crate) mod retries;
+pub(crate) mod tls;

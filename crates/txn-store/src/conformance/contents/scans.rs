@@ -1,0 +1,132 @@
+//! Scans: complete, page by page, filtered.
+
+use std::collections::BTreeMap;
+
+use crate::conformance::fixture::{Fixture, compact, not_found, rule};
+use crate::{CollectionSpec, Filter, Key, Outcome, Role, Source, Version, Write, WriteOp};
+
+/// The number of documents in the collection that is scanned page by page.
+const DOCUMENTS: usize = 57;
+
+type Documents = BTreeMap<Key, (Version, Source)>;
+
+pub(in crate::conformance) async fn run(fixture: &mut Fixture<'_>) {
+    let missing = fixture.name("missing");
+    fixture.discard(&missing).await;
+    let what = "a scan of a missing collection fails";
+    not_found(what, fixture.store.scan(&missing, &Filter::All, 10, None).await);
+    pages(fixture).await;
+    exists(fixture).await;
+    any_of(fixture).await;
+}
+
+async fn pages(fixture: &mut Fixture<'_>) {
+    let docs = fixture.data("docs").await.name;
+    let empty = fixture.scan(&docs, &Filter::All, 10).await;
+    rule("a scan of an empty collection finds nothing", empty.is_empty(), &empty);
+
+    let source = |at: usize| format!(r#"{{"title":"number {at}"}}"#);
+    let keys = (0..DOCUMENTS).map(|at| {
+        let key = Key::new(docs.clone(), format!("id-{at}"));
+        if at % 5 == 0 { key.routed(format!("route {}", at % 3)) } else { key }
+    });
+    let mut standing = write(fixture, keys.enumerate().map(|(at, key)| (key, source(at)))).await;
+    for size in [1, 10, DOCUMENTS, 500] {
+        same(fixture, &docs, &Filter::All, size, &standing).await;
+    }
+
+    // A deleted document is absent, and a replaced one has its new source.
+    let (gone, (version, _)) = standing.pop_first().expect("there are documents");
+    fixture.applied("delete at the version is applied", &gone, WriteOp::Delete(version)).await;
+    let (changed, (version, _)) = standing.pop_last().expect("there are documents");
+    let new: Source = source(DOCUMENTS).into();
+    let op = WriteOp::Replace(new.clone(), version);
+    let version = fixture.applied("replace at the version is applied", &changed, op).await;
+    standing.insert(changed, (version, new));
+    same(fixture, &docs, &Filter::All, 10, &standing).await;
+}
+
+async fn exists(fixture: &mut Fixture<'_>) {
+    let docs = fixture.data("locks").await.name;
+    let source = |at: usize| match at % 4 {
+        0 => format!(r#"{{"transaction_tid":"tid-{at}"}}"#),
+        1 => r#"{"transaction_tid":null}"#.to_owned(),
+        2 => r#"{"title":"transaction_tid"}"#.to_owned(),
+        _ => r#"{"nested":{"transaction_tid":"inner"}}"#.to_owned(),
+    };
+    let keys = (0..24).map(|at| (Key::new(docs.clone(), format!("id-{at}")), source(at)));
+    let mut standing = write(fixture, keys).await;
+    same(fixture, &docs, &Filter::All, 7, &standing).await;
+    standing.retain(|_, (_, source)| source.starts_with(r#"{"transaction_tid":"tid"#));
+    // `Exists` does not match null, another field with this text, or a nested field.
+    for size in [2, 500] {
+        same(fixture, &docs, &Filter::Exists("transaction_tid"), size, &standing).await;
+    }
+}
+
+async fn any_of(fixture: &mut Fixture<'_>) {
+    let name = fixture.name("records");
+    let spec = CollectionSpec { name, role: Role::Partition, create: true, mappings: None };
+    let records = fixture.make(spec).await.name;
+    const STATES: [&str; 3] = ["pending", "committed", "finished"];
+    let source = |at: usize| match STATES.get(at % 5) {
+        Some(state) => format!(r#"{{"state":"{state}"}}"#),
+        None => r#"{"state":null}"#.to_owned(),
+    };
+    let keys = (0..25).map(|at| (Key::new(records.clone(), format!("id-{at}")), source(at)));
+    let standing = write(fixture, keys).await;
+    for values in [&STATES[..], &STATES[..2], &STATES[2..3], &["pend", "Pending"], &[]] {
+        let mut wanted = standing.clone();
+        wanted.retain(|_, (_, source)| {
+            values.iter().any(|value| **source == *format!(r#"{{"state":"{value}"}}"#))
+        });
+        for size in [3, 500] {
+            let filter = Filter::any_of("state", values.iter().copied());
+            same(fixture, &records, &filter, size, &wanted).await;
+        }
+    }
+}
+
+/// Creates documents in one batch, and returns the documents that exist afterwards.
+async fn write(fixture: &Fixture<'_>, documents: impl Iterator<Item = (Key, String)>) -> Documents {
+    let documents: Vec<(Key, Source)> = documents.map(|(k, s)| (k, s.into())).collect();
+    let create = |(key, source): &(Key, Source)| {
+        Write::new(key.clone(), WriteOp::Create(source.clone()))
+    };
+    let writes: Vec<Write> = documents.iter().map(create).collect();
+    let outcomes = fixture.write_many(&writes).await;
+    let mut standing = Documents::new();
+    for ((key, source), outcome) in documents.into_iter().zip(outcomes) {
+        let Outcome::Applied(version) = outcome else {
+            rule("create of an absent document is applied", false, &(key, outcome));
+            continue;
+        };
+        standing.insert(key, (version, source));
+    }
+    standing
+}
+
+/// Checks that the scan finds exactly these documents, each once.
+async fn same(
+    fixture: &Fixture<'_>,
+    collection: &str,
+    filter: &Filter,
+    size: usize,
+    wanted: &Documents,
+) {
+    let mut found = BTreeMap::new();
+    for (key, version, source) in fixture.scan(collection, filter, size).await {
+        let what = "a scan finds only what the filter asks for, with its routing";
+        let Some((at, text)) = wanted.get(&key) else {
+            return rule(what, false, &(filter, key, source));
+        };
+        let same = *at == version && compact(text) == compact(&source);
+        let what = "a scan after a refresh shows the current document";
+        rule(what, same, &(&key, version, &source));
+        let twice = found.insert(key.clone(), version).is_some();
+        rule("a scan finds each document once", !twice, &(filter, size, &key));
+    }
+    let lost: Vec<&Key> = wanted.keys().filter(|key| !found.contains_key(key)).collect();
+    let what = "a scan after a refresh finds every document that the filter asks for";
+    rule(what, lost.is_empty(), &(filter, size, lost));
+}

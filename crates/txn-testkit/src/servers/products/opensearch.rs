@@ -1,0 +1,59 @@
+//! Configures and starts an OpenSearch node.
+
+use std::fs;
+use std::process::Command;
+
+use crate::servers::error::{OnPath, Result};
+use crate::servers::home::create;
+use crate::servers::launching::setup::Setup;
+use crate::servers::node::Node;
+use crate::servers::products::kind::ServerKind;
+
+/// Writes the configuration of the node.
+pub(crate) fn configure(setup: &Setup<'_>) -> Result<()> {
+    let snapshots = setup.state.snapshots();
+    create(&snapshots)?;
+    setup.home.give(&snapshots)?;
+    for node in &setup.state.nodes {
+        create(&node.folder.join("logs"))?;
+        create(&node.folder.join("tmp"))?;
+        // The runner chooses the names of the node's folders.
+        let config = node.folder.join("node_1/config");
+        create(&config)?;
+        let path = config.join("opensearch.yml");
+        // The runner's default ports start at 9300.
+        let settings = format!(
+            "network.host: 127.0.0.1\n\
+             transport.port: {}\n\
+             path.repo: [\"{}\"]\n\
+             cluster.routing.allocation.disk.threshold_enabled: false\n",
+            node.transport_port,
+            snapshots.display(),
+        );
+        fs::write(&path, settings).on("write", &path)?;
+        setup.home.give(&node.folder)?;
+    }
+    Ok(())
+}
+
+/// Returns the command that starts the node. The process becomes the server.
+pub(crate) fn start_command(setup: &Setup<'_>, node: &Node) -> Command {
+    let state = setup.state;
+    let mut command = setup.command(state.java.join("bin/java").as_ref(), node, true);
+    command.args(["-Xms512m", "-Xmx512m"]);
+    if state.kind != ServerKind::OpenSearch2 {
+        command.args(["--add-modules", "jdk.incubator.vector"]);
+        command.arg("--enable-native-access=ALL-UNNAMED");
+    }
+    command
+        .arg(format!("-Djava.io.tmpdir={}", node.folder.join("tmp").display()))
+        .arg("-cp")
+        .arg(setup.product.join("lib").join("*"))
+        .arg("org.codelibs.opensearch.runner.OpenSearchRunner")
+        .arg("-basePath")
+        .arg(&node.folder)
+        .args(["-numOfNode", "1", "-clusterName", &state.cluster_name])
+        // The runner adds the number of the node, which is 1.
+        .args(["-baseHttpPort", &(node.http_port - 1).to_string()]);
+    command
+}
