@@ -279,7 +279,7 @@ pub enum LockMode {
     AtRead,
 }
 
-/// What a commit does with documents that the transaction only read.
+/// The treatment of documents that the transaction only read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadMode {
     /// Checks that they have not changed. Costs one request for all of them.
@@ -298,7 +298,7 @@ pub enum ReadMode {
 pub struct Options {
     /// When the transaction locks its documents.
     pub lock_mode: LockMode,
-    /// What the commit does with documents that are only read.
+    /// The treatment of documents that are only read.
     pub read_mode: ReadMode,
     /// Whether the transaction refuses writes.
     pub read_only: bool,

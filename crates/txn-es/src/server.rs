@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use reqwest::Method;
 use serde_json::Value;
 use txn_store::{StoreError, StoreErrorKind};
@@ -46,7 +47,13 @@ impl Server {
 /// Asks the nodes until one names its product.
 ///
 /// A node with a wrong address does not prevent the use of the other nodes.
-pub(crate) async fn detect(transport: &Transport) -> Result<Server, StoreError> {
+///
+/// Boxed, so that the HTTP client is compiled with this crate and not with the application.
+pub(crate) fn detect(transport: &Transport) -> BoxFuture<'_, Result<Server, StoreError>> {
+    Box::pin(ask_nodes(transport))
+}
+
+async fn ask_nodes(transport: &Transport) -> Result<Server, StoreError> {
     let misconfigured = |text| StoreError::new(StoreErrorKind::Misconfigured, text);
     let mut failure = None;
     for _ in 0..transport.nodes() {

@@ -150,16 +150,14 @@ parts! {
         verifies;
         /// Versions that never return.
         versions;
-        /// The order of results, and of several writes to one document.
-        order;
-        /// Many concurrent writers: increments add up exactly, and one creator wins.
-        ///
-        /// Continues through conflicts, rejections and unknown outcomes.
-        races;
-    }
-    collections {
         /// Missing and dropped collections: no write succeeds, and no collection returns.
         drops;
+        /// The order of results, and of several writes to one document.
+        order;
+    }
+    collections {
+        /// Scans: complete, page by page, filtered.
+        scans;
         /// Aliases, what opening a collection shows, and `require_alias`.
         aliases;
         /// The collection that a name means now.
@@ -168,17 +166,19 @@ parts! {
         listings;
         /// The write block.
         blocks;
-    }
-    contents {
-        /// Scans: complete, page by page, filtered.
-        scans;
         /// The bounds that the store declares.
         limits;
+    }
+    contents {
         /// Ids and routings of any text.
         ids;
         /// Values that keep their bytes.
         values;
         /// Sources with raw line breaks are never executed.
         lines;
+        /// Many concurrent writers: increments add up exactly, and one creator wins.
+        ///
+        /// Continues through conflicts, rejections and unknown outcomes.
+        races;
     }
 }
