@@ -5,11 +5,13 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use txn_cli::{StoreFailure, print, print_json};
+use txn_cli::{StoreFailure, print, print_json, without_logins};
 use txn_core::ErrorKind;
 use txn_lock::LockError;
 use txn_outbox::OutboxError;
 use txn_requests::RequestError;
+
+use crate::args::STORE;
 
 /// The exit codes of the command, documented in its help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +158,14 @@ impl Failure {
     /// The message with the remedy, on one line.
     pub(crate) fn line(&self) -> String {
         format!("{}. Do: {}", self.text(), self.remedy)
+    }
+
+    /// Prints the failure on standard output, without logins.
+    pub(crate) fn print(&self, json: bool) -> io::Result<()> {
+        match json {
+            true => print_json(&self.json(&without_logins(&self.text(), STORE))),
+            false => print(&format!("could not find out: {}", without_logins(&self.line(), STORE))),
+        }
     }
 
     /// The failure for programs. `text`: the message without logins.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use txn_cli::{print_json, visible, without_logins};
+use txn_cli::{visible, without_logins};
 
 use answer::{Answer, Failure};
 use args::{Cli, STORE};
@@ -66,8 +66,7 @@ fn fail(failure: &Failure, json: bool) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "error: {}", visible(&line));
     if json {
         // The exit code and the line above report the error, too.
-        let text = without_logins(&failure.text(), STORE);
-        let _ = print_json(&failure.json(&text));
+        let _ = failure.print(json);
     }
     failure.exit.into()
 }

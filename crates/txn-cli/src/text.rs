@@ -74,12 +74,27 @@ pub fn time_of(millis: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
     fn deceptive_characters_are_escaped() {
-        assert_eq!(visible("a\u{202e}b\u{7}\nc"), "a\\u{202e}b\\u{7}\nc");
-        assert_eq!(json_line(&"a\u{202e}b").expect("JSON"), "\"a\\u202eb\"");
+        let text = "eve\u{202e}ecila\u{2066}\u{200f}\u{1b}[31m\ta\nb";
+        let shown = visible(text);
+        assert_eq!(shown, "eve\\u{202e}ecila\\u{2066}\\u{200f}\\u{1b}[31m\\ta\nb");
+        let plain = "Zoë Ⅷ שלום ┌─┐";
+        assert_eq!(visible(plain), plain);
+        let line = json_line(&json!({ "owner": text })).expect("JSON");
+        assert!(line.contains("eve\\u202eecila\\u2066\\u200f"), "{line}");
+        let read: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(read, json!({ "owner": text }));
+    }
+
+    #[test]
+    fn times_are_shown_in_whole_seconds() {
         assert_eq!(time_of(0), "1970-01-01T00:00:00Z");
+        assert_eq!(time_of(951_827_696_789), "2000-02-29T12:34:56Z");
+        assert_eq!(time_of(u64::MAX), "18446744073709551615 ms after 1970");
     }
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use serde_json::json;
-use txn_core::Error;
+use txn_core::{Error, Raw};
 use txn_lock::{LockConfig, LockService};
-use txn_outbox::{Outbox, OutboxConfig, OutboxError};
+use txn_outbox::{Delivery, Failure, Outbox, OutboxConfig, OutboxError, ProcessorConfig, Topics};
 
 use super::desk::{CANARY, Desk, codes};
 
@@ -53,6 +53,8 @@ fn lock_is_listed_and_broken() {
     desk.run("lock break nightly report").says(0, &["Taken from"]);
     let broken = desk.run("--json lock break nightly report").json(0);
     assert_eq!(broken["broken"], json!(null));
+    desk.run("lock ls").says(0, &["No lock is held."]);
+    desk.run("lock break re/port nightly").fails(2, "cannot name a lock");
 }
 
 #[test]
@@ -93,33 +95,67 @@ fn stuck_request_is_listed_and_cancelled() {
     desk.run("requests release left").fails(1, "left");
 }
 
-#[test]
-fn dead_letter_is_retried_and_dropped() {
-    let desk = Desk::new();
+/// Emits one event for each key, and lets a processor set all of them aside.
+fn set_aside(desk: &Desk, keys: &[&str]) {
     desk.beside(async |domain| {
-        use txn_outbox::{Delivery, Failure, ProcessorConfig, Topics};
         let outbox = Outbox::open(&domain, OutboxConfig::default()).await.expect("opens");
-        domain
-            .transact::<_, OutboxError, _>(async |tx| outbox.emit(tx, "mails", "a", CANARY).await)
-            .await
-            .expect("emits");
+        for key in keys {
+            let emit = domain.transact::<_, OutboxError, _>(async |tx| {
+                outbox.emit(tx, "mails", key, CANARY).await
+            });
+            emit.await.expect("emits");
+        }
         let refuse = |_: Delivery| async { Err(Failure::hopeless("no such address")) };
         let topics = Topics::new().with("mails", refuse);
         let processor = outbox.start(ProcessorConfig::default(), topics).await.expect("starts");
-        while outbox.source().backlog().await.expect("counts").dead == 0 {
+        while outbox.source().backlog().await.expect("counts").dead < keys.len() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         processor.stop(Duration::from_secs(5)).await;
-        Ok::<(), Error>(())
-    })
-    .expect("dies");
+    });
+}
+
+#[test]
+fn dead_letters_are_retried_and_dropped() {
+    let desk = Desk::new();
+    set_aside(&desk, &["a", "b"]);
     let status = desk.run("--json status").json(1);
     assert_eq!(codes(&status), ["dead_letters"]);
     desk.run("dead list").says(1, &["no such address", "Next: "]);
+    desk.run("dead list --topic other").says(0, &["No dead letter."]);
     let dead = desk.run("--json dead list --topic mails").json(1);
     let id = dead["dead_letters"][0]["id"].as_str().expect("an id").to_owned();
-    desk.run("dead list --topic other").says(0, &["No dead letter."]);
-    desk.run(&format!("dead retry {id} --dry-run")).says(0, &["would be tried again"]);
-    desk.run(&format!("dead retry {id}")).says(0, &["to be tried again", "Done."]);
+    for dry in ["retry --all --dry-run", "drop --all --dry-run"] {
+        let dry =
+            desk.run(&format!("dead {dry}")).says(0, &["2 dead letters", "Nothing was changed"]);
+        assert_eq!(dry.out.lines().filter(|line| line.starts_with("would be ")).count(), 2);
+    }
+    desk.run(&format!("dead drop {id} --topic other")).fails(2, "another topic");
+    desk.run(&format!("dead drop {id}")).says(0, &["dropped: ", "Done."]);
+    desk.run(&format!("dead drop {id}")).fails(2, "no dead letter");
+    desk.run("dead retry").fails_by_usage("ID");
+    let retried = desk.run("--json dead retry --all --topic mails").json(0);
+    assert_eq!(retried["changed"][0]["action"], "to be tried again");
     desk.run("outbox").says(0, &["1 events of 1 keys wait"]);
+}
+
+/// An unreadable queue does not block the dead letters of other queues.
+#[test]
+fn dead_letter_stays_if_the_retry_fails() {
+    let desk = Desk::new();
+    set_aside(&desk, &["a", "b"]);
+    desk.beside(async |domain| {
+        let outbox = domain.raw_collection("shop-outbox").await.expect("opens");
+        let newer = Raw::new(r#"{"kind":"queue","format":9,"topic":"mails","key":"a"}"#);
+        let write =
+            domain.transact::<_, Error, _>(async |tx| tx.put(&outbox, "queue:mails/a", &newer));
+        write.await.expect("writes");
+    });
+    let retried = desk.run("dead retry --all");
+    let retried = retried.says(1, &["left: mails/", "newer", "to be tried again: mails/"]);
+    assert_eq!(retried.err, "");
+    assert_eq!(
+        desk.run("--json dead list").json(1)["dead_letters"].as_array().map(Vec::len),
+        Some(1)
+    );
 }

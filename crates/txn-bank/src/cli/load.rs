@@ -9,8 +9,7 @@ use txn_bank::{Bank, Load, LoadReport, SubmittedReport, Tally};
 use crate::cli::{DRAIN, asked_to_stop};
 use crate::console::args::Global;
 use crate::console::failure::{Exit, Failure};
-use crate::console::store::OpenStore;
-use crate::console::{address_of, config, output, said};
+use crate::console::{address_of, config, open_store, output, said};
 
 /// The report of a load.
 enum Ran {
@@ -29,7 +28,7 @@ pub(crate) async fn run(
     let stop = async {
         let _ = stopping.await;
     };
-    let open = OpenStore::open(&address_of(global), global, true).await?;
+    let open = open_store(&address_of(global), global, true).await?;
     let tally = Arc::new(Tally::default());
     let config = config().with_observer(Some(tally.clone()));
     let bank = match Bank::create(open.store.clone(), &global.domain, config).await {

@@ -3,11 +3,8 @@
 mod accounts;
 mod events;
 mod load;
-mod locks;
 mod notify;
-mod rebuild;
 mod requests;
-mod veil;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -17,14 +14,13 @@ use std::time::Duration;
 use clap::Parser;
 use serde_json::json;
 use txn_bank::{Bank, BankError, Leg, Load, NewAccount, Status, TransferOptions, Transferred};
+use txn_cli::{Address, without_logins};
 use txn_core::store::Store;
 use txn_core::{Config, ErrorKind, TransactionOutcome};
 
-use crate::console::address::Address;
-use crate::console::args::{Cli, Command, Global};
+use crate::console::args::{Cli, Command, Global, STORE};
 use crate::console::failure::{Exit, Failure};
-use crate::console::store::OpenStore;
-use crate::console::{address_of, config, output, said};
+use crate::console::{address_of, config, open_store, output, said};
 
 /// How long a command waits at its end for unapplied commits.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -59,7 +55,7 @@ pub(crate) fn main() -> ExitCode {
 
 /// Prints help, the version, or the error of a wrong command line.
 fn misused(error: &clap::Error) -> ExitCode {
-    let (plain, said) = (error.to_string(), veil::veiled(&error.to_string()));
+    let (plain, said) = (error.to_string(), without_logins(&error.to_string(), STORE));
     if said == plain {
         error.exit();
     }
@@ -84,7 +80,7 @@ fn keep_damage_quiet() {
 
 /// Prints one line on standard error, and optionally JSON on standard output.
 fn fail(failure: &Failure, json: bool) -> ExitCode {
-    let line = veil::veiled(&failure.line());
+    let line = without_logins(&failure.line(), STORE);
     let _ = writeln!(std::io::stderr(), "error: {}", output::visible(&line));
     if json {
         // The exit code and the line above report the error, too.
@@ -107,14 +103,11 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
         }
         _ => {}
     }
-    if let Command::RebuildDomain { processes_stopped } = command {
-        return rebuild_domain(&global, processes_stopped).await;
-    }
     // Validates the input before the store is opened.
     let asked = Asked::check(command)?;
     let address = stored_address(&global)?;
     let init = matches!(asked, Asked::Init { .. });
-    let open = OpenStore::open(&address, &global, init).await?;
+    let open = open_store(&address, &global, init).await?;
     let config = config().with_janitor_interval(None);
     let store = open.store.clone();
     let bank = match asked {
@@ -147,17 +140,6 @@ fn stored_address(global: &Global) -> Result<Address, Failure> {
     }
 }
 
-/// Rebuilds a domain with the store alone, because its bank cannot open.
-async fn rebuild_domain(global: &Global, processes_stopped: bool) -> Result<Exit, Failure> {
-    let address = stored_address(global)?;
-    let open = OpenStore::open(&address, global, false).await?;
-    let config = config().with_janitor_interval(None);
-    let store = open.store.clone();
-    let done = rebuild::run(store, &global.domain, config, processes_stopped, global.json).await;
-    open.close().await;
-    done
-}
-
 async fn made(
     store: Arc<dyn Store>,
     domain: &str,
@@ -186,8 +168,6 @@ enum Asked {
     Audit { recover: bool },
     Request(requests::Asked),
     Events(events::Asked),
-    Locks,
-    Break { category: String, id: String },
 }
 
 impl Asked {
@@ -217,23 +197,17 @@ impl Asked {
                 Err(names) => Self::Accounts(names),
             },
             Command::Audit { no_recover } => Self::Audit { recover: !no_recover },
-            Command::Locks => Self::Locks,
-            Command::Break { category, id } => Self::Break { category, id },
             command @ (Command::Submit { .. }
             | Command::Status { .. }
             | Command::Wait { .. }
             | Command::Cancel { .. }
             | Command::Reverse { .. }
             | Command::Process { .. }
-            | Command::Recover { .. }
-            | Command::Stuck { .. }
-            | Command::Release { .. }) => Self::Request(requests::Asked::check(command)?),
+            | Command::Recover { .. }) => Self::Request(requests::Asked::check(command)?),
             command @ (Command::Owner { .. }
             | Command::Derive { .. }
             | Command::Dispatch { .. }
-            | Command::Events
-            | Command::RebuildOwners
-            | Command::DeadLetters { .. }) => Self::Events(events::Asked::check(command)?),
+            | Command::RebuildOwners) => Self::Events(events::Asked::check(command)?),
             command @ (Command::Close { .. }
             | Command::Statement { .. }
             | Command::Pending { .. }
@@ -333,8 +307,6 @@ async fn carry_out(
         Asked::Account(asked) => return accounts::carry_out(bank, asked, json).await,
         Asked::Request(asked) => return requests::carry_out(bank, asked, global).await,
         Asked::Events(asked) => return events::carry_out(bank, asked, global).await,
-        Asked::Locks => return locks::list(bank, json).await,
-        Asked::Break { category, id } => return locks::take_away(bank, &category, &id, json).await,
     };
     said(written, exit)
 }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use serde_json::json;
 use txn_bank::{APPLICATION, Bank, Leg};
-use txn_requests::{Reason, Requests, RequestsConfig, State, Status, Stuck, Tally};
+use txn_requests::{Reason, Requests, RequestsConfig, State, Status, Tally};
 
 use crate::cli::{DRAIN, asked_to_stop, legs_of, notify};
 use crate::console::args::{Command, Global};
@@ -20,8 +19,6 @@ pub(crate) enum Asked {
     Reverse { key: String, by: String },
     Process { at_most: Option<Duration> },
     Recover { age: Duration },
-    Stuck { age: Duration },
-    Release(String),
 }
 
 impl Asked {
@@ -45,8 +42,6 @@ impl Asked {
             Command::Recover { older_than } => {
                 Self::Recover { age: Duration::from_secs(older_than) }
             }
-            Command::Stuck { older_than } => Self::Stuck { age: Duration::from_secs(older_than) },
-            Command::Release { key } => Self::Release(key),
             _ => return Err(Failure::refused("this command is not about requests")),
         })
     }
@@ -81,7 +76,6 @@ async fn on(bank: &Bank, requests: &Requests, asked: Asked, json: bool) -> Resul
         Asked::Wait { key, at_most } => requests.wait(&key, at_most).await?,
         Asked::Cancel { key, why } => requests.cancel(&key, &why).await?,
         Asked::Reverse { key, by } => bank.reverse(requests, &key, &by).await?,
-        Asked::Release(key) => requests.release(&key).await?,
         Asked::Process { at_most: None } => {
             let tally = all_open(requests).await?;
             return said(tallied(tally, json), Exit::Done);
@@ -100,15 +94,6 @@ async fn on(bank: &Bank, requests: &Requests, asked: Asked, json: bool) -> Resul
         Asked::Recover { .. } => {
             let tally = requests.recover(Some(APPLICATION)).await?;
             return said(tallied(tally, json), Exit::Done);
-        }
-        Asked::Stuck { age } => {
-            let stuck = requests.stuck(age).await?;
-            let exit = if stuck.is_empty() { Exit::Done } else { Exit::Found };
-            let written = stuck.iter().try_for_each(|(status, why)| match json {
-                true => output::print_json(&json!({ "request": status, "why": why })),
-                false => output::print(&format!("{}: {}", line(bank, status), why_of(bank, why))),
-            });
-            return said(written, exit);
         }
     };
     let written = match json {
@@ -138,13 +123,6 @@ fn tallied(tally: Tally, json: bool) -> std::io::Result<()> {
             "{committed} committed, {rolled_back} rolled back, {finished} finished for other processes, {failed} failed, \
              {quarantined} set aside"
         )),
-    }
-}
-
-fn why_of(bank: &Bank, why: &Stuck) -> String {
-    match why {
-        Stuck::Failing(reason) | Stuck::Quarantined(Some(reason)) => reason_of(bank, reason),
-        why => why.to_string(),
     }
 }
 

@@ -1,13 +1,10 @@
 //! The command line.
 
-use std::ffi::OsStr;
-
-use clap::builder::TypedValueParser;
-use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
+use txn_cli::{Access, Address, AddressParser};
 
-use crate::console::access::Access;
-use crate::console::address::Address;
+/// The environment variable with the address of the store.
+pub(crate) const STORE: &str = "TXN_BANK_STORE";
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -20,7 +17,8 @@ Exit codes:
   5  the outcome of a transaction is unknown: it is whole or not there at all
   6  done, but the output could not be written
 
-Amounts are whole minor units (cents).";
+Amounts are whole minor units (cents). For locks, lost parts, waiting events, dead letters and stuck
+transfers use the operator's command `txn` with the same --store and --domain.";
 
 /// Account transfers over any number of accounts, each one transaction.
 #[derive(Debug, Parser)]
@@ -39,7 +37,7 @@ pub(crate) struct Global {
     /// redb:bank.redb]. In a user or a password, write `/ ? # @ ,` as `%2F %3F %23 %40 %2C`; better
     /// pass the address by the environment
     #[arg(
-        long, global = true, env = "TXN_BANK_STORE", hide_env_values = true,
+        long, global = true, env = STORE, hide_env_values = true,
         value_parser = AddressParser
     )]
     pub(crate) store: Option<Address>,
@@ -51,27 +49,6 @@ pub(crate) struct Global {
     /// Print JSON for programs
     #[arg(long, global = true)]
     pub(crate) json: bool,
-}
-
-/// Parses an address. Errors never repeat it, because it may have a password.
-#[derive(Clone)]
-struct AddressParser;
-
-impl TypedValueParser for AddressParser {
-    type Value = Address;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        _: Option<&clap::Arg>,
-        value: &OsStr,
-    ) -> Result<Address, clap::Error> {
-        let address = value.to_str().ok_or_else(|| "it is not UTF-8".to_owned());
-        address.and_then(str::parse).map_err(|why| {
-            let message = format!("--store or TXN_BANK_STORE is no address of a store: {why}\n");
-            clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command)
-        })
-    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -225,17 +202,6 @@ pub(crate) enum Command {
         #[arg(long, default_value_t = 120)]
         older_than: u64,
     },
-    /// List submitted transfers that make no progress, with the reason
-    Stuck {
-        /// Only transfers without a change for this number of seconds
-        #[arg(long, default_value_t = 3_600)]
-        older_than: u64,
-    },
-    /// Release a quarantined transfer for another try
-    Release {
-        /// The key of the transfer
-        key: String,
-    },
     /// Show an owner with the total over all accounts, as last derived
     Owner {
         /// The name of the owner
@@ -260,34 +226,8 @@ pub(crate) enum Command {
         #[arg(long)]
         seconds: Option<u64>,
     },
-    /// Show the number of waiting events, and their age
-    Events,
     /// Rebuild all owners from the accounts
     RebuildOwners,
-    /// Show the lost parts of the domain; with --processes-stopped, rebuild the domain, then audit
-    /// the bank
-    RebuildDomain {
-        /// All processes of the domain are stopped, and there is no snapshot to restore: rebuild
-        #[arg(long)]
-        processes_stopped: bool,
-    },
-    /// List the dead letters, each with its error; retry or drop them
-    DeadLetters {
-        /// Only this topic: `owners`, or `http-requests`
-        #[arg(long, global = true)]
-        topic: Option<String>,
-        #[command(subcommand)]
-        what: Option<DeadLetters>,
-    },
-    /// List the held locks of the domain
-    Locks,
-    /// Take a lock of the domain from its holder by force
-    Break {
-        /// The category of the lock
-        category: String,
-        /// The id within the category
-        id: String,
-    },
     /// Run many concurrent transfers and report times
     Load {
         /// The number of accounts (load-0001 and on), opened at first use
@@ -321,25 +261,4 @@ pub(crate) enum Command {
         #[arg(long)]
         worker: usize,
     },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum DeadLetters {
-    /// Retry them
-    Retry(Which),
-    /// Drop them
-    Drop(Which),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Which {
-    /// A single dead letter, by its event id
-    #[arg(required_unless_present = "all")]
-    pub(crate) id: Option<String>,
-    /// All dead letters
-    #[arg(long, conflicts_with = "id")]
-    pub(crate) all: bool,
-    /// Change nothing; only show the dead letters
-    #[arg(long)]
-    pub(crate) dry_run: bool,
 }

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use txn_bank::BankError;
+use txn_cli::StoreFailure;
 use txn_core::ErrorKind;
-use txn_core::store::{StoreError, StoreErrorKind};
+use txn_core::store::StoreErrorKind;
 use txn_lock::LockError;
 use txn_outbox::OutboxError;
-use txn_redb::{OpenError, OpenErrorKind};
 use txn_requests::RequestError;
 
 /// The exit codes of the command, documented in its help.
@@ -59,10 +59,6 @@ impl Failure {
         Self { exit: Exit::Unavailable, message: format!("no transfer was committed: {why}") }
     }
 
-    pub(crate) fn store(error: StoreError) -> Self {
-        BankError::Store(error).into()
-    }
-
     /// The message on one line.
     pub(crate) fn line(&self) -> String {
         self.message.split(['\r', '\n']).map(str::trim).collect::<Vec<_>>().join(" ")
@@ -111,12 +107,9 @@ impl From<BankError> for Failure {
     }
 }
 
-impl From<OpenError> for Failure {
-    fn from(error: OpenError) -> Self {
-        let exit = match error.kind() {
-            OpenErrorKind::Damaged => Exit::Found,
-            _ => Exit::Unavailable,
-        };
+impl From<StoreFailure> for Failure {
+    fn from(error: StoreFailure) -> Self {
+        let exit = if error.is_damaged() { Exit::Found } else { Exit::Unavailable };
         Self { exit, message: error.to_string() }
     }
 }
@@ -129,12 +122,6 @@ impl From<txn_core::Error> for Failure {
 
 impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
-        BankError::from(error).into()
-    }
-}
-
-impl From<LockError> for Failure {
-    fn from(error: LockError) -> Self {
         BankError::from(error).into()
     }
 }

@@ -1,15 +1,12 @@
 //! The parts of all commands: arguments, store, output, and failures.
 
-pub(crate) mod access;
-pub(crate) mod address;
 pub(crate) mod args;
 pub(crate) mod failure;
 pub(crate) mod output;
-pub(crate) mod store;
 
+use txn_cli::{Address, OpenStore};
 use txn_core::Config;
 
-use address::Address;
 use args::Global;
 use failure::{Exit, Failure};
 
@@ -19,6 +16,15 @@ pub(crate) fn config() -> Config {
 
 pub(crate) fn address_of(global: &Global) -> Address {
     global.store.clone().unwrap_or_else(|| Address::Redb("bank.redb".into()))
+}
+
+/// Opens the store of the command. Creates a missing file only if `create`.
+pub(crate) async fn open_store(
+    address: &Address,
+    global: &Global,
+    create: bool,
+) -> Result<OpenStore, Failure> {
+    Ok(OpenStore::open(address, &global.access, create).await?)
 }
 
 /// The exit of a command after its output was written.

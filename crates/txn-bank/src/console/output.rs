@@ -1,52 +1,13 @@
 //! Output of the command: tables for operators, JSON for programs.
 
-use std::borrow::Cow;
-use std::io::{self, Write};
+use std::io;
 
 use comfy_table::{CellAlignment, Table, presets};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use txn_bank::{Account, Audit, LoadReport, SubmittedReport, Transfer};
-use txn_lock::name::is_deceptive;
+use txn_cli::table;
 
-/// Writes a text to standard output, with deceptive characters escaped.
-///
-/// Fails if a part could not be written: the reader is gone, or the disk is full.
-pub(crate) fn print(text: &str) -> io::Result<()> {
-    write(&visible(text))
-}
-
-/// Escapes control characters, except line breaks, and characters of another writing direction.
-pub(crate) fn visible(text: &str) -> Cow<'_, str> {
-    let hides = |c: char| c != '\n' && (c.is_control() || is_deceptive(c));
-    if !text.contains(hides) {
-        return Cow::Borrowed(text);
-    }
-    let shown = |c: char| if hides(c) { c.escape_default().to_string() } else { c.to_string() };
-    Cow::Owned(text.chars().map(shown).collect())
-}
-
-fn write(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    if !text.ends_with('\n') {
-        out.write_all(b"\n")?;
-    }
-    out.flush()
-}
-
-/// Prints one line of JSON.
-pub(crate) fn print_json(value: &impl serde::Serialize) -> io::Result<()> {
-    write(&json_line(value)?)
-}
-
-/// A line of JSON, with deceptive characters in strings as JSON escapes.
-fn json_line(value: &impl serde::Serialize) -> io::Result<String> {
-    let text = serde_json::to_string(value)?;
-    let escaped =
-        |c: char| if is_deceptive(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
-    Ok(if text.contains(is_deceptive) { text.chars().map(escaped).collect() } else { text })
-}
+pub(crate) use txn_cli::{print, print_json, time_of, visible};
 
 /// A number with thousands separators.
 pub(crate) fn grouped(number: impl Into<i128>) -> String {
@@ -65,24 +26,6 @@ pub(crate) fn grouped(number: impl Into<i128>) -> String {
 /// A number with its sign and thousands separators.
 pub(crate) fn signed(number: i64) -> String {
     format!("{}{}", if number > 0 { "+" } else { "" }, grouped(number))
-}
-
-fn table<const N: usize>(header: [&str; N], right: &[usize]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED).set_header(header);
-    for column in right {
-        if let Some(column) = table.column_mut(*column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
-}
-
-/// Milliseconds since the epoch as an ISO time, in whole seconds.
-pub(crate) fn time_of(millis: u64) -> String {
-    let seconds = i64::try_from(millis / 1_000).ok();
-    let at = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
-    at.map_or_else(|| format!("{millis} ms after 1970"), |at| at.to_string())
 }
 
 pub(crate) fn accounts(rows: &[(String, Account)], json: bool) -> io::Result<()> {
@@ -277,25 +220,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_times() {
+    fn numbers_are_grouped() {
         let cases = [(0, "0"), (999, "999"), (-1_000, "-1,000"), (1_234_567, "1,234,567")];
         for (number, text) in cases {
             assert_eq!(grouped(number), text);
         }
-        assert_eq!(time_of(0), "1970-01-01T00:00:00Z");
-        assert_eq!(time_of(951_827_696_789), "2000-02-29T12:34:56Z");
-        assert_eq!(time_of(u64::MAX), "18446744073709551615 ms after 1970");
-    }
-
-    #[test]
-    fn deceptive_characters_are_escaped() {
-        let text = "eve\u{202e}ecila\u{2066}\u{200f}\u{1b}[31m\ta\nb";
-        let shown = visible(text);
-        assert_eq!(shown, "eve\\u{202e}ecila\\u{2066}\\u{200f}\\u{1b}[31m\\ta\nb");
-        let plain = "Zoë Ⅷ שלום ┌─┐";
-        assert_eq!(visible(plain), plain);
-        let line = json_line(&json!({ "owner": text })).unwrap();
-        assert!(line.contains("eve\\u202eecila\\u2066\\u200f"), "{line}");
-        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), json!({ "owner": text }));
     }
 }

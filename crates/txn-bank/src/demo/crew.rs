@@ -11,11 +11,10 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 use txn_bank::Bank;
+use txn_cli::{Address, OpenStore};
 
-use crate::console::address::Address;
 use crate::console::args::Global;
 use crate::console::failure::Failure;
-use crate::console::store::OpenStore;
 use crate::demo::journal::Told;
 use crate::demo::line::Line;
 use crate::demo::worker;
@@ -81,7 +80,7 @@ impl Crew {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["demo-worker", "--worker", &number.to_string(), "--domain"]);
         command.arg(&self.global.domain);
-        self.global.access.hand_on(&mut command);
+        self.global.access.hand_on(command.as_std_mut());
         // Logins go into the environment, because all users of the machine can see arguments.
         command.env("TXN_BANK_STORE", self.address.secret_text());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);

@@ -17,15 +17,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 use txn_bank::{Audit, Bank, NewAccount};
+use txn_cli::{Address, OpenStore};
 use txn_core::TransactionOutcome;
 use txn_core::clock::{Entropy, SystemEntropy};
 
-use crate::console::address::Address;
 use crate::console::args::Global;
-use crate::console::config;
 use crate::console::failure::{Exit, Failure};
 use crate::console::output::grouped;
-use crate::console::store::OpenStore;
+use crate::console::{config, open_store};
 use crew::{Crew, Heard};
 use journal::{Fate, JANITOR, Journal, Told, who};
 use line::{Line, Teller};
@@ -107,7 +106,7 @@ impl Demo {
     ) -> Result<Story, Failure> {
         let began = Instant::now();
         let progress = Progress::new(began, global.json);
-        let mut open = OpenStore::open(address, global, true).await?;
+        let mut open = open_store(address, global, true).await?;
         if place == Place::Memory {
             open.store = Arc::new(SlowStore(open.store.clone()));
         }
@@ -131,7 +130,7 @@ impl Demo {
         demo.progress.say("the janitor scans for leftovers, and the audit checks all balances");
         let open = match memory {
             Some(memory) => memory,
-            None => OpenStore::open(address, global, false).await?,
+            None => open_store(address, global, false).await?,
         };
         let audit = demo.settle(&open, &global.domain).await;
         open.close().await;

@@ -12,8 +12,7 @@ use txn_core::{Config, LockMode, Options};
 
 use crate::console::args::Global;
 use crate::console::failure::{Exit, Failure};
-use crate::console::store::OpenStore;
-use crate::console::{address_of, config};
+use crate::console::{address_of, config, open_store};
 use crate::demo::line::{Line, Teller};
 
 /// The accounts of the demo.
@@ -46,7 +45,7 @@ pub(crate) async fn process(global: &Global, worker: usize) -> Result<Exit, Fail
             let _ = writeln!(std::io::stdout().lock(), "{text}");
         }
     };
-    let open = OpenStore::open(&address_of(global), global, false).await?;
+    let open = open_store(&address_of(global), global, false).await?;
     let bank = Bank::open(open.store.clone(), &global.domain, worker_config(tell)).await?;
     let (stop, stopped) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {

@@ -113,7 +113,7 @@ fn wrong_usage() {
 #[test]
 fn stores_that_are_not_there() {
     let desk = Desk::new();
-    desk.run("balance alice").refused(4, "make it with `txn-bank init`");
+    desk.run("balance alice").refused(4, "there is no file bank.redb");
     assert!(!desk.file().exists(), "looking makes nothing");
     desk.run("init").done();
     desk.run("--domain other balance alice").refused(4, "there is no bank \"other\"");
@@ -262,11 +262,7 @@ fn errors_do_not_repeat_passwords() {
         let environment = Ran::from(environment.expect("runs"));
         for ran in [given, joined, environment] {
             assert_eq!(ran.code, 2, "{}", ran.err);
-            assert!(
-                ran.err.starts_with("error: --store or TXN_BANK_STORE is no address"),
-                "{}",
-                ran.err
-            );
+            assert!(ran.err.starts_with("error: --store is no address"), "{}", ran.err);
             assert!(!secret(&ran.err) && ran.out.is_empty(), "{}{}", ran.out, ran.err);
         }
         // The secret is in the wrong argument.

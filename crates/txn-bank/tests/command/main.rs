@@ -6,13 +6,16 @@ mod demo;
 mod input;
 mod notify;
 mod owners;
-mod rebuild;
 mod requests;
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::Arc;
 
 use tempfile::TempDir;
+use txn_core::{Config, Domain};
+use txn_outbox::{EventSource, Outbox, OutboxConfig};
+use txn_redb::RedbStore;
 
 /// A separate file, and the command that works on it.
 struct Desk {
@@ -104,6 +107,40 @@ impl Desk {
 
     fn run(&self, words: &str) -> Ran {
         self.command(words).output().expect("runs").into()
+    }
+
+    /// Works on the events of the bank, like an operator.
+    fn events<T>(&self, work: impl AsyncFnOnce(Arc<dyn EventSource>) -> T) -> T {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("starts");
+        let file = RedbStore::open(self.file()).expect("opens");
+        let done = runtime.block_on(async {
+            let store = Arc::new(file.clone());
+            let domain = Domain::open(store, "bank", Config::default()).await.expect("opens");
+            let outbox = Outbox::open(&domain, OutboxConfig::default()).await.expect("opens");
+            let done = work(outbox.source()).await;
+            domain.shutdown(std::time::Duration::from_secs(60)).await;
+            done
+        });
+        drop(runtime);
+        file.close();
+        done
+    }
+
+    /// The number of waiting events, of their queues, and of dead letters.
+    fn waiting(&self) -> (u64, usize, usize) {
+        self.events(async |events| {
+            let backlog = events.backlog().await.expect("counts");
+            (backlog.events, backlog.queues, backlog.dead)
+        })
+    }
+
+    /// The dead letters with their errors, by id.
+    fn dead_letters(&self) -> Vec<(String, String)> {
+        self.events(async |events| {
+            let dead = events.dead_letters().await.expect("lists").letters;
+            dead.into_iter().map(|letter| (letter.event.id, letter.error)).collect()
+        })
     }
 
     fn balance(&self, name: &str) -> i64 {

@@ -43,7 +43,6 @@ fn receiver() -> (String, mpsc::Receiver<Value>) {
 fn finished_transfers_send_notifications() {
     let (origin, told) = receiver();
     let desk = Desk::with_accounts();
-    desk.run("events").refused(4, "keeps no owners");
     desk.run(&format!("transfer alice:-200 bob:+200 --notify {origin}/no")).refused(1, "alice");
     let one = format!("transfer alice:-30 bob:+30 --id one --notify {origin}/hook");
     desk.run(&one).done();
@@ -55,7 +54,7 @@ fn finished_transfers_send_notifications() {
     desk.run(&late).refused(1, "\"quiet\"");
     desk.run("transfer alice:+1 bob:-1").done();
     desk.run("transfer alice:-1 bob:+1 --notify nowhere").refused(1, "the URL");
-    assert!(desk.run("events").done().out.starts_with("1 events of 1 keys wait"));
+    assert_eq!(desk.waiting(), (1, 1, 0));
     let dispatch = format!("dispatch --allow {origin}");
     assert!(desk.run(&dispatch).done().out.starts_with("1 handled, 0 failed, 0 set aside"));
     let legs = json!([{"account": "alice", "amount": -30}, {"account": "bob", "amount": 30}]);
@@ -82,14 +81,10 @@ fn refused_notification_becomes_a_dead_letter() {
     desk.run("dispatch --allow nowhere").refused(1, "origin");
     let dispatched = desk.run("dispatch --allow https://api.example.com").done();
     assert!(dispatched.out.starts_with("0 handled, 1 failed, 1 set aside"), "{}", dispatched.out);
-    assert_eq!(desk.run("dead-letters --topic owners").done().out, "");
-    assert_eq!(desk.run("dead-letters retry --all --topic owners").done().out, "");
-    let listed = desk.run("--json dead-letters --topic http-requests");
-    assert_eq!((listed.code, listed.out.lines().count()), (3, 1), "{}", listed.out);
-    let id = listed.json()[0]["id"].as_str().expect("an id").to_owned();
-    desk.run(&format!("dead-letters --topic owners retry {id}")).refused(1, "another topic");
-    let again = desk.run("dead-letters retry --all --topic http-requests").done();
-    assert!(again.out.starts_with("to be tried again: http-requests/1/"), "{}", again.out);
+    let dead = desk.dead_letters();
+    assert_eq!(dead.len(), 1, "{dead:?}");
+    assert!(dead[0].0.starts_with("http-requests/1/"), "{dead:?}");
+    desk.events(async |events| events.retry(&dead[0].0).await.expect("returns it"));
     desk.run(&format!("dispatch --allow {origin}")).done();
     told.try_recv().expect("told");
 }

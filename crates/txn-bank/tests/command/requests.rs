@@ -1,12 +1,5 @@
 //! Transfers that one run of the command submits, and another run executes.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use txn_core::{Config, Domain};
-use txn_lock::{LockConfig, LockService};
-use txn_redb::RedbStore;
-
 use super::Desk;
 
 /// The state of a submitted transfer.
@@ -72,7 +65,6 @@ fn refused_transfer_has_a_reason() {
     );
     desk.run("process").done();
     assert_eq!(desk.balance("alice"), 100);
-    desk.run("release mistake").refused(1, "it cannot be released");
     desk.run("reverse mistake").refused(1, "it cannot be reversed");
     desk.run("status nothing").refused(1, "no request \"nothing\"");
     desk.run("submit alice:-1 nobody:+1").refused(1, "no account \"nobody\"");
@@ -81,14 +73,9 @@ fn refused_transfer_has_a_reason() {
 }
 
 #[test]
-fn stuck_transfers_are_listed_and_recovered() {
+fn submitted_transfers_are_recovered() {
     let desk = Desk::with_accounts();
     desk.run("submit alice:-5 bob:+5 --id left").done();
-    assert_eq!(desk.run("stuck").done().out, "");
-    let stuck = desk.run("--json stuck --older-than 0");
-    assert_eq!(stuck.code, 3, "{}", stuck.err);
-    let stuck = &stuck.json()[0];
-    assert_eq!((&stuck["request"]["id"], &stuck["why"]), (&"left".into(), &"unclaimed".into()));
     assert!(desk.run("recover").done().out.starts_with("0 committed"), "it is too young");
     assert!(desk.run("recover --older-than 0").done().out.starts_with("1 committed"));
     assert_eq!(desk.balance("bob"), 5);
@@ -96,31 +83,4 @@ fn stuck_transfers_are_listed_and_recovered() {
     desk.run("process --seconds 1").done();
     assert!(desk.run("wait worker").done().out.starts_with("worker: finished"));
     desk.run("audit").done();
-}
-
-#[test]
-fn locks_are_listed_and_broken() {
-    let desk = Desk::with_accounts();
-    assert_eq!(desk.run("locks").done().out, "");
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("starts");
-    let (instance, guard) = runtime.block_on(async {
-        let store = Arc::new(RedbStore::open(desk.file()).expect("opens"));
-        let domain = Domain::open(store, "bank", Config::default()).await.expect("opens");
-        let service = LockService::open(&domain, LockConfig::default()).await.expect("opens");
-        let guard =
-            service.lock("report", "monthly", Duration::from_secs(60)).await.expect("granted");
-        let instance = service.instance();
-        domain.shutdown(Duration::from_secs(60)).await;
-        (instance, guard)
-    });
-    // The process ends without a release, because no task is left to do it.
-    runtime.shutdown_timeout(Duration::from_secs(60));
-    drop(guard);
-    let listed = desk.run("locks").done();
-    assert!(listed.out.starts_with("report/monthly: token 1, pid "), "{}", listed.out);
-    assert_eq!(desk.run("--json locks").done().json()[0]["holder"]["instance"], instance.as_str());
-    assert!(desk.run("break report monthly").done().out.starts_with("Taken from pid "));
-    assert!(desk.run("break report monthly").done().out.starts_with("No process"));
-    assert_eq!(desk.run("locks").done().out, "");
-    desk.run("break re/port monthly").refused(1, "cannot name a lock");
 }

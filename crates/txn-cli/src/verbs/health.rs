@@ -19,9 +19,12 @@ use crate::session::Session;
 const CLOCK_MS: u64 = 1_000;
 
 /// After so many leases a transaction without progress is a fault.
-///
-/// The janitors of the domain recover sooner, if one runs.
 const LEASES: u64 = 6;
+
+/// A transaction without progress is no fault for this time, in milliseconds.
+///
+/// The janitors recover dead transactions within this time, if one runs.
+const PATIENCE_MS: u64 = 30_000;
 
 pub(super) async fn status(global: &Global, watch: Option<u64>) -> Result<Answer, Failure> {
     let Some(seconds) = watch else { return once(global).await };
@@ -29,7 +32,7 @@ pub(super) async fn status(global: &Global, watch: Option<u64>) -> Result<Answer
         // A failure must not end the watch.
         match once(global).await {
             Ok(answer) => answer.print(global.json),
-            Err(failure) => txn_cli::print(&format!("could not find out: {}", failure.line())),
+            Err(failure) => failure.print(global.json),
         }
         .map_err(|error| Failure::unfit(format!("the output could not be written: {error}")))?;
         tokio::time::sleep(Duration::from_secs(seconds)).await;
@@ -229,7 +232,8 @@ async fn state_of(session: &Session, limit: usize) -> Result<Answer, Failure> {
 
 /// The time without progress that is a fault, in milliseconds.
 fn stall_ms(domain: &Domain) -> u64 {
-    u64::try_from(domain.config().lease.as_millis()).unwrap_or(u64::MAX).saturating_mul(LEASES)
+    let lease = u64::try_from(domain.config().lease.as_millis()).unwrap_or(u64::MAX);
+    lease.saturating_mul(LEASES).max(PATIENCE_MS)
 }
 
 /// A clock that differs from the server's.
