@@ -154,7 +154,7 @@ pub(crate) enum Command {
     /// List or break the locks of txn-lock
     #[command(subcommand)]
     Lock(Lock),
-    /// Show, cancel or release submitted requests
+    /// List, show, cancel or release submitted requests
     #[command(subcommand)]
     Requests(Requests),
     /// Show the backlog of the outbox
@@ -170,6 +170,11 @@ pub(crate) enum Command {
         /// of requests, because this command does not run the companion
         #[arg(long)]
         execute: bool,
+    },
+    /// Write the manual pages into a directory
+    Man {
+        /// An existing directory, such as `/usr/local/share/man/man1`
+        directory: PathBuf,
     },
     /// Print completions for a shell
     Completions {
@@ -252,6 +257,12 @@ pub(crate) enum Lock {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Requests {
+    /// List the open and the quarantined requests, oldest first
+    Ls {
+        /// Only this application
+        #[arg(long)]
+        application: Option<String>,
+    },
     /// List the requests that make no progress, with the reason; exit code 1 if there are any
     Stuck {
         /// Only requests without a change for this number of seconds

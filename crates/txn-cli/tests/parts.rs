@@ -80,6 +80,19 @@ fn roles_name_each_index_and_no_other_domain() {
 }
 
 #[test]
+fn manual_has_a_page_for_each_verb() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().display().to_string();
+    Desk::run_alone(&format!("man {path}")).says(0, &["txn.1"]);
+    for page in ["txn.1", "txn-status.1", "txn-dead-retry.1"] {
+        assert!(directory.path().join(page).exists(), "{page}");
+    }
+    let written = Desk::run_alone(&format!("--json man {path}")).json(0);
+    assert_eq!(written["directory"], path);
+    Desk::run_alone(&format!("man {path}/nowhere")).fails(2, "cannot write");
+}
+
+#[test]
 fn completions_name_the_verbs() {
     for shell in ["bash", "zsh", "fish"] {
         Desk::run_alone(&format!("completions {shell}")).says(0, &["hanging", "recover"]);

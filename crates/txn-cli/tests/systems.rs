@@ -86,6 +86,10 @@ fn stuck_request_is_listed_and_cancelled() {
     desk.write_file("request.json", &json!({ "operations": [put] }).to_string());
     desk.run("run request.json --id left").says(0, &["left: created", "wait for a processor"]);
     assert_eq!(desk.run("--json run request.json --id left").json(0)["state"], "created");
+    desk.run("requests ls").says(0, &["left: created", "Next: "]);
+    let list = desk.run("--json requests ls").json(0);
+    assert_eq!((&list["requests"][0]["id"], &list["truncated"]), (&"left".into(), &false.into()));
+    desk.run("requests ls --application other").says(0, &["No request is open."]);
     desk.run("requests stuck --older 0").says(1, &["left: created", "requests cancel"]);
     let stuck = desk.run("--json requests stuck --older 0").json(1);
     assert_eq!(stuck["stuck"][0]["request"]["id"], "left");

@@ -10,6 +10,8 @@ mod requests;
 mod roles;
 mod transactions;
 
+use std::path::Path;
+
 use clap::CommandFactory;
 
 use crate::answer::{Answer, Exit, Failure};
@@ -20,6 +22,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Answer, Failure> {
     let Cli { global, command } = cli;
     match command {
         Command::Completions { shell } => Ok(completions(shell)),
+        Command::Man { directory } => manual(&directory),
         Command::Roles { collections } => roles::roles(&global, &collections),
         Command::Init { collections, mappings } => {
             init::init(&global, &collections, mappings.as_deref()).await
@@ -62,13 +65,14 @@ async fn on(session: &Session, global: &Global, command: Command) -> Result<Answ
         Command::Dead(what) => queues::dead(domain, what, global.limit()).await,
         Command::Lock(what) => queues::lock(domain, what).await,
         Command::Outbox => queues::backlog(domain).await,
-        Command::Requests(what) => requests::requests(domain, what).await,
+        Command::Requests(what) => requests::requests(domain, what, global.limit()).await,
         Command::Run { file, id, execute } => requests::run(domain, &file, &id, execute).await,
         // The caller has run these verbs, which need no open domain.
         Command::Status { .. }
         | Command::Init { .. }
         | Command::Roles { .. }
         | Command::Rebuild { .. }
+        | Command::Man { .. }
         | Command::Completions { .. } => Err(Failure::invalid("the verb needs no open domain")),
     }
 }
@@ -78,6 +82,14 @@ fn completions(shell: clap_complete::Shell) -> Answer {
     clap_complete::generate(shell, &mut Cli::command(), "txn", &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();
     Answer::new(Exit::Well, script.clone(), script)
+}
+
+fn manual(directory: &Path) -> Result<Answer, Failure> {
+    clap_mangen::generate_to(Cli::command(), directory).map_err(|error| {
+        Failure::invalid(format!("cannot write to {}: {error}", directory.display()))
+    })?;
+    let text = format!("The manual is in {0}.\nNext: `man {0}/txn.1`.", directory.display());
+    Ok(Answer::new(Exit::Well, text, serde_json::json!({ "directory": directory })))
 }
 
 /// Whether a system of the domain exists, such as `outbox`.

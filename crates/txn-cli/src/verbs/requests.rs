@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use txn_cli::time_of;
 use txn_core::Domain;
 use txn_outbox::{Outbox, OutboxConfig};
-use txn_requests::{Request, Requests, RequestsConfig, State, Status};
+use txn_requests::{Request, Requests, RequestsConfig, Selection, State, Status};
 
+use super::hints::cut;
 use super::init::read;
 use super::{has_system, need_system};
 use crate::answer::{Answer, Exit, Failure};
@@ -16,18 +17,25 @@ use crate::args;
 
 const DRAIN: Duration = Duration::from_secs(10);
 
-pub(super) async fn requests(domain: &Domain, what: args::Requests) -> Result<Answer, Failure> {
+pub(super) async fn requests(
+    domain: &Domain,
+    what: args::Requests,
+    limit: usize,
+) -> Result<Answer, Failure> {
     need_system(domain, "requests").await?;
     let requests = Requests::open(domain, RequestsConfig::default()).await?;
-    let done = Box::pin(on(&requests, what)).await;
+    let done = Box::pin(on(&requests, what, limit)).await;
     if !requests.shutdown(DRAIN).await {
         tracing::warn!("not everything is done yet: another process does the rest");
     }
     done
 }
 
-async fn on(requests: &Requests, what: args::Requests) -> Result<Answer, Failure> {
+async fn on(requests: &Requests, what: args::Requests, limit: usize) -> Result<Answer, Failure> {
     let status = match what {
+        args::Requests::Ls { application } => {
+            return list(requests, application.as_deref(), limit).await;
+        }
         args::Requests::Stuck { older } => {
             let stuck = requests.stuck(Duration::from_secs(older)).await?;
             let mut text: String =
@@ -51,6 +59,26 @@ async fn on(requests: &Requests, what: args::Requests) -> Result<Answer, Failure
         args::Requests::Release { key } => requests.release(&key).await?,
     };
     Ok(answer(&status))
+}
+
+/// Lists the requests that are open or set aside.
+async fn list(
+    requests: &Requests,
+    application: Option<&str>,
+    limit: usize,
+) -> Result<Answer, Failure> {
+    let states = State::OPEN.into_iter().chain([State::Quarantined]);
+    let selection = Selection::default().with_states(states).with_application_name(application);
+    let found = requests.list(&selection).await?;
+    let mut text: String = found.iter().take(limit).map(|status| line(status) + "\n").collect();
+    text += match found.is_empty() {
+        true => "No request is open.",
+        false => "Next: `txn requests status KEY`, or `txn requests stuck`.",
+    };
+    let truncated = found.len() > limit;
+    text += &cut(truncated, limit);
+    let rows: Vec<Value> = found.iter().take(limit).map(row).collect();
+    Ok(Answer::new(Exit::Well, text, json!({ "requests": rows, "truncated": truncated })))
 }
 
 /// Submits the request of a file, or executes it.
