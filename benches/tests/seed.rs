@@ -139,7 +139,7 @@ async fn a_pause_makes_money(url: &str, way: Way) -> Result<(), Failure> {
     assert_eq!(peer.state("t").await?.as_deref(), Some("rolled-back"));
     let (from, to) = (peer.account("a0").await?, peer.account("a1").await?);
     assert_eq!((from.balance, to.balance), (BALANCE, BALANCE + 5), "five were made");
-    assert_eq!(to.pending_transactions, ["t"], "and nobody will ever look");
+    assert_eq!(to.pending_transactions, ["t"], "and nothing recovers it");
     peer.remove().await
 }
 

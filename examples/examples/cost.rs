@@ -61,7 +61,7 @@ impl Bench {
             cost.all.documents_written,
             cost.all.checks + cost.all.verifies,
         );
-        assert_eq!(done.receipt.attempts, 1, "nobody is in the way");
+        assert_eq!(done.receipt.attempts, 1, "no conflict");
         Ok(cost)
     }
 }

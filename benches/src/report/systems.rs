@@ -107,7 +107,7 @@ async fn locks(
 ) -> Result<(), Failure> {
     let locking = Locking::open(url).await?;
     for (clients, processes, load) in [
-        (1, 1, "locks, nobody else"),
+        (1, 1, "locks, uncontended"),
         (16, 1, "one lock, 16 of one process"),
         (16, 2, "one lock, 8 of each of 2 processes"),
     ] {

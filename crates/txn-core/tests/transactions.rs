@@ -71,7 +71,7 @@ async fn inserts_and_deletes_commit_together() {
     domain
         .transact::<_, Error, _>(async |tx| {
             tx.delete(&accounts, "alice")?;
-            tx.delete(&accounts, "nobody")?;
+            tx.delete(&accounts, "stranger")?;
             assert_eq!(tx.get(&accounts, "alice").await?, None, "sees its own deletion");
             tx.put(&accounts, "carol", &Account { balance: 10 })
         })

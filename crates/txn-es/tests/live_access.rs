@@ -28,7 +28,7 @@ async fn data(store: &EsStore, name: &str) {
 #[tokio::test]
 async fn a_closed_port_is_unavailable() {
     let config = EsConfig::from_url(&closed_port()).expect("an address");
-    let error = EsStore::connect(config).await.expect_err("nobody listens");
+    let error = EsStore::connect(config).await.expect_err("no listener");
     assert_eq!(error.kind, StoreErrorKind::Unavailable);
     assert!(error.message.contains("nothing was sent"), "{error}");
 }
@@ -125,13 +125,13 @@ async fn logins_and_certificates() {
     let bare = EsConfig::from_url(&url).expect("an address");
 
     let untrusted = EsStore::connect(bare.clone().with_basic_auth(&user, &password)).await;
-    let error = untrusted.expect_err("an authority that nobody knows");
+    let error = untrusted.expect_err("an authority unknown to the client");
     assert_eq!(error.kind, StoreErrorKind::Misconfigured, "{error}");
     assert!(error.message.contains("certificate"), "{error}");
 
     let trusting = bare.with_certificate_authority(authority);
-    let nobody = EsStore::connect(trusting.clone()).await.expect_err("no login");
-    assert_eq!(nobody.kind, StoreErrorKind::Denied, "{nobody}");
+    let stranger = EsStore::connect(trusting.clone()).await.expect_err("no login");
+    assert_eq!(stranger.kind, StoreErrorKind::Denied, "{stranger}");
     let wrong = trusting.clone().with_basic_auth(&user, "hunter2");
     let wrong = EsStore::connect(wrong).await.expect_err("a wrong password");
     assert_eq!(wrong.kind, StoreErrorKind::Denied, "{wrong}");

@@ -259,7 +259,7 @@ async fn a_request_is_held_before_the_server_gets_it() {
     assert!(!hold.is_reached());
     let held = ground.posting("/held");
     hold.reached().await;
-    ground.post("/free", "").await.expect("nobody else is held");
+    ground.post("/free", "").await.expect("no other request is held");
     assert_eq!(ground.echo.got(), ["POST /free "]);
     hold.release();
     assert_eq!(held.await.expect("no panic").expect("passes").1, "POST /held x");
@@ -340,21 +340,21 @@ async fn shutdown_ends_held_and_late_requests() {
     ended.expect("ends");
     held.await.expect("no panic").expect_err("cut");
     assert_eq!(ground.echo.got(), ["POST /late "]);
-    let refused = ground.client.get(url).send().await.expect_err("nobody listens");
+    let refused = ground.client.get(url).send().await.expect_err("no listener");
     assert!(refused.is_connect(), "{refused:?}");
 }
 
 #[tokio::test]
 async fn without_a_server_connections_are_cut() {
     let ground = Ground::new().await;
-    let nobody = Proxy::start("http://127.0.0.1:1").await.expect("starts");
-    nobody.inject(Matching::any(), Fault::LoseAnswer);
+    let stranger = Proxy::start("http://127.0.0.1:1").await.expect("starts");
+    stranger.inject(Matching::any(), Fault::LoseAnswer);
     for _ in 0..2 {
-        let error = ground.client.get(nobody.url()).send().await.expect_err("cut");
+        let error = ground.client.get(stranger.url()).send().await.expect_err("cut");
         assert!(!error.is_connect(), "{error:?}");
     }
-    assert_eq!(nobody.counts().all_faults(), 0, "nothing was carried out that could be lost");
-    assert_eq!(nobody.counts().requests, 2);
+    assert_eq!(stranger.counts().all_faults(), 0, "nothing was carried out that could be lost");
+    assert_eq!(stranger.counts().requests, 2);
 }
 
 #[tokio::test]

@@ -163,7 +163,7 @@ enum End {
 /// The first holder of a document that the transaction wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
-    Nobody,
+    Absent,
     /// An older transaction of the same process.
     Here,
     /// An older transaction of another process.
@@ -198,7 +198,7 @@ async fn dropped_after(polls: usize, shape: Shape, holder: Holder, options: &Opt
         .expect("funds");
     let other = Domain::open_or_create(store.clone(), "bank", config()).await.expect("opens");
     let held = match holder {
-        Holder::Nobody => None,
+        Holder::Absent => None,
         Holder::Here => Some(hold(&domain, &accounts).await),
         Holder::Elsewhere => Some(hold(&other, &accounts).await),
     };
@@ -252,7 +252,7 @@ fn every_shape(options: &Options) {
     for shape in [Shape::Updates, Shape::Single, Shape::Mixed, Shape::Inserts, Shape::Deletes] {
         for acknowledge in [WaitFor::Commit, WaitFor::Refresh] {
             let options = options.clone().with_wait_for(acknowledge);
-            let ends = dropped_everywhere(shape, Holder::Nobody, &options);
+            let ends = dropped_everywhere(shape, Holder::Absent, &options);
             let seen: BTreeSet<End> = ends.iter().copied().collect();
             assert_eq!(seen.len(), 3, "{shape:?} {options:?}: {ends:?}");
             // Each yield of the store: in a read, the locks and the commit, or in a read and a

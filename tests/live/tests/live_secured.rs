@@ -77,8 +77,8 @@ async fn transactions_over_tls_with_a_login() {
 async fn wrong_logins() {
     let secured = env::secured();
     let password = secured.password.expose();
-    let nobody = refused(trusting(&secured), &[]).await;
-    assert_eq!(nobody.kind, StoreErrorKind::Denied, "{nobody}");
+    let stranger = refused(trusting(&secured), &[]).await;
+    assert_eq!(stranger.kind, StoreErrorKind::Denied, "{stranger}");
     let wrong = trusting(&secured).with_basic_auth(&secured.username, WRONG);
     let wrong = refused(wrong, &[WRONG]).await;
     assert_eq!(wrong.kind, StoreErrorKind::Denied, "{wrong}");

@@ -169,7 +169,7 @@ mod tests {
         old.woken().await;
         drop(old);
         assert!(young.is_first());
-        live_attempts.release([&key, &Key::new("c", "nobody waits")]);
+        live_attempts.release([&key, &Key::new("c", "free")]);
         young.woken().await;
         drop(young);
         assert!(live_attempts.queues.lock().is_empty());

@@ -41,8 +41,8 @@ async fn child() {
 
 fn acknowledge(key: &Key, version: Version) -> Version {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "\n{ACKNOWLEDGED}{} {}", key.id, version.seq_no).expect("somebody who reads");
-    out.flush().expect("somebody who reads");
+    writeln!(out, "\n{ACKNOWLEDGED}{} {}", key.id, version.seq_no).expect("a reader");
+    out.flush().expect("a reader");
     version
 }
 

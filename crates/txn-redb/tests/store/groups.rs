@@ -127,7 +127,7 @@ async fn figures() {
                 let mut times = Vec::with_capacity(per_writer);
                 for n in 0..per_writer {
                     let key = Key::new("c", format!("{writers}-{writer}-{n}"));
-                    let source = r#"{"balance":1000,"owner":"somebody","padding":"0123456789"}"#;
+                    let source = r#"{"balance":1000,"owner":"another","padding":"0123456789"}"#;
                     let write = Write::new(key, WriteOp::Create(source.into()));
                     let start = Instant::now();
                     assert!(matches!(store.write_many(&[write]).await[0], Outcome::Applied(_)));

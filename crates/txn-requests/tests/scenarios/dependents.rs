@@ -183,7 +183,7 @@ pub(crate) async fn failed_condition_writes_nothing(world: &World) {
         (stale, change(), Why::VersionDiffers),
         (Condition::Exists(false), change(), Why::Exists),
         (Condition::Field(field), change(), Why::FieldDiffers),
-        (Condition::Exists(true), world.put("nobody", json!({})), Why::Missing),
+        (Condition::Exists(true), world.put("stranger", json!({})), Why::Missing),
         (
             Condition::Exists(true),
             Operation::add_down_to(world.target("alice"), "/balance", -51, 0),
@@ -196,7 +196,7 @@ pub(crate) async fn failed_condition_writes_nothing(world: &World) {
         assert_eq!(refusal.why, why);
     }
     // An impossible operation is refused before any read.
-    let nobody = Target::new(format!("{}-no", world.name), "x");
+    let stranger = Target::new(format!("{}-no", world.name), "x");
     let requests = Target::new(domain.collection_name("requests"), "x");
     world.requests().await;
     let exists = || Condition::Exists(true);
@@ -222,7 +222,7 @@ pub(crate) async fn failed_condition_writes_nothing(world: &World) {
         let refused = writer.dependents.write(&wrong).await.expect_err("invalid");
         assert!(matches!(refused, RequestError::Invalid(_)), "{refused}");
     }
-    let unknown = DependentWrite::new(exists(), change()).with_update(Operation::Delete(nobody));
+    let unknown = DependentWrite::new(exists(), change()).with_update(Operation::Delete(stranger));
     let refused = writer.dependents.write(&unknown).await.expect_err("no such collection");
     assert!(matches!(refused, RequestError::Engine(_)), "{refused}");
     let balances = [world.balance(&domain, "alice").await, world.balance(&domain, "bob").await];

@@ -245,7 +245,7 @@ pub(crate) async fn operations_do_what_they_say(world: &World) {
         {"insert": {"target": carol, "document": {"balance": 1.5}}},
         {"add": {"target": carol, "path": "/balance", "amount": 1}},
         {"delete": {"collection": "C", "id": "bob"}},
-        {"delete": {"collection": "C", "id": "nobody"}},
+        {"delete": {"collection": "C", "id": "stranger"}},
     ]));
     let done = requests.execute(&all, "all").await.expect("done");
     assert!(done.state.is_committed());

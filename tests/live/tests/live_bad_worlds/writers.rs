@@ -139,11 +139,11 @@ async fn forge(fixture: &Fixture, stage: &Stage, id: &str, holder: &str) {
 pub(crate) async fn forged_lock_of_an_unknown_transaction(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
     let begun = stage.witness.begin(&Options::default()).expect("begins");
-    let nobody = begun.tid();
+    let stranger = begun.tid();
     begun.rollback().await;
     soon(async { stage.spread().await.expect("moves") }).await;
     settle(&stage).await;
-    forge(fixture, &stage, "a1", &nobody.to_string()).await;
+    forge(fixture, &stage, "a1", &stranger.to_string()).await;
     stage.spread().await.expect("gets through");
     settle(&stage).await;
     let expected = [OPENING - 4, OPENING + 2, OPENING + 2].map(Some);

@@ -20,7 +20,7 @@ const DAYS: i64 = 4 * 24 * 3_600 * 1_000;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Other {
     /// No other process.
-    Nobody,
+    Absent,
     /// A second janitor lifts the block, because it prevents the decision of a lock.
     Lifts,
     /// A second janitor did that before and died. Its request arrives now.
@@ -33,8 +33,8 @@ enum Other {
 /// before the acknowledgement of its apply.
 #[must_use]
 pub(super) fn a_commit_while_its_day_is_dropped(rules: &Rules) -> Vec<String> {
-    let mut violations = commits_while_dropped(rules, Other::Nobody, 0.0);
-    violations.extend(commits_while_dropped(rules, Other::Nobody, 1.0));
+    let mut violations = commits_while_dropped(rules, Other::Absent, 0.0);
+    violations.extend(commits_while_dropped(rules, Other::Absent, 1.0));
     violations
 }
 
@@ -93,7 +93,7 @@ async fn commit_while_dropped(
     let things = domain.raw_collection("things").await?;
     let (process, late) = coordinator(rules, &server, "late janitor", DAYS).await?;
     let late_things = late.raw_collection("things").await?;
-    if other != Other::Nobody {
+    if other != Other::Absent {
         dies_holding_b(rules, &server).await?;
     }
     if other == Other::LiftsLate {
@@ -106,7 +106,7 @@ async fn commit_while_dropped(
     let pass = tokio::spawn(async move { janitor.admin().janitor_pass().await });
     tokio::time::sleep(Duration::from_millis(10)).await;
     match other {
-        Other::Nobody => {}
+        Other::Absent => {}
         Other::Lifts => {
             server.set_manners(Manners::default());
             let (_, second) = coordinator(rules, &server, "second janitor", 0).await?;

@@ -293,7 +293,7 @@ impl Desk {
             Operation::add(of("marks", one.id.clone()), "/n", 1),
         ];
         if one.fate == Fate::IsRefused {
-            let (target, that) = (of("marks", "nobody".to_owned()), Condition::Exists(true));
+            let (target, that) = (of("marks", "stranger".to_owned()), Condition::Exists(true));
             operations.push(Operation::Expect(Expect { target, that }));
         }
         Request::new(operations)

@@ -97,6 +97,6 @@ async fn the_last_handle_may_be_dropped_inside_a_runtime() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let transport = transport(&format!("http://{}", listener.local_addr().unwrap()));
     let answer = tokio::time::timeout(Duration::from_millis(100), transport.send(write())).await;
-    assert!(answer.is_err(), "nobody answers");
+    assert!(answer.is_err(), "no answer");
     drop(transport);
 }

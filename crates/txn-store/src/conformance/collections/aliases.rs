@@ -88,7 +88,7 @@ async fn opening(fixture: &mut Fixture<'_>) {
     let info = fixture.data("opened").await;
     let key = Key::new(info.name.clone(), "1");
     let version = fixture.create(&key, A).await;
-    let owner = Some("somebody".to_owned());
+    let owner = Some("another".to_owned());
     let role = Role::Data { owner: owner.clone() };
     let owned = CollectionSpec { name, role, create: true, mappings: None };
     for (spec, expected) in [

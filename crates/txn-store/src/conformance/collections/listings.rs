@@ -52,7 +52,7 @@ async fn releases(fixture: &mut Fixture<'_>) {
     let info = fixture.data("released").await;
     let key = Key::new(info.name.clone(), "1");
     let version = fixture.create(&key, SOURCE).await;
-    let role = Role::Data { owner: Some("somebody".to_owned()) };
+    let role = Role::Data { owner: Some("another".to_owned()) };
     let name = fixture.name("released");
     let owned = CollectionSpec { name, role, create: false, mappings: None };
     for spec in [owned.clone(), owned] {
