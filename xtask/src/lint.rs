@@ -12,10 +12,13 @@ use txn_protocol::rule::Rule;
 use crate::Failure;
 use crate::cargo::{cargo, root};
 use crate::circles::circles;
-use crate::{links, prose};
+use crate::{commits, links, prose};
 
 /// The maximum number of lines of a library's file.
 const MOST_LINES: usize = 600;
+
+/// The maximum number of files in a folder of a library.
+const MOST_FILES: usize = 12;
 
 /// The workspace crates that a crate may depend on, except in tests.
 const MAY_DEPEND_ON: [(&str, &[&str]); 10] = [
@@ -55,8 +58,11 @@ pub(crate) fn lint() -> Result<(), Failure> {
     };
     let mut gaps = unnamed(Rule::ALL, &mentions);
     for package in folders(&root.join("crates"))? {
-        gaps.extend(long(&texts(&package.join("src"))?));
+        let texts = texts(&package.join("src"))?;
+        gaps.extend(long(&texts));
+        gaps.extend(crowded(texts.iter().map(|(path, _)| path.as_path())));
     }
+    gaps.extend(commits::wrong_subjects()?);
     for (layer, above) in LAYERS {
         gaps.extend(upwards(&texts(&root.join("crates/txn-core/src").join(layer))?, above));
     }
@@ -131,6 +137,18 @@ fn has_word(text: &str, word: &str) -> bool {
     text.split(word)
         .skip(1)
         .any(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+}
+
+/// Returns the folders with too many files.
+fn crowded<'a>(files: impl Iterator<Item = &'a Path>) -> Vec<String> {
+    let mut counts: BTreeMap<&Path, usize> = BTreeMap::new();
+    for folder in files.filter_map(Path::parent) {
+        *counts.entry(folder).or_default() += 1;
+    }
+    let told = |(folder, count): (&Path, usize)| {
+        format!("{}: {count} files, at most {MOST_FILES}: make folders", folder.display())
+    };
+    counts.into_iter().filter(|(_, count)| *count > MOST_FILES).map(told).collect()
 }
 
 /// Returns the files that are too long.
@@ -254,6 +272,13 @@ mod tests {
     const MODEL: &str = "flaws: vec![(Rule::TouchAborted), (Rule::TouchKeepsLock)]";
     const MUTATIONS: &str =
         "NOTICED_BY: &[(Rule, By)] = &[(Rule::TouchAborted, Seed(1))]; Rule::TouchKeepsLock";
+
+    #[test]
+    fn crowded_folder_is_reported() {
+        let files: Vec<PathBuf> = (0..13).map(|n| format!("src/{n}.rs").into()).collect();
+        let faults = |files: &[PathBuf]| crowded(files.iter().map(PathBuf::as_path)).len();
+        assert_eq!((faults(&files[1..]), faults(&files)), (0, 1));
+    }
 
     #[test]
     fn rule_with_all_names_passes() {

@@ -6,6 +6,7 @@ mod book;
 mod cargo;
 mod checks;
 mod circles;
+mod commits;
 mod links;
 mod lint;
 mod live;

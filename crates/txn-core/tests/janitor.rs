@@ -3,23 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::{TestStore, Wall};
-use serde::{Deserialize, Serialize};
+use super::support::{Item, Items, TestStore, Wall, config};
 use txn_core::store::{Key, Outcome, Read, Store, Write, WriteOp};
-use txn_core::{Collection, Config, Domain, Error, LockMode, Options, Typed};
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Item {
-    n: i64,
-}
-
-type Items = Collection<Typed<Item>>;
+use txn_core::{Config, Domain, Error, LockMode, Options};
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
-
-fn config() -> Config {
-    Config::default().with_janitor_interval(None)
-}
 
 struct World {
     store: Arc<TestStore>,

@@ -5,40 +5,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{Item, Items, Log, drained};
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use txn_core::clock::{Clock, SystemClock};
-use txn_core::event::{Event, Observer};
+use txn_core::event::Event;
 use txn_core::store::fields::TRANSACTION_TID;
 use txn_core::store::{Filter, Key, MemoryStore, Read, Store, Version, Write, WriteOp};
 use txn_core::{
-    Collection, CompareAndSet, Config, Domain, Error, ErrorKind, LockMode, Options, ReadMode,
-    TransactionOutcome, Typed, record::State,
+    CompareAndSet, Config, Domain, Error, ErrorKind, LockMode, Options, ReadMode,
+    TransactionOutcome, record::State,
 };
 use txn_sim::CountingStore;
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Item {
-    n: i64,
-}
-
-type Items = Collection<Typed<Item>>;
-
-#[derive(Debug, Default)]
-struct Log(Mutex<Vec<Event>>);
-
-impl Observer for Log {
-    fn on_event(&self, event: &Event) {
-        self.0.lock().push(event.clone());
-    }
-}
-
-impl Log {
-    fn count(&self, matches: impl Fn(&Event) -> bool) -> usize {
-        self.0.lock().iter().filter(|event| matches(event)).count()
-    }
-}
 
 struct World {
     store: Arc<CountingStore>,
@@ -66,17 +44,6 @@ async fn world() -> World {
         .expect("inserts");
     drained(&domain).await;
     World { store, log, domain, items }
-}
-
-/// Waits until no lock and no open record is left. Applies run after the acknowledgement.
-async fn drained(domain: &Domain) {
-    for _ in 0..100 {
-        if domain.admin().inspect().await.expect("inspects").is_clean() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("left over: {:?}", domain.admin().inspect().await);
 }
 
 impl World {

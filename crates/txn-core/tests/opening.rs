@@ -3,23 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::{TestStore, Wall};
-use serde::{Deserialize, Serialize};
+use super::support::{Item, Items, TestStore, Wall, config};
 use txn_core::store::{CollectionSpec, Key, Outcome, Read, Role, Store, Version, Write, WriteOp};
-use txn_core::{
-    Admin, AttemptId, Collection, Config, Domain, Error, ErrorKind, LockMode, Options, Typed,
-};
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Item {
-    n: i64,
-}
-
-type Items = Collection<Typed<Item>>;
-
-fn config() -> Config {
-    Config::default().with_janitor_interval(None)
-}
+use txn_core::{Admin, AttemptId, Domain, Error, ErrorKind, LockMode, Options, Typed};
 
 fn domain_key() -> Key {
     Key::new("txn-registry", "domain:shop")

@@ -3,22 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 
+use crate::support::drained;
+pub(crate) use crate::support::{Item, Items, config};
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use txn_core::store::{
     Key, Layer, MemoryStore, Outcome, Read, Store, StoreError, StoreErrorKind, Write, WriteOp,
 };
-use txn_core::{Collection, Config, Domain, Error, Typed};
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Item {
-    pub(crate) n: i64,
-}
-
-pub(crate) type Items = Collection<Typed<Item>>;
+use txn_core::{Config, Domain, Error};
 
 /// The effect and the answer of one write.
 #[derive(Clone, Debug)]
@@ -193,10 +186,6 @@ pub(crate) struct Shop {
     pub(crate) other: Domain,
 }
 
-pub(crate) fn config() -> Config {
-    Config::default().with_janitor_interval(None)
-}
-
 impl Shop {
     pub(crate) async fn open(ids: &[&str]) -> Self {
         Self::open_with(ids, config()).await
@@ -220,13 +209,7 @@ impl Shop {
 
     /// Waits until no lock and no open record is left. Applies run after the acknowledgement.
     pub(crate) async fn drained(&self) {
-        for _ in 0..1_000 {
-            if self.other.admin().inspect().await.expect("inspects").is_clean() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("left over: {:?}", self.other.admin().inspect().await);
+        drained(&self.other).await;
     }
 
     /// Reads an item in the other process.

@@ -4,48 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub(crate) use crate::support::{Item, Items, Log};
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
-use txn_core::event::{Event, Observer};
 use txn_core::store::{
     Key, Layer, MemoryStore, Outcome, Read, Source, Store, StoreError, StoreErrorKind, Version,
     Write, WriteOp,
 };
-use txn_core::{
-    AttemptId, Collection, Config, Domain, Error, Options, Typed, WaitFor, record::State,
-};
+use txn_core::{AttemptId, Config, Domain, Error, Options, WaitFor, record::State};
 use txn_sim::{CountingStore, Counts};
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Item {
-    pub(crate) n: i64,
-}
-
-pub(crate) type Items = Collection<Typed<Item>>;
-
-#[derive(Debug, Default)]
-pub(crate) struct Log(Mutex<Vec<Event>>);
-
-impl Observer for Log {
-    fn on_event(&self, event: &Event) {
-        self.0.lock().push(event.clone());
-    }
-}
-
-impl Log {
-    pub(crate) fn of<T>(&self, what: impl Fn(&Event) -> Option<T>) -> Vec<T> {
-        self.0.lock().iter().filter_map(what).collect()
-    }
-
-    pub(crate) fn damaged(&self) -> Vec<Key> {
-        let damaged = self.of(|event| match event {
-            Event::Damaged { document, .. } => Some(document.clone()),
-            _ => None,
-        });
-        damaged.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
-    }
-}
 
 /// The moment from which the writes of a process no longer arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
