@@ -14,8 +14,8 @@ use crate::collections::{self, ACCOUNTS, TRANSFERS};
 use crate::error::{BankError, Result};
 use crate::input::check_name;
 use crate::model::{Account, Transfer};
-use crate::owners::Owners;
-use crate::statements::Statements;
+use crate::owning::owners::Owners;
+use crate::statement_lines::statements::Statements;
 
 /// A handle of a bank. Cheap to clone.
 ///

@@ -10,7 +10,7 @@ use crate::bank::Bank;
 use crate::error::{BankError, Result};
 use crate::input::{Leg, check_name};
 use crate::model::{Account, CLOSING, Transfer};
-use crate::rules;
+use crate::transfers::rules;
 
 /// The result of a call that closes an account.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,7 +23,7 @@ use txn_core::{Collection, ErrorKind, Typed};
 use crate::bank::Bank;
 use crate::error::{BankError, Result};
 use crate::model::{Account, Currency, Kind, Transfer};
-use crate::rules::Sums;
+use crate::transfers::rules::Sums;
 
 pub use voided::Voided;
 

@@ -6,7 +6,7 @@ use super::Finding;
 use crate::bank::Bank;
 use crate::error::{BankError, Result};
 use crate::model::{Account, Transfer};
-use crate::statements::{Line, LineKind};
+use crate::statement_lines::statements::{Line, LineKind};
 
 /// The number of lines per request.
 const PAGE: u64 = 500;

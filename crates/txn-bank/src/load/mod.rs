@@ -18,7 +18,7 @@ use txn_core::{AttemptId, ErrorKind, Options, TransactionOutcome};
 use crate::bank::Bank;
 use crate::error::{BankError, Result};
 use crate::input::{Leg, NewAccount};
-use crate::transfer::{Status, TransferOptions};
+use crate::transfers::transfer::{Status, TransferOptions};
 
 use latency::Latency;
 pub use submitted::SubmittedReport;

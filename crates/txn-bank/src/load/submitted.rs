@@ -15,7 +15,7 @@ use super::latency::Latency;
 use super::{FINISH, Load, PAUSE, Progress, WRAP_UP, kind_of};
 use crate::bank::Bank;
 use crate::error::{BankError, Result};
-use crate::requests::APPLICATION;
+use crate::transfers::requests::APPLICATION;
 
 /// The reported quantiles.
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)];

@@ -7,7 +7,7 @@ use crate::bank::Bank;
 use crate::error::{BankError, Result};
 use crate::input::Leg;
 use crate::model::Account;
-use crate::requests::{APPLICATION, legs_of};
+use crate::transfers::requests::{APPLICATION, legs_of};
 
 /// A submitted transfer that is not decided.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -11,11 +11,11 @@ use txn_requests::{
 };
 
 use crate::bank::Bank;
-use crate::companion::{Accompanies, CLOSED};
 use crate::error::{BankError, Result};
 use crate::input::Leg;
 use crate::model::{Account, Kind, Transfer};
-use crate::rules;
+use crate::transfers::companion::{Accompanies, CLOSED};
+use crate::transfers::rules;
 
 /// The application name of the bank's requests.
 pub const APPLICATION: &str = "txn-bank";

@@ -12,7 +12,7 @@ use txn_outbox::{EventSource, Processor, ProcessorConfig, Topics};
 use crate::bank::Bank;
 use crate::error::{BankError, Result};
 use crate::model::Account;
-use crate::owners::{Owner, Owners, TOPIC, key_of};
+use crate::owning::owners::{Owner, Owners, TOPIC, key_of};
 
 /// The result of a rebuild of all owners.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -9,8 +9,8 @@ use crate::bank::Bank;
 use crate::error::{BankError, Result};
 use crate::input::{Leg, NewAccount};
 use crate::model::{Account, DEPOSIT, Entry, Kind, Rest, Transfer};
-use crate::rules;
-use crate::statements::{Change, LineKind};
+use crate::statement_lines::statements::{Change, LineKind};
+use crate::transfers::rules;
 
 /// The number of retries after a lost race for a new document.
 const LOOKS: usize = 3;

@@ -9,7 +9,7 @@ use crate::bank::Bank;
 use crate::error::{BankError, Result};
 use crate::input::check_name;
 use crate::model::{Account, Currency};
-use crate::statements::{Line, Statements};
+use crate::statement_lines::statements::{Line, Statements};
 
 /// The number of lines per page.
 const PAGE: u64 = 500;

@@ -12,8 +12,8 @@ use txn_requests::{Companion, Operation, Refusal, Request, RequestError, Why};
 
 use crate::error::{BankError, Result};
 use crate::model::Account;
-use crate::owners::Owners;
-use crate::statements::{Change, LineKind, Statements};
+use crate::owning::owners::Owners;
+use crate::statement_lines::statements::{Change, LineKind, Statements};
 
 /// The field of a closed account.
 pub(crate) const CLOSED: &str = "/closed_at";

@@ -1,0 +1,4 @@
+//! Statements of accounts, and their lines.
+
+pub(crate) mod statement;
+pub(crate) mod statements;
