@@ -6,7 +6,7 @@ use crate::Failure;
 use crate::cargo::root;
 
 /// The number of latest commits that are checked. A shallow clone has fewer.
-const LATEST: &str = "-20";
+const LATEST: &str = "-3";
 
 /// The maximum length of a subject.
 const MOST_CHARACTERS: usize = 72;
