@@ -31,6 +31,7 @@ use txn_protocol::ids::{Age, MAX_ATTEMPT};
 
 use membership::SharedMembership;
 use queue::{Queue, Waiter};
+use ticket::LONGEST_WAIT_OF_READERS;
 use uses::Uses;
 
 pub(crate) use ticket::{QueueTicket, Reply, Rerun};
@@ -122,9 +123,17 @@ impl Groups {
             runtime,
         };
         let ends_at = attempt.ends_at();
+        let leaves_at = only_reads.then(|| now + LONGEST_WAIT_OF_READERS);
         let position = self.queue.lock().enter(waiter);
         self.start_groups_for(Some(position));
-        Some(QueueTicket { groups: self.clone(), position, membership, replies, ends_at })
+        Some(QueueTicket {
+            groups: self.clone(),
+            position,
+            membership,
+            replies,
+            ends_at,
+            leaves_at,
+        })
     }
 
     /// Starts each group that can start now.

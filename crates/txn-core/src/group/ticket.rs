@@ -20,6 +20,13 @@ use txn_protocol::ids::AttemptId;
 /// In this time the commit itself can report its outcome.
 const OVERDUE: Duration = Duration::from_millis(200);
 
+/// The longest wait of a read-only transaction for a group.
+///
+/// The queue spares such a transaction failed validations beside writers of this process. A writer
+/// that is stuck, for example on a blocked index, may hold the queue up. Without a group the
+/// transaction validates by itself, as in any other process.
+pub(super) const LONGEST_WAIT_OF_READERS: Duration = Duration::from_secs(1);
+
 /// A message to the caller of a waiting transaction.
 pub(crate) enum Reply {
     /// Run the closure again, on the batch so far.
@@ -57,6 +64,8 @@ pub(crate) struct QueueTicket {
     pub(super) replies: mpsc::UnboundedReceiver<Reply>,
     /// The end of the whole transaction, on the monotonic clock.
     pub(super) ends_at: Duration,
+    /// The time at which a read-only transaction leaves the queue; `None` for others.
+    pub(super) leaves_at: Option<Duration>,
 }
 
 impl QueueTicket {
@@ -73,6 +82,9 @@ impl QueueTicket {
                     self.groups.start_groups_for(Some(self.position));
                     if let Some(error) = self.too_late() {
                         return Reply::Ended(Err(error));
+                    }
+                    if self.leaves_the_queue() {
+                        return Reply::Ended(Err(AttemptError::Retry(RetryReason::LeftGroup)));
                     }
                 }
             }
@@ -95,6 +107,18 @@ impl QueueTicket {
                 Some(too_late(uses.as_ref().and_then(|uses| uses.keys().next())).into())
             }
         }
+    }
+
+    /// Takes a read-only transaction out of its queue or group if it has waited too long.
+    fn leaves_the_queue(&self) -> bool {
+        let now = self.groups.engine.context.now();
+        let leaves = self.leaves_at.is_some_and(|leaves_at| now >= leaves_at)
+            && self.membership.leave(true) == Certainty::Out;
+        if leaves {
+            cov_mark::hit!(reader_leaves_the_queue);
+            self.groups.leave(self.position);
+        }
+        leaves
     }
 
     /// Returns the error for a transaction whose group is gone.

@@ -22,6 +22,8 @@ struct Server {
     is_blocked: AtomicBool,
     /// The milliseconds of a request with documents of `cold`.
     cold_takes: AtomicU64,
+    /// The milliseconds of a write of documents of `cold`, before the write.
+    cold_writes_take: AtomicU64,
 }
 
 impl Server {
@@ -52,6 +54,9 @@ impl Layer for Server {
 
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
         self.answer(writes.iter().map(|write| &write.key)).await;
+        if writes.iter().any(|write| is_cold(&write.key) && write.op.changes()) {
+            sleep(Duration::from_millis(self.cold_writes_take.load(Ordering::Relaxed))).await;
+        }
         let is_blocked = self.is_blocked.load(Ordering::Relaxed);
         let (mut outcomes, mut sent) = (Vec::new(), Vec::new());
         for write in writes {
@@ -135,6 +140,30 @@ async fn slow_or_blocked_collection_slows_no_other() {
     load.server.is_blocked.store(true, Ordering::Relaxed);
     let beside_blocked = load.hot_commits().await;
     assert!(beside_blocked * 10 > before * 9, "{beside_blocked} of {before}");
+}
+
+/// The writer holds nothing yet, and the reader validates as in any other process.
+#[tokio::test(start_paused = true)]
+async fn reader_does_not_wait_for_a_stuck_writer() {
+    cov_mark::check!(reader_leaves_the_queue);
+    let load = Load::open().await;
+    let ids = || ["a".to_owned(), "b".to_owned()];
+    load.put(&load.cold, ids()).await.expect("commits");
+    let barrier = load.domain.barrier(Duration::from_secs(5)).await.expect("applies");
+    assert!(barrier.is_complete(), "{barrier:?}");
+    load.server.cold_writes_take.store(10_000, Ordering::Relaxed);
+    let read = async {
+        sleep(Duration::from_millis(50)).await;
+        let begun = Instant::now();
+        let options = Options::default().with_read_only(true);
+        let found = load.domain.run(&options, async |tx| tx.get_many(&load.cold, ids()).await);
+        let found = found.await.expect("reads").value;
+        assert!(found.iter().all(Option::is_some), "{found:?}");
+        begun.elapsed()
+    };
+    // The writer may reach its deadline.
+    let (_, took) = join(load.put(&load.cold, ids()), read).await;
+    assert!(took < Duration::from_secs(3), "{took:?}");
 }
 
 /// A full shard refuses locks on some documents for a while.
