@@ -189,7 +189,7 @@ impl From<txn_core::Error> for Failure {
         let message = error.to_string();
         match error.kind() {
             ErrorKind::Damaged => Self::new(Exit::NotWell, "damaged", message, REPAIR),
-            ErrorKind::Invalid | ErrorKind::Exists => Self::invalid(message),
+            ErrorKind::Invalid | ErrorKind::Exists | ErrorKind::WrongType => Self::invalid(message),
             ErrorKind::Misconfigured => Self::unfit(message),
             ErrorKind::Unknown => {
                 let remedy = "ask for the outcome: `txn outcome TID`";

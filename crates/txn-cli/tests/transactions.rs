@@ -77,7 +77,7 @@ fn dead_owner_without_record_is_aborted() {
     let desk = Desk::new();
     let tid = desk.die_before_commit().to_string();
     desk.run("status").says(1, &["lock_without_record", "stock/shelf", "`txn recover`"]);
-    desk.run("ls").says(0, &[&tid, "no_record (overdue)"]);
+    desk.run("ls").says(0, &[&tid, "no_record (overdue)", "process "]);
     desk.run(&format!("show {tid}")).says(0, &["Verdict: overdue", "locks stock/shelf"]);
     let dry = desk.run(&format!("--json abort {tid} --dry-run")).json(0);
     assert_eq!((&dry["aborts"], &dry["after"]), (&true.into(), &"no_record".into()));

@@ -94,7 +94,7 @@ pub(super) async fn list(
                     row.state.to_string() + if row.overdue { " (overdue)" } else { "" },
                     time(row.age_ms),
                     row.heartbeat_ms.map(time).unwrap_or_default(),
-                    of_process(row.process.as_deref(), row.application.as_deref()),
+                    of_process(row.tid, row.process.as_deref(), row.application.as_deref()),
                     row.participants.to_string(),
                     row.locks.to_string(),
                 ]);
@@ -124,7 +124,7 @@ fn shown(report: &TransactionReport, limit: usize) -> String {
         verdict.as_str(),
     );
     if let Some(record) = &report.record {
-        let by = of_process(Some(&record.process), record.application.as_deref());
+        let by = of_process(*tid, Some(&record.process), record.application.as_deref());
         text += &format!("Process: {by}; record changed at {}\n", time_of(record.modified_ms));
         if let Some(version) = record.commit_version {
             text += &format!("Commit version: {version}\n");
@@ -191,7 +191,7 @@ fn story(report: &DocumentReport) -> String {
                 lock.holder,
                 lock.state,
                 time(lock.age_ms),
-                of_process(lock.process.as_deref(), lock.application.as_deref()),
+                of_process(lock.holder, lock.process.as_deref(), lock.application.as_deref()),
                 lock.standing.as_str(),
             );
         }
@@ -232,7 +232,7 @@ pub(super) async fn locks(domain: &Domain, limit: usize) -> Result<Answer, Failu
                     lock.state.to_string(),
                     lock.standing.as_str().to_owned(),
                     time(lock.age_ms),
-                    of_process(lock.process.as_deref(), lock.application.as_deref()),
+                    of_process(lock.holder, lock.process.as_deref(), lock.application.as_deref()),
                 ]);
             }
             format!("{table}\nNext: `txn show TID`, or `txn why COLLECTION ID`.")
@@ -243,12 +243,17 @@ pub(super) async fn locks(domain: &Domain, limit: usize) -> Result<Answer, Failu
     Ok(Answer::new(exit_of(&report.faults), text, &report))
 }
 
-/// A process with its application, for operators.
-fn of_process(process: Option<&str>, application: Option<&str>) -> String {
+/// The process of an attempt with its application, for operators.
+///
+/// Without a record only the number of the process is known, which its commits have, too.
+fn of_process(tid: AttemptId, process: Option<&str>, application: Option<&str>) -> String {
     match (process, application) {
         (Some(process), Some(application)) => format!("{application} in {process}"),
         (Some(process), None) => process.to_owned(),
-        (None, _) => "process not known".to_owned(),
+        (None, _) => {
+            let [high, low] = tid.process();
+            format!("process {high:02x}{low:02x}")
+        }
     }
 }
 
