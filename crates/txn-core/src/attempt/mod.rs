@@ -4,6 +4,8 @@
 //! A caller that drops its future stops no write half way.
 
 pub(crate) mod committing;
+mod grouping;
+mod heartbeat;
 pub(crate) mod locking;
 pub(crate) mod merging;
 mod mutation;
@@ -29,13 +31,16 @@ use crate::engine::hot::board::UnderWay;
 use crate::engine::lock_queue::AttemptHandle;
 use crate::engine::read_entry::ReadEntry;
 use crate::engine::wait_reason::WaitReason;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::store::{Key, Source, Version, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
-use txn_protocol::ids::AttemptId;
+use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::machines::record::Slot;
 
+use committing::participants::{head_of, stand_in};
+use committing::release::release;
+use locking::validate;
 use merging::members::Members;
 use merging::reservation::Reservations;
 use merging::serial_batch::SerialBatch;
@@ -166,7 +171,7 @@ struct GroupState {
     /// The reservations in the queue of this process.
     reservations: Reservations,
     /// The transactions that this attempt commits.
-    members: Mutex<Members>,
+    members: Members,
     /// Prolongs the turn of the process until apply or release.
     under_way: Mutex<Option<UnderWay>>,
 }
@@ -224,6 +229,18 @@ impl Attempt {
         })
     }
 
+    /// Commits in a tracked task, which survives a dropped caller.
+    pub(crate) async fn commit(self: &Arc<Self>) -> Result<Receipt, AttemptError> {
+        committing::commit::commit(self).await
+    }
+
+    /// Validates the reads of a closure that failed.
+    ///
+    /// The error of the closure may rest on reads of different states.
+    pub(crate) async fn examine(self: &Arc<Self>) -> Result<(), AttemptError> {
+        validate::examine(self).await
+    }
+
     /// Runs `work` as a tracked task, which survives a dropped caller.
     ///
     /// `work` must not commit.
@@ -266,7 +283,7 @@ impl Attempt {
     async fn release_by_deadline(self: &Arc<Self>, why: String, retried: bool) {
         let this = self.clone();
         let release = async move {
-            this.release(&why, retried).await;
+            release(&this, &why, retried).await;
             Ok(())
         };
         if let Err(error) = self.spawn_tracked(release).await {
@@ -284,7 +301,7 @@ impl Attempt {
         self.handle.expire();
         let this = self.clone();
         self.engine.context.lifecycle.spawn(async move {
-            this.release(&RetryReason::Expired(None).to_string(), true).await;
+            release(&this, &RetryReason::Expired(None).to_string(), true).await;
         });
     }
 
@@ -321,7 +338,7 @@ impl Attempt {
         }
         self.heart.cancel();
         let this = self.clone();
-        let release = async move { this.release("its caller went away", false).await };
+        let release = async move { release(&this, "its caller went away", false).await };
         // A handle may be dropped outside of any runtime.
         self.engine.context.lifecycle.spawn_from_anywhere(release);
     }
@@ -341,7 +358,7 @@ impl Attempt {
             let kind = crate::ErrorKind::from(&refusal);
             Error::new(kind, format!("cannot write it: {}", refusal.reason)).at(key)
         })?;
-        let head = self.head_of(key)?;
+        let head = head_of(self, key)?;
         let mut working = self.working.lock();
         let mutation = Mutation::after(working.writes.get(key), mutation);
         let mutation = mutation.ok_or_else(|| Self::exists(key))?;
@@ -350,7 +367,7 @@ impl Attempt {
         working.note_write(key.clone(), mutation);
         if let Some(head) = head {
             // The content of the head is known under the locks.
-            working.note_write(head, Mutation::Put(committing::participants::stand_in()));
+            working.note_write(head, Mutation::Put(stand_in()));
         }
         Ok(())
     }
@@ -395,6 +412,40 @@ impl Attempt {
 
     pub(crate) fn has_writes(&self) -> bool {
         !self.working.lock().writes.is_empty()
+    }
+
+    /// The error of an insert of an existing document.
+    pub(crate) fn exists(key: &Key) -> Error {
+        Error::new(ErrorKind::Exists, "cannot insert it: it exists already").at(key)
+    }
+
+    /// Returns the receipt, as far as it is known at the commit.
+    pub(in crate::attempt) fn receipt(
+        &self,
+        tid: Option<AttemptId>,
+        commit_version: Option<CommitVersion>,
+    ) -> Receipt {
+        let attempts = u32::from(self.tid.attempt()) + 1;
+        Receipt { tid, commit_version, attempts, applied: false }
+    }
+
+    /// Returns a version later than all read and overwritten versions.
+    pub(in crate::attempt) async fn commit_version(&self) -> Result<CommitVersion, Error> {
+        let read = {
+            let working = self.working.lock();
+            working.reads.values().filter_map(|read| read.observed.commit_version).max()
+        };
+        let held =
+            self.locks.lock().held.values().filter_map(|held| held.before.commit_version).max();
+        self.engine.time.commit_version(Some(self.tid), read.max(held)).await
+    }
+
+    pub(in crate::attempt) fn in_doubt(&self, error: AttemptError) -> AttemptError {
+        let why = error.into_error();
+        let message = format!(
+            "the commit was sent and not acknowledged; ask for its outcome by its tid before running it again: {why}"
+        );
+        AttemptError::Fail(Error::new(ErrorKind::Unknown, message).in_transaction(self.tid))
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use tokio_util::sync::CancellationToken;
 
 use super::Attempt;
+use super::locking::lock::acquire_for_reading;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::store::store_access::ReadPreference;
 use crate::error::Error;
@@ -72,7 +73,7 @@ impl Attempt {
             let given_up = CancellationToken::new();
             let _guard = given_up.clone().drop_guard();
             let this = self.clone();
-            let acquire = async move { this.acquire_for_reading(keys, &given_up).await };
+            let acquire = async move { acquire_for_reading(&this, keys, &given_up).await };
             return self.spawn_tracked(acquire).await;
         }
         let keys = self.take_known(keys);

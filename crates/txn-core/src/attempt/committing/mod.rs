@@ -1,8 +1,10 @@
 //! The commit of an attempt, and its end without a commit.
 
-pub(crate) mod commit;
-pub(crate) mod finish;
-pub(crate) mod heartbeat;
-pub(crate) mod participants;
-pub(crate) mod release;
-pub(crate) mod single;
+pub(in crate::attempt) mod commit;
+mod commit_outcome;
+mod commit_steps;
+mod finish;
+pub(in crate::attempt) mod participants;
+mod record;
+pub(in crate::attempt) mod release;
+mod single;

@@ -10,74 +10,85 @@ use crate::engine::store::store_access::ReadPreference;
 use crate::event::Event;
 use crate::store::{Key, Outcome, Write};
 
-impl Attempt {
-    /// Releases the locks, once.
-    ///
-    /// The caller has sent no commit of this attempt, or its `aborted` record is acknowledged.
-    /// Locks that cannot be released now are left to other transactions.
-    #[tracing::instrument(name = "release", level = "debug", skip_all, fields(tid = %self.tid, attempt = self.tid.attempt()))]
-    pub(in crate::attempt) async fn release(self: &Arc<Self>, why: &str, retried: bool) {
-        if !self.progress.release() {
-            return;
-        }
-        // Even after a panic of the store, no task of this process waits for the attempt any more.
-        let _forget = Forget(self);
-        // A lock operation of this attempt that still runs is cancelled.
-        self.handle.cancel();
-        let _one_at_a_time = self.locking.lock().await;
-        self.heart.cancel();
-        let engine = &self.engine;
-        let (held, uncertain) = {
-            let mut locks = self.locks.lock();
-            (std::mem::take(&mut locks.held), std::mem::take(&mut locks.uncertain))
-        };
-        let has_record = {
-            let mut slot = self.slot.lock().await;
-            let may_have_record = slot.may_have_record();
-            slot.seal();
-            may_have_record
-        };
-        let deadline = engine.context.deadline(engine.context.config.lease_of(self.tid.attempt()));
-        if has_record || !uncertain.is_empty() {
-            // A lock may land late, and a heartbeat shows a live attempt. An `aborted` record
-            // spares other processes the wait for the lease.
-            let found = engine.table.record_of(self.tid, ReadPreference::Primary, &deadline).await;
-            if let Ok(found) = found
-                && found.record.as_ref().is_none_or(|record| !record.state.is_committed())
-                && let Err(error) =
-                    Box::pin(engine.verdicts.decide(self.tid, found, why, &deadline)).await
-            {
-                tracing::warn!(tid = %self.tid, why = %error.into_error(), "the aborted record could not be written");
-            }
-        }
-        let voids: Vec<Write> = held.iter().map(|(key, lock)| lock.void(key)).collect();
-        let mut left: BTreeSet<Key> = uncertain.clone();
-        if !voids.is_empty() {
-            let outcomes = engine.store.write_all(&voids).await;
-            for (write, outcome) in voids.iter().zip(outcomes) {
-                if !matches!(outcome, Outcome::Applied(_)) {
-                    left.insert(write.key.clone());
-                }
-            }
-        }
-        let left: Vec<Key> = left.into_iter().collect();
-        if let Ok(views) =
-            engine.store.read_documents(&left, ReadPreference::Primary, &deadline).await
+/// Releases the locks, once.
+///
+/// The caller has sent no commit of this attempt, or its `aborted` record is acknowledged.
+/// Locks that cannot be released now are left to other transactions.
+#[tracing::instrument(name = "release", level = "debug", skip_all, fields(tid = %attempt.tid, attempt = attempt.tid.attempt()))]
+pub(in crate::attempt) async fn release(attempt: &Arc<Attempt>, why: &str, retried: bool) {
+    if !attempt.progress.release() {
+        return;
+    }
+    // Even after a panic of the store, no task of this process waits for the attempt any more.
+    let _forget = Forget(attempt);
+    // A lock operation of this attempt that still runs is cancelled.
+    attempt.handle.cancel();
+    let _one_at_a_time = attempt.locking.lock().await;
+    attempt.heart.cancel();
+    let engine = &attempt.engine;
+    let (held, uncertain) = {
+        let mut locks = attempt.locks.lock();
+        (std::mem::take(&mut locks.held), std::mem::take(&mut locks.uncertain))
+    };
+    let has_record = {
+        let mut slot = attempt.slot.lock().await;
+        let may_have_record = slot.may_have_record();
+        slot.seal();
+        may_have_record
+    };
+    let deadline = engine.context.deadline(engine.context.config.lease_of(attempt.tid.attempt()));
+    if has_record || !uncertain.is_empty() {
+        // A lock may land late, and a heartbeat shows a live attempt. An `aborted` record
+        // spares other processes the wait for the lease.
+        let found = engine.table.record_of(attempt.tid, ReadPreference::Primary, &deadline).await;
+        if let Ok(found) = found
+            && found.record.as_ref().is_none_or(|record| !record.state.is_committed())
+            && let Err(error) =
+                Box::pin(engine.verdicts.decide(attempt.tid, found, why, &deadline)).await
         {
-            for (key, view) in left.iter().zip(&views) {
-                if view.holder() == Some(self.tid)
-                    && let Err(error) = engine.unlocker.unlock(key, view, self.tid).await
-                {
-                    tracing::error!(%error, "a lock was left for an operator");
-                }
-            }
-        }
-        engine.live_attempts.forget(self.tid);
-        engine.live_attempts.release(held.keys().chain(&uncertain));
-        if !(held.is_empty() && uncertain.is_empty()) || retried {
-            engine.context.emit(&Event::Aborted { tid: self.tid, why: why.to_owned(), retried });
+            tracing::warn!(tid = %attempt.tid, why = %error.into_error(), "the aborted record could not be written");
         }
     }
+    let voids: Vec<Write> = held.iter().map(|(key, lock)| lock.void(key)).collect();
+    let mut left: BTreeSet<Key> = uncertain.clone();
+    if !voids.is_empty() {
+        let outcomes = engine.store.write_all(&voids).await;
+        for (write, outcome) in voids.iter().zip(outcomes) {
+            if !matches!(outcome, Outcome::Applied(_)) {
+                left.insert(write.key.clone());
+            }
+        }
+    }
+    let left: Vec<Key> = left.into_iter().collect();
+    if let Ok(views) = engine.store.read_documents(&left, ReadPreference::Primary, &deadline).await
+    {
+        for (key, view) in left.iter().zip(&views) {
+            if view.holder() == Some(attempt.tid)
+                && let Err(error) = engine.unlocker.unlock(key, view, attempt.tid).await
+            {
+                tracing::error!(%error, "a lock was left for an operator");
+            }
+        }
+    }
+    engine.live_attempts.forget(attempt.tid);
+    engine.live_attempts.release(held.keys().chain(&uncertain));
+    if !(held.is_empty() && uncertain.is_empty()) || retried {
+        engine.context.emit(&Event::Aborted { tid: attempt.tid, why: why.to_owned(), retried });
+    }
+}
+
+/// Leaves the locks to other transactions, because the commit may land.
+///
+/// A transaction that finds the locks recovers the attempt.
+pub(in crate::attempt) fn leave_to_others(attempt: &Attempt) {
+    attempt.engine.context.lifecycle.leave_over();
+    attempt.progress.release();
+    attempt.heart.cancel();
+    attempt.engine.live_attempts.forget(attempt.tid);
+    attempt.hot.reservations.leave();
+    attempt.hot.under_way.lock().take();
+    let locks = attempt.locks.lock();
+    attempt.engine.live_attempts.release(locks.held.keys().chain(&locks.uncertain));
 }
 
 /// Forgets an attempt when it is dropped.

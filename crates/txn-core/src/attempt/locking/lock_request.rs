@@ -1,7 +1,8 @@
 //! A pending lock request, and the known state of its document.
 
-use crate::store::Version;
+use crate::store::{Version, WriteOp};
 use txn_protocol::document::View;
+use txn_protocol::ids::AttemptId;
 use txn_protocol::rules::validate::Observed;
 
 /// A lock that the attempt still has to acquire.
@@ -39,4 +40,11 @@ impl LockRequest {
         }
         was_handed_off
     }
+}
+
+/// The next step towards one lock.
+pub(in crate::attempt) enum Step {
+    Write(WriteOp),
+    LookAgain,
+    Blocked(AttemptId),
 }

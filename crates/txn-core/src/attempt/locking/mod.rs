@@ -1,7 +1,11 @@
 //! Locks and validation of an attempt.
 
-pub(crate) mod hot_locks;
-pub(crate) mod lock;
-pub(crate) mod lock_request;
-pub(crate) mod validate;
-pub(crate) mod waiting;
+mod hot_locks;
+pub(in crate::attempt) mod lock;
+mod lock_request;
+mod phase;
+mod send;
+mod steps;
+pub(in crate::attempt) mod validate;
+pub(in crate::attempt) mod verify;
+pub(in crate::attempt) mod waiting;

@@ -1,25 +1,21 @@
-//! Members of an attempt: merge, components, and eviction.
+//! Members of an attempt: components, and eviction.
 //!
 //! Members are linked if one of them writes a document that the other uses. Directly or
 //! transitively linked members form one component. An attempt evicts whole components.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use crate::attempt::merging::reservation::{DocumentReservation, Reservation};
-use crate::attempt::merging::serial_batch::{Merge, SerialBatch};
-use crate::attempt::{Attempt, ReadWriteSet};
-use crate::config::{LockMode, ReadMode};
 use crate::engine::attempt_error::RetryReason;
-use crate::engine::read_entry::ReadEntry;
 use crate::store::Key;
 
 /// The members of an attempt, by component.
 #[derive(Debug, Default)]
-pub(in crate::attempt) struct Members {
+pub(in crate::attempt) struct Members(Mutex<Components>);
+
+#[derive(Debug, Default)]
+struct Components {
     /// The documents of each component, by the number of the component.
     active: BTreeMap<usize, BTreeSet<Key>>,
     /// The evicted components, with the reasons.
@@ -33,193 +29,106 @@ pub(in crate::attempt) struct Members {
     is_recorded: bool,
 }
 
-impl Attempt {
-    /// Whether the attempt cannot join a group.
-    ///
-    /// Such an attempt locks at each read, or its caller knows something that the members do not
-    /// share, such as its tid. A nested transaction joins no group, because the outer transaction
-    /// waits for the nested one.
-    pub(crate) fn is_excluded_from_groups(&self) -> bool {
-        self.pessimistic
-            || self.options.read_mode == ReadMode::Lock
-            || self.options.lock_mode == LockMode::AtCommitUngrouped
-            || self.options.metadata.is_some()
-            || self.is_tid_exposed.load(Ordering::Acquire)
-            || self.is_solo.load(Ordering::Acquire)
-            || !self.enclosing.is_empty()
+impl Components {
+    fn uses(&self, key: &Key) -> bool {
+        self.active.values().any(|keys| keys.contains(key))
     }
 
-    /// Returns the documents that are only read, and the written ones.
-    ///
-    /// `None` if the attempt cannot join a group.
-    pub(crate) fn documents_to_merge(&self) -> Option<(BTreeSet<Key>, BTreeSet<Key>)> {
-        let working = self.working.lock();
-        if self.is_excluded_from_groups() || !self.progress.is_working() {
-            return None;
+    /// Evicts components. `forget` receives the documents that the evicted components used.
+    fn evict(
+        &mut self,
+        is_one: impl Fn(usize, &BTreeSet<Key>) -> bool,
+        why: &RetryReason,
+        forget: impl FnOnce(&dyn Fn(&Key) -> bool, BTreeSet<Key>),
+    ) {
+        let mut unused = BTreeSet::new();
+        for (number, keys) in self.active.extract_if(.., |number, keys| is_one(*number, keys)) {
+            self.evicted.push((number, why.clone()));
+            unused.extend(keys);
         }
-        // A read-only transaction locks nothing in a group, and some absences have to be locked.
-        let is_absent = |read: &ReadEntry| read.observed.image.is_none();
-        if working.writes.is_empty() && working.reads.values().any(is_absent) {
-            return None;
-        }
-        let only_read = working.reads.keys().filter(|key| !working.writes.contains_key(*key));
-        Some((only_read.cloned().collect(), working.writes.keys().cloned().collect()))
+        forget(&|key| self.uses(key), unused);
     }
+}
 
-    /// The number of bytes that the attempt writes.
-    pub(crate) fn bytes_to_write(&self) -> usize {
-        let working = self.working.lock();
-        let images = working.writes.values().filter_map(crate::attempt::Mutation::image);
-        images.map(|image| image.as_str().len()).fold(0, usize::saturating_add)
-    }
-
-    /// Adds the reads of this attempt to a batch.
-    pub(crate) fn seed_reads(&self, batch: &mut SerialBatch) {
-        for (key, read) in &self.working.lock().reads {
-            batch.seed_read(key, read.clone());
-        }
-    }
-
-    /// Merges this attempt into a batch, if the attempt fits.
-    pub(crate) fn merge_into(&self, batch: &mut SerialBatch) -> Merge {
-        batch.merge(&self.working.lock())
-    }
-
-    /// Forgets the last run of the closure. The next run reads from `batch`.
-    pub(crate) fn restart_on(&self, batch: Arc<Mutex<SerialBatch>>) {
-        *self.hot.batch.lock() = Some(batch);
-        *self.working.lock() = ReadWriteSet::default();
-    }
-
-    /// Takes over the reads and writes of a batch, to commit them.
-    ///
-    /// `members`: the documents of each component. Returns the number of documents.
-    pub(crate) fn represent(
+impl Members {
+    /// Begins with these components.
+    pub(in crate::attempt) fn begin(
         &self,
-        batch: &SerialBatch,
-        members: impl Iterator<Item = BTreeSet<Key>>,
-        transactions: usize,
-    ) -> usize {
-        let active: BTreeMap<usize, BTreeSet<Key>> = members.enumerate().collect();
-        let documents = {
-            let mut working = self.working.lock();
-            *working = batch.working();
-            working.documents
-        };
-        self.decline_what_is_not_written(active.values().flatten().cloned());
-        let is_recorded = transactions > 1 && documents > 1 && self.has_writes();
-        *self.hot.members.lock() = Members { active, is_recorded, ..Members::default() };
-        documents
+        active: BTreeMap<usize, BTreeSet<Key>>,
+        is_recorded: bool,
+    ) {
+        *self.0.lock() = Components { active, is_recorded, ..Components::default() };
     }
 
-    /// Evicts the components that use a document.
+    /// Evicts the components that use a document, if others remain.
     ///
-    /// Such components would fail the other members. The reads and writes of these components are
-    /// forgotten. Locks that were taken for them remain, and the record names these as reads.
-    /// Returns whether the attempt continues without the users of the document.
-    pub(in crate::attempt) fn evict(&self, key: &Key, why: &RetryReason) -> bool {
-        let members = &mut *self.hot.members.lock();
-        if members.active.values().all(|keys| keys.contains(key)) {
+    /// Returns whether the attempt continues. `forget` receives a test of the documents that stay,
+    /// and the documents that the evicted components used.
+    pub(in crate::attempt) fn evict(
+        &self,
+        key: &Key,
+        why: &RetryReason,
+        forget: impl FnOnce(&dyn Fn(&Key) -> bool, BTreeSet<Key>),
+    ) -> bool {
+        let components = &mut *self.0.lock();
+        if components.active.values().all(|keys| keys.contains(key)) {
             return false;
         }
-        self.evict_where(members, |_, keys| keys.contains(key), why);
+        components.evict(|_, keys| keys.contains(key), why, forget);
         // A document that no member uses blocks all of them.
-        !members.evicted.is_empty()
+        !components.evicted.is_empty()
     }
 
     /// Evicts a component whose caller waits no longer. Returns whether the component is out.
     ///
-    /// The component stays if the attempt may be committed, or has no other component.
-    pub(crate) fn leave(&self, component: usize) -> bool {
-        let members = &mut *self.hot.members.lock();
-        if !members.active.contains_key(&component) {
+    /// The component stays after [`Self::close`], and if no other component remains. `forget`: as
+    /// for [`Self::evict`].
+    pub(in crate::attempt) fn leave(
+        &self,
+        component: usize,
+        forget: impl FnOnce(&dyn Fn(&Key) -> bool, BTreeSet<Key>),
+    ) -> bool {
+        let components = &mut *self.0.lock();
+        if !components.active.contains_key(&component) {
             return true;
         }
-        if members.is_closed || members.active.len() == 1 {
+        if components.is_closed || components.active.len() == 1 {
             return false;
         }
-        self.evict_where(members, |number, _| number == component, &RetryReason::LeftGroup);
+        components.evict(|number, _| number == component, &RetryReason::LeftGroup, forget);
         true
-    }
-
-    /// Evicts components, and forgets the documents that only they use.
-    fn evict_where(
-        &self,
-        members: &mut Members,
-        is_one: impl Fn(usize, &BTreeSet<Key>) -> bool,
-        why: &RetryReason,
-    ) {
-        let Members { active, evicted, .. } = members;
-        let mut unused = BTreeSet::new();
-        for (number, keys) in active.extract_if(.., |number, keys| is_one(*number, keys)) {
-            evicted.push((number, why.clone()));
-            unused.extend(keys);
-        }
-        let stay = |key: &Key| active.values().any(|keys| keys.contains(key));
-        self.working.lock().retain(stay);
-        self.decline_what_is_not_written(unused);
-    }
-
-    /// Returns unwritten documents to their earlier commits, which apply them.
-    fn decline_what_is_not_written(&self, keys: impl IntoIterator<Item = Key>) {
-        let unwanted: Vec<Key> = {
-            let working = self.working.lock();
-            keys.into_iter().filter(|key| !working.writes.contains_key(key)).collect()
-        };
-        self.engine.hot.handoffs.decline(&unwanted);
     }
 
     /// Closes the membership before the commit is sent.
     ///
     /// A member that left before is out.
-    pub(in crate::attempt) fn close_membership(&self) {
-        self.hot.members.lock().is_closed = true;
+    pub(in crate::attempt) fn close(&self) {
+        self.0.lock().is_closed = true;
     }
 
     /// Whether only evicted members use a document.
     pub(in crate::attempt) fn is_evicted(&self, key: &Key) -> bool {
-        let Members { active, evicted, .. } = &*self.hot.members.lock();
-        !evicted.is_empty() && !active.values().any(|keys| keys.contains(key))
+        let components = self.0.lock();
+        !components.evicted.is_empty() && !components.uses(key)
     }
 
     /// Takes the numbers of the evicted components, with the reasons.
-    pub(crate) fn take_evicted(&self) -> Vec<(usize, RetryReason)> {
-        std::mem::take(&mut self.hot.members.lock().evicted)
+    pub(in crate::attempt) fn take_evicted(&self) -> Vec<(usize, RetryReason)> {
+        std::mem::take(&mut self.0.lock().evicted)
     }
 
     /// Whether the outcome must be in a record, even for one document.
     pub(in crate::attempt) fn is_recorded(&self) -> bool {
-        self.hot.members.lock().is_recorded
+        self.0.lock().is_recorded
     }
 
     /// Whether the attempt has evicted members.
     pub(in crate::attempt) fn has_evicted(&self) -> bool {
-        !self.hot.members.lock().evicted.is_empty()
+        !self.0.lock().evicted.is_empty()
     }
 
     /// Whether the attempt commits several independent components.
-    pub(in crate::attempt) fn has_several_members(&self) -> bool {
-        self.hot.members.lock().active.len() > 1
-    }
-
-    /// Stores a group slot and documents, until the end of the attempt.
-    pub(crate) fn reserve(
-        &self,
-        slot: Box<dyn Reservation>,
-        documents: Box<dyn DocumentReservation>,
-    ) {
-        self.hot.reservations.take(slot, documents);
-    }
-
-    /// Returns the entry of a document that is known without a request.
-    pub(in crate::attempt) fn known(&self, key: &Key) -> Option<ReadEntry> {
-        let batch = self.hot.batch.lock().clone();
-        if let Some(read) = batch.and_then(|batch| batch.lock().read(key)) {
-            return Some(read);
-        }
-        if !self.uses_cache {
-            return None;
-        }
-        self.engine.hot.cache.get(key, self.engine.context.now())
+    pub(in crate::attempt) fn are_several(&self) -> bool {
+        self.0.lock().active.len() > 1
     }
 }

@@ -1,0 +1,29 @@
+//! The result of the steps up to the commit point.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::attempt::committing::single::Single;
+use crate::store::{Key, Version};
+use txn_protocol::document::View;
+use txn_protocol::record::Record;
+
+/// The result of the steps up to the commit point.
+pub(in crate::attempt) enum CommitOutcome {
+    /// The transaction wrote nothing.
+    Nothing,
+    /// A single conditional write will commit the transaction.
+    Single(Box<Single>),
+    /// The record is committed.
+    CommittedRecord(Box<CommittedRecord>),
+}
+
+/// A committed record, with the participants as the acknowledged locks show them.
+pub(in crate::attempt) struct CommittedRecord {
+    pub(in crate::attempt) record: Arc<Record>,
+    /// The version of the committed record.
+    pub(in crate::attempt) version: Version,
+    /// The version of the record, unless another process may have seen it committed earlier.
+    pub(in crate::attempt) first: Option<Version>,
+    pub(in crate::attempt) known: BTreeMap<Key, View>,
+}

@@ -1,0 +1,106 @@
+//! The heartbeat: renews the `pending` record of a long attempt.
+//!
+//! The first heartbeat follows half a lease after the first lock. Without heartbeats, other
+//! processes would take the owner for dead after one lease.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures::FutureExt;
+
+use crate::attempt::Attempt;
+use crate::engine::store::store_access::ReadPreference;
+use crate::store::WriteOp;
+use txn_protocol::machines::record::Beat;
+use txn_protocol::machines::settle::{Answer, Condition};
+use txn_protocol::record::{Record, State};
+
+/// Starts the heartbeat with the first lock, once.
+///
+/// At the time limit of the attempt, the heartbeat ends and the attempt expires.
+pub(in crate::attempt) fn start_heart(attempt: &Arc<Attempt>) {
+    if attempt.beating.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let this = attempt.clone();
+    attempt.engine.context.lifecycle.spawn(async move {
+        let heart = this.heart.clone();
+        let left = this.limit.saturating_sub(this.engine.context.now());
+        tokio::select! {
+            biased;
+            () = heart.cancelled() => {}
+            () = this.engine.context.config.clock.sleep(left) => this.expire(),
+            () = beat_whatever_happens(&this) => {}
+        }
+    });
+}
+
+/// Beats, and never returns.
+///
+/// So the time limit of the attempt applies even after a panic of the store.
+async fn beat_whatever_happens(attempt: &Attempt) {
+    while AssertUnwindSafe(beat(attempt)).catch_unwind().await.is_err() {
+        tracing::error!(tid = %attempt.tid, "a heartbeat panicked; it beats again");
+    }
+    std::future::pending::<()>().await;
+}
+
+/// Beats until the slot is sealed or the attempt is aborted.
+///
+/// If this future is dropped during a write, the slot stays as it was; after the first write
+/// the slot is doubtful. The task that seals the slot finds the record at another version, and
+/// settles the record.
+async fn beat(attempt: &Attempt) {
+    let lease = attempt.engine.context.config.lease_of(attempt.tid.attempt());
+    attempt.engine.context.config.clock.sleep(lease / 2).await;
+    while beat_once(attempt).await {
+        attempt.engine.context.config.clock.sleep(lease / 3).await;
+    }
+}
+
+async fn beat_once(attempt: &Attempt) -> bool {
+    let mut slot = attempt.slot.lock().await;
+    let pending = Record {
+        heartbeat_at: Some(attempt.engine.time.unix_millis()),
+        ..attempt.engine.table.new_record(attempt.tid, State::Pending)
+    };
+    let Ok(source) = pending.encode() else { return false };
+    let before = *slot;
+    let op = match slot.beat() {
+        Some(Condition::Absent) => WriteOp::Create(source),
+        Some(Condition::At(version)) => WriteOp::Replace(source, version),
+        None => return false,
+    };
+    let Ok(outcome) = attempt.engine.table.write_record(attempt.tid, &op, &attempt.deadline).await
+    else {
+        return false;
+    };
+    match Answer::from(outcome) {
+        Answer::Proof(Some(version)) => {
+            slot.beaten(version);
+            true
+        }
+        Answer::Later(_) => {
+            *slot = before;
+            true
+        }
+        Answer::Doubt(_) => {
+            let found = attempt
+                .engine
+                .table
+                .record_of(attempt.tid, ReadPreference::Primary, &attempt.deadline)
+                .await;
+            let Ok(found) = found else { return false };
+            match slot.seen(found.standing) {
+                Beat::GoOn => true,
+                Beat::Wounded => {
+                    attempt.handle.wound();
+                    false
+                }
+                Beat::Stop => false,
+            }
+        }
+        Answer::Proof(None) | Answer::Refused(_) => false,
+    }
+}
