@@ -2,7 +2,7 @@
 //!
 //! Each rule is a function from plain text to the violations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use txn_protocol::rule::Rule;
 
 use crate::Failure;
 use crate::cargo::{cargo, root};
-use crate::circles::circles;
+use crate::circles::{circles, methods, scattered};
 use crate::{commits, links, prose};
 
 /// The maximum number of lines of a library's file.
@@ -37,6 +37,20 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 10] = [
 /// The layers of `txn-core`, and the layers above them, which they must not name.
 const LAYERS: [(&str, &[&str]); 3] =
     [("engine", &["attempt", "group", "api"]), ("attempt", &["group", "api"]), ("group", &["api"])];
+
+/// The packages with a type whose methods stand in several folders.
+///
+/// The lint does not check the calls of methods in these packages.
+const IN_SEVERAL_FOLDERS: [&str; 8] = [
+    "txn-bank",
+    "txn-es",
+    "txn-lock",
+    "txn-outbox",
+    "txn-protocol",
+    "txn-requests",
+    "histories",
+    "models",
+];
 
 /// The texts that have to name the rules.
 struct Mentions {
@@ -66,9 +80,7 @@ pub(crate) fn lint() -> Result<(), Failure> {
     for (layer, above) in LAYERS {
         gaps.extend(upwards(&texts(&root.join("crates/txn-core/src").join(layer))?, above));
     }
-    for package in sources(&root)? {
-        gaps.extend(circles(&package, &texts(&package)?));
-    }
+    gaps.extend(entangled(&root)?);
     for folder in ["crates", "tests", "benches", "examples", "xtask"] {
         let texts = texts(&root.join(folder))?;
         gaps.extend(texts.iter().flat_map(|(path, text)| prose::in_rust(path, text)));
@@ -149,6 +161,50 @@ fn crowded<'a>(files: impl Iterator<Item = &'a Path>) -> Vec<String> {
         format!("{}: {count} files, at most {MOST_FILES}: make folders", folder.display())
     };
     counts.into_iter().filter(|(_, count)| *count > MOST_FILES).map(told).collect()
+}
+
+/// Returns the files in circles, and the types in several folders.
+fn entangled(root: &Path) -> Result<Vec<String>, Failure> {
+    let packages = sources(root)?.into_iter().map(|package| {
+        let texts = texts(&package)?;
+        let methods = methods(&package, &texts);
+        Ok::<_, Failure>((package, texts, methods))
+    });
+    let packages = packages.collect::<Result<Vec<_>, Failure>>()?;
+    let mut gaps = Vec::new();
+    for (package, texts, _) in &packages {
+        let below = below(&crate_of(package));
+        let others = packages.iter().filter(|(other, ..)| below.contains(&crate_of(other)));
+        let foreign: BTreeSet<String> = others.flat_map(|(.., methods)| methods).cloned().collect();
+        let in_parts = !IN_SEVERAL_FOLDERS.contains(&&*crate_of(package));
+        gaps.extend(circles(package, texts, in_parts.then_some(&foreign)));
+        if in_parts {
+            gaps.extend(scattered(package, texts));
+        }
+    }
+    Ok(gaps)
+}
+
+/// Returns the name of the crate with these sources.
+fn crate_of(sources: &Path) -> String {
+    let folder = sources.parent().and_then(Path::file_name);
+    folder.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Returns the crates that a crate may depend on, directly or transitively.
+fn below(name: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut open = match MAY_DEPEND_ON.iter().find(|(known, _)| *known == name) {
+        Some((_, on)) => on.to_vec(),
+        None => MAY_DEPEND_ON.iter().map(|(known, _)| *known).collect(),
+    };
+    while let Some(name) = open.pop() {
+        if found.insert(name.to_owned()) {
+            let on = MAY_DEPEND_ON.iter().filter(|(known, _)| *known == name);
+            open.extend(on.flat_map(|(_, on)| on.iter()));
+        }
+    }
+    found
 }
 
 /// Returns the files that are too long.
