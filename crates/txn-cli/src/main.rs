@@ -42,6 +42,8 @@ fn main() -> ExitCode {
 fn tell(answer: &Answer, json: bool) -> ExitCode {
     match answer.print(json) {
         Ok(()) => answer.exit.into(),
+        // The reader has seen enough, as `head` has.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => answer.exit.into(),
         Err(error) => {
             let failure = Failure::unfit(format!("the output could not be written: {error}"));
             fail(&failure, false)

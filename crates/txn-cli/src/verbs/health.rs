@@ -199,7 +199,7 @@ async fn state_of(session: &Session, limit: usize) -> Result<Answer, Failure> {
         overview.partitions.len(),
     );
     if let Some(ahead) = overview.clock_ahead_ms {
-        text += &format!("; the clock of this machine is {ahead} ms ahead of the server's");
+        text += &format!("; {}", clock(ahead));
     }
     if let Some(waiting) = &outbox {
         text += &format!(
@@ -236,12 +236,17 @@ fn stall_ms(domain: &Domain) -> u64 {
     lease.saturating_mul(LEASES).max(PATIENCE_MS)
 }
 
+fn clock(ahead_ms: i64) -> String {
+    let side = if ahead_ms < 0 { "behind" } else { "ahead of" };
+    format!("the clock of this machine is {} ms {side} the server's", ahead_ms.unsigned_abs())
+}
+
 /// A clock that differs from the server's.
 fn of_clock(ahead_ms: Option<i64>) -> Option<Message> {
     let ahead = ahead_ms.filter(|ahead| ahead.unsigned_abs() > CLOCK_MS)?;
     Some(Message::error(
         "clock_differs",
-        format!("the clock of this machine is {ahead} ms ahead of the server's"),
+        clock(ahead),
         "set the clocks of this machine and of the servers by NTP",
     ))
 }

@@ -89,7 +89,7 @@ impl DomainAdmin {
     pub(crate) fn no_domain(&self) -> Error {
         let name = self.table.domain();
         let message = format!(
-            "there is no domain {name:?} in this store: check the name, or make it with Domain::open_or_create"
+            "there is no domain {name:?} in this store: check the name, or make it with `txn init` or Domain::open_or_create"
         );
         Error::new(ErrorKind::Misconfigured, message)
     }
