@@ -227,10 +227,10 @@ async fn accounts_are_found_by_their_owner() {
         }
         assert_eq!(found, wanted);
         gate.open();
-        for nobody in ["ann", "Zoe", ""] {
-            let mut pages = bank.accounts_of(nobody).await.expect("looks");
+        for stranger in ["ann", "Zoe", ""] {
+            let mut pages = bank.accounts_of(stranger).await.expect("looks");
             while let Some(page) = pages.next_page().await.expect("reads") {
-                assert!(page.is_empty(), "{nobody}");
+                assert!(page.is_empty(), "{stranger}");
             }
         }
         assert!(bank.shutdown(PATIENCE).await);

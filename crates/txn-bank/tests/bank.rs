@@ -50,8 +50,8 @@ async fn every_refusal_is_typed_and_changes_nothing() {
         (&[("alice", 0), ("bob", 0)], |e| matches!(e, BankError::ZeroLeg(n) if n == "alice")),
         (&[("alice", -1), ("no one", 1)], |e| matches!(e, BankError::InvalidName(_))),
         (
-            &[("alice", -1), ("nobody", 1)],
-            |e| matches!(e, BankError::UnknownAccount(n) if n == "nobody"),
+            &[("alice", -1), ("stranger", 1)],
+            |e| matches!(e, BankError::UnknownAccount(n) if n == "stranger"),
         ),
         (&[("alice", -2), ("bob", 1)], |e| matches!(e, BankError::Unbalanced { sum: -1, .. })),
         (&[("alice", -1), ("dan", 1)], |e| matches!(e, BankError::Unbalanced { .. })),
@@ -106,8 +106,8 @@ async fn invalid_accounts_are_refused_with_a_typed_error() {
     let again = NewAccount::new("alice", "x", 5, "EUR").expect("sound");
     let error = bank.open_account(&again).await.expect_err("exists");
     assert!(matches!(error, BankError::AccountExists(name) if name == "alice"));
-    let error = bank.accounts(&["alice", "nobody"]).await.expect_err("unknown");
-    assert!(matches!(error, BankError::UnknownAccount(name) if name == "nobody"));
+    let error = bank.accounts(&["alice", "stranger"]).await.expect_err("unknown");
+    assert!(matches!(error, BankError::UnknownAccount(name) if name == "stranger"));
     let error = bank.transfer_of("nothing").await.expect_err("unknown");
     assert!(matches!(error, BankError::UnknownTransfer(_)));
 }

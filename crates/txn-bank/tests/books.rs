@@ -112,7 +112,7 @@ async fn agree(acts: Vec<Vec<Act>>, groups: bool) {
     let first = Bank::create(store.clone(), "bank", config.clone()).await.expect("opens");
     let first = first.keep_statements().await.expect("kept");
     for at in 0..ACCOUNTS {
-        let new = NewAccount::new(&name(at), "somebody", 100, "EUR").expect("sound");
+        let new = NewAccount::new(&name(at), "another", 100, "EUR").expect("sound");
         first.open_account(&new.with_overdraft(at == 0)).await.expect("opens");
     }
     let mut processes = Vec::new();

@@ -82,7 +82,7 @@ async fn every_change_is_listed_once() {
         bank.transfer(Some("rent"), &legs(&[("alice", -30), ("bob", 30)])).await.expect("moves");
         // A repeated transfer with the same key has no effect.
         bank.transfer(Some("rent"), &legs(&[("alice", -30), ("bob", 30)])).await.expect("is done");
-        let refused = bank.transfer(None, &legs(&[("alice", -1), ("nobody", 1)])).await;
+        let refused = bank.transfer(None, &legs(&[("alice", -1), ("stranger", 1)])).await;
         assert!(matches!(refused, Err(BankError::UnknownAccount(_))));
         let requests = requests(&bank).await;
         bank.submit(&requests, "tip", &legs(&[("alice", -5), ("bob", 5)])).await.expect("submits");

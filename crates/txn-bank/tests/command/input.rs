@@ -58,7 +58,7 @@ fn bad_input_is_refused_and_changes_nothing() {
     let cases = [
         ("transfer alice:-300 bob:+300", "holds 100 EUR: not enough for -300"),
         ("transfer alice:-3 bob:+2", "the legs in EUR sum to -1"),
-        ("transfer alice:-3 nobody:+3", "no account \"nobody\""),
+        ("transfer alice:-3 stranger:+3", "no account \"stranger\""),
         ("transfer alice:-3", "at least two legs"),
         ("transfer", "at least two legs"),
         ("transfer alice:-3 alice:3", "more than one leg"),
@@ -74,7 +74,7 @@ fn bad_input_is_refused_and_changes_nothing() {
         ("open dave --owner Dave --balance 9223372036854775808", "does not fit"),
         ("open dave --owner Dave --currency euro", "no currency"),
         ("open a:b --owner Dave", "cannot name an account"),
-        ("balance alice nobody", "no account \"nobody\""),
+        ("balance alice stranger", "no account \"stranger\""),
         ("show transfer nothing", "no transfer \"nothing\""),
         ("show alice bob", "show one account"),
         ("load --legs 1", "at least two legs"),

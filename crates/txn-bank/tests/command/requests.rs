@@ -67,7 +67,7 @@ fn refused_transfer_has_a_reason() {
     assert_eq!(desk.balance("alice"), 100);
     desk.run("reverse mistake").refused(1, "it cannot be reversed");
     desk.run("status nothing").refused(1, "no request \"nothing\"");
-    desk.run("submit alice:-1 nobody:+1").refused(1, "no account \"nobody\"");
+    desk.run("submit alice:-1 stranger:+1").refused(1, "no account \"stranger\"");
     desk.run("submit alice:-1 bob:+2").refused(1, "sum to +1");
     desk.run("submit alice:-1").refused(1, "at least two legs");
 }
