@@ -93,8 +93,8 @@ pub enum Event {
         /// Its participants.
         documents: Vec<Key>,
     },
-    /// This process aborted a transaction whose process seems dead. The locks of that transaction
-    /// are void.
+    /// This process aborted a transaction whose process seems dead, or that an operator named. The
+    /// locks of that transaction are void.
     AbortedByRecovery {
         /// The aborted attempt.
         tid: AttemptId,

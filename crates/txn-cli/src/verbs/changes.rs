@@ -1,7 +1,7 @@
 //! Verbs that decide or recover transactions.
 
 use serde_json::json;
-use txn_core::admin::TransactionState;
+use txn_core::admin::{TransactionState, Verdict};
 use txn_core::{AttemptId, Domain, JanitorReport, TransactionOutcome};
 
 use super::hints::next_step;
@@ -13,6 +13,16 @@ pub(super) async fn abort(
     why: &str,
     dry_run: bool,
 ) -> Result<Answer, Failure> {
+    let found = domain.admin().transaction(tid, 1).await?;
+    if found.verdict == Verdict::Unknown {
+        let next = next_step(found.verdict, tid);
+        let text = format!("{tid} has no record and no lock. Nothing was done.\nNext: {next}.");
+        let json = json!({
+            "tid": tid, "before": found.state, "after": found.state, "dry_run": dry_run,
+            "aborts": false, "next": next,
+        });
+        return Ok(Answer::new(Exit::well_if(false), text, json));
+    }
     let report = domain.admin().abort(tid, why, dry_run).await?;
     let (text, next, well) = match (report.aborts, dry_run, report.after) {
         (true, true, state) => (
@@ -21,7 +31,10 @@ pub(super) async fn abort(
             true,
         ),
         (true, false, _) => (
-            format!("{tid} is aborted for good. Its locks are void"),
+            format!(
+                "The attempt {tid} is aborted for good, and its locks are void. An owner that lives runs its closure again \
+                 under another tid"
+            ),
             "nothing: the next transaction overwrites the locks; `txn recover` removes them",
             true,
         ),
@@ -116,6 +129,7 @@ pub(super) async fn outcome(
         let json = json!({ "tid": tid, "outcome": report.state, "final": false, "next": next });
         return Ok(Answer::new(Exit::Well, text, json));
     }
+    let had_traces = domain.admin().transaction(tid, 1).await?.verdict != Verdict::Unknown;
     let (word, version) = match domain.outcome(tid).await? {
         TransactionOutcome::Committed { commit_version } => ("committed", Some(commit_version)),
         TransactionOutcome::Aborted => ("aborted", None),
@@ -127,7 +141,11 @@ pub(super) async fn outcome(
             format!("{tid} is forgotten: the transaction table has dropped its day.")
         }
         (word, Some(version)) => format!("{tid} is {word} for good, as version {version}."),
-        (word, None) => format!("{tid} is {word} for good."),
+        (word, None) if had_traces => format!("{tid} is {word} for good."),
+        (word, None) => format!(
+            "{tid} is {word} for good. It had no record: a commit of one document may leave none, so look at its document, \
+             too."
+        ),
     };
     let json = json!({ "tid": tid, "outcome": word, "final": true, "commit_version": version });
     Ok(Answer::new(Exit::well_if(word != "forgotten"), text, json))

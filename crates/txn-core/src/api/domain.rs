@@ -232,8 +232,8 @@ impl Domain {
     /// Retries end with the deadline and the attempt limit. A transaction keeps its age over all
     /// attempts, so that it wins each conflict once it is the oldest.
     ///
-    /// The first attempt locks at the commit. Later attempts lock each document when they read it.
-    /// With groups ([`Config::group_commit`](crate::Config::group_commit)) the first eight attempts
+    /// Unless [`Options::lock_mode`] says otherwise, the first attempt locks at the commit. Later
+    /// attempts with writes lock each document when they read it. With groups ([`Config::group_commit`](crate::Config::group_commit)) the first eight attempts
     /// lock at the commit. If the closure returns an error, nothing is written. The engine returns
     /// this error after it has validated the reads of the closure.
     ///

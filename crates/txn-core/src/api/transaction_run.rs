@@ -36,7 +36,7 @@ const READ_ONLY_ATTEMPTS: u16 = 3;
 pub(super) enum Next {
     /// The transaction is committed.
     Committed(Receipt),
-    /// The closure has to run again, with this handle.
+    /// The closure has to run again, with this handle: for a group, or as the next attempt.
     RunAgain(Transaction),
 }
 

@@ -25,7 +25,7 @@ pub enum Requester {
     /// A holder gets some time to finish by itself. A wound now would make the holder repeat its
     /// work, and a roll forward would do the work twice.
     WithinGrace(AttemptId),
-    /// A transaction that holds nothing and never wounds: a read-only transaction, or an apply.
+    /// A requester that never wounds: a read-only transaction, or an apply.
     NonPreempting,
 }
 
@@ -60,12 +60,13 @@ pub fn conflict(
     state: HolderState,
     dead: bool,
 ) -> Conflict {
-    let is_anothers = matches!(requester, Requester::WithinGrace(me) if me.age() != holder.age());
+    // A holder that is about to finish is not wounded within the grace.
+    let in_grace = matches!(requester, Requester::WithinGrace(me) if me.age() != holder.age());
     match state {
         // A finished holder has lost its lock since, and another attempt may hold the document.
         HolderState::Missing
         | HolderState::Record(State::Pending | State::Committed | State::Finished)
-            if is_anothers && !dead =>
+            if in_grace && !dead =>
         {
             Conflict::Wait
         }
@@ -75,7 +76,6 @@ pub fn conflict(
             Conflict::Resolve
         }
         _ if dead => Conflict::Resolve,
-        // A holder that is about to finish is not wounded.
         HolderState::Missing | HolderState::Record(State::Pending) => match requester.tid() {
             // Younger, or an earlier attempt of the requester itself, which cannot commit any more.
             Some(me) if holder.age() >= me.age() && rules.decides(Rule::WoundYounger) => {

@@ -18,8 +18,12 @@ impl Admin<'_> {
     /// overwrites them, or a janitor pass removes them. A committed transaction stays committed.
     /// A dry run writes nothing.
     ///
-    /// The attempt needs no record. So a mistyped tid leaves an `aborted` record, which harms
-    /// nothing and is dropped with its day.
+    /// The attempt needs no record. So a mistyped tid leaves an `aborted` record, which is dropped
+    /// with its day. A commit of one document may have no record, and stays committed whatever the
+    /// answer is: [`Admin::transaction`] tells first whether a record or a lock exists.
+    ///
+    /// The abort of a group's tid concerns all its members. A transaction of `Domain::begin` is not
+    /// run again.
     ///
     /// # Errors
     /// - [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if the record kept changing until the

@@ -30,6 +30,9 @@ use txn_protocol::record::{Op, Participant};
 use txn_protocol::rule::Rule;
 
 /// Runs all steps up to and including the commit point.
+///
+/// For a commit of one document without a record the caller writes the document, and that write is
+/// the commit point.
 pub(super) async fn commit_inner(attempt: &Arc<Attempt>) -> Result<CommitOutcome, AttemptError> {
     let _one_at_a_time = attempt.locking.lock().await;
     match lock_and_commit(attempt).await {

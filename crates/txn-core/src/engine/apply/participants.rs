@@ -56,7 +56,7 @@ impl Applier {
         own: Option<Arc<OwnRecord>>,
     ) -> Result<Apply, Error> {
         let commit = record.commit_version.ok_or_else(|| {
-            Error::damaged("the committed record has no commit tid").in_transaction(record.tid)
+            Error::damaged("the committed record has no commit version").in_transaction(record.tid)
         })?;
         let mut pending = record.by_key();
         pending.retain(|key, _| record.state == State::Committed || wanted.contains(key));

@@ -51,7 +51,7 @@ impl Verdicts {
                     Some(Decided::Aborted) => return Ok(TransactionOutcome::Aborted),
                     Some(Decided::Committed { record, .. }) => {
                         let commit_version = record.commit_version.ok_or_else(|| {
-                            Error::damaged("the committed record has no commit tid")
+                            Error::damaged("the committed record has no commit version")
                                 .in_transaction(tid)
                         })?;
                         return Ok(TransactionOutcome::Committed { commit_version });
