@@ -40,6 +40,10 @@ pub(crate) struct Global {
     /// The domain
     #[arg(long, global = true, env = "TXN_DOMAIN")]
     pub(crate) domain: Option<String>,
+    /// The lease in seconds. At least the longest lease of the processes of the domain: the command
+    /// takes an owner for dead that gave no sign of life for one lease
+    #[arg(long, global = true, env = "TXN_LEASE", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub(crate) lease: u64,
     /// Print JSON for programs
     #[arg(long, global = true)]
     pub(crate) json: bool,

@@ -11,6 +11,9 @@ use crate::args::Global;
 /// How long a command waits at its end for unapplied commits.
 const DRAIN: Duration = Duration::from_secs(10);
 
+/// The days that a pass of the command keeps: all of them.
+const LONGEST_RETENTION: u16 = 10_000;
+
 /// An open domain, and its store.
 pub(crate) struct Session {
     pub(crate) domain: Domain,
@@ -21,7 +24,7 @@ impl Session {
     /// Opens an existing domain. The command recovers nothing in the background.
     pub(crate) async fn open(global: &Global) -> Result<Self, Failure> {
         let open = store(global, false).await?;
-        match Domain::open(open.store.clone(), name(global)?, config()).await {
+        match Domain::open(open.store.clone(), name(global)?, config(global)).await {
             Ok(domain) => Ok(Self { domain, open }),
             Err(error) => {
                 open.close().await;
@@ -33,7 +36,7 @@ impl Session {
     /// Opens a domain, and creates the file and the domain if necessary.
     pub(crate) async fn create(global: &Global) -> Result<Self, Failure> {
         let open = store(global, true).await?;
-        match Domain::open_or_create(open.store.clone(), name(global)?, config()).await {
+        match Domain::open_or_create(open.store.clone(), name(global)?, config(global)).await {
             Ok(domain) => Ok(Self { domain, open }),
             Err(error) => {
                 open.close().await;
@@ -75,6 +78,15 @@ pub(crate) fn name(global: &Global) -> Result<&str, Failure> {
     name.ok_or_else(|| Failure::invalid("name the domain by --domain or TXN_DOMAIN"))
 }
 
-pub(crate) fn config() -> Config {
-    Config::default().with_application_name(Some("txn".to_owned())).with_janitor_interval(None)
+/// The settings of the command.
+///
+/// The retention belongs to the processes of the domain, so the command drops no day.
+pub(crate) fn config(global: &Global) -> Config {
+    let lease = Duration::from_secs(global.lease);
+    Config::default()
+        .with_application_name(Some("txn".to_owned()))
+        .with_janitor_interval(None)
+        .with_lease(lease)
+        .with_attempt_timeout(Config::default().attempt_timeout.max(lease))
+        .with_retention_days(LONGEST_RETENTION)
 }

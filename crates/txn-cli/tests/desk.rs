@@ -142,9 +142,15 @@ impl Layer for Dying {
 
 fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_txn"));
-    for variable in
-        ["TXN_STORE", "TXN_DOMAIN", "TXN_LOG", "TXN_API_KEY", "TXN_BEARER_TOKEN", "TXN_HEADERS"]
-    {
+    for variable in [
+        "TXN_STORE",
+        "TXN_DOMAIN",
+        "TXN_LEASE",
+        "TXN_LOG",
+        "TXN_API_KEY",
+        "TXN_BEARER_TOKEN",
+        "TXN_HEADERS",
+    ] {
         command.env_remove(variable);
     }
     command
@@ -181,7 +187,8 @@ impl Desk {
     pub(crate) fn run(&self, words: &str) -> Ran {
         let mut command = command();
         command.env("TXN_STORE", format!("redb:{}", self.file().display()));
-        command.env("TXN_DOMAIN", "shop").current_dir(&self.directory);
+        // The lease of the owners.
+        command.env("TXN_DOMAIN", "shop").env("TXN_LEASE", "1").current_dir(&self.directory);
         command.args(words.split_whitespace()).output().expect("runs").into()
     }
 

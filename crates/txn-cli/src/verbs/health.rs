@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use txn_core::admin::{
     DocumentLock, Fault, LockStanding, OpenTransaction, ParticipantState, TransactionState,
 };
+use txn_core::ids::Day;
 use txn_core::{AttemptId, Domain};
 use txn_outbox::{Outbox, OutboxConfig};
 
@@ -26,15 +27,27 @@ const LEASES: u64 = 6;
 /// The janitors recover dead transactions within this time, if one runs.
 const PATIENCE_MS: u64 = 30_000;
 
+/// The maximum number of participants of a commit that are checked.
+const MOST_PARTICIPANTS: usize = 100_000;
+
 pub(super) async fn status(global: &Global, watch: Option<u64>) -> Result<Answer, Failure> {
     let Some(seconds) = watch else { return once(global).await };
     loop {
         // A failure must not end the watch.
-        match once(global).await {
+        let printed = match once(global).await {
             Ok(answer) => answer.print(global.json),
             Err(failure) => failure.print(global.json),
+        };
+        match printed {
+            Ok(()) => {}
+            // The reader has seen enough.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+                return Ok(Answer::new(Exit::Well, String::new(), Value::Null));
+            }
+            Err(error) => {
+                return Err(Failure::unfit(format!("the output could not be written: {error}")));
+            }
         }
-        .map_err(|error| Failure::unfit(format!("the output could not be written: {error}")))?;
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
 }
@@ -73,6 +86,14 @@ impl Findings {
     /// Whether a part could not be read, so that the answer is not complete.
     fn is_partial(&self) -> bool {
         self.messages.iter().any(|message| message.code == "unreachable")
+    }
+
+    /// The exit code of a verb that has to look at everything.
+    fn complete_exit(&self) -> Exit {
+        match self.exit() {
+            Exit::Well if self.truncated => Exit::CouldNotFindOut,
+            exit => exit,
+        }
     }
 
     fn exit(&self) -> Exit {
@@ -285,7 +306,7 @@ pub(super) async fn hanging(domain: &Domain, older: u64, limit: usize) -> Result
         false => lines(&messages),
     };
     let json = json!({ "hanging": messages, "truncated": findings.truncated });
-    Ok(Answer::new(findings.exit(), text, json))
+    Ok(Answer::new(findings.complete_exit(), text, json))
 }
 
 /// Checks locks and commits completely.
@@ -295,7 +316,8 @@ pub(super) async fn verify(domain: &Domain, limit: usize) -> Result<Answer, Fail
     let tids: Vec<AttemptId> = committed.map(|open| open.tid).collect();
     let mut checked = 0;
     for tid in &tids {
-        let report = domain.admin().transaction(*tid, limit).await?;
+        let report = domain.admin().transaction(*tid, MOST_PARTICIPANTS).await?;
+        findings.truncated |= report.participants.len() < report.participants_total;
         for one in &report.participants {
             checked += 1;
             if one.state.needs_operator() || one.state == ParticipantState::Unreadable {
@@ -307,10 +329,7 @@ pub(super) async fn verify(domain: &Domain, limit: usize) -> Result<Answer, Fail
             }
         }
     }
-    let exit = match findings.exit() {
-        Exit::Well if findings.truncated => Exit::CouldNotFindOut,
-        exit => exit,
-    };
+    let exit = findings.complete_exit();
     let summary = format!(
         "Checked {} locks, {} open transactions, and {checked} participants of {} commits that are not finished.\n",
         findings.locks.len(),
@@ -332,6 +351,11 @@ pub(super) async fn verify(domain: &Domain, limit: usize) -> Result<Answer, Fail
     Ok(Answer::new(exit, summary + verdict + &lines(&findings.messages), json))
 }
 
+/// The day after a moment, as in the names of partitions.
+fn tomorrow(now_ms: u64) -> String {
+    Day::of_unix_time(Duration::from_millis(now_ms)).plus(1).to_string()
+}
+
 /// Checks the parts of the domain one by one.
 pub(super) async fn doctor(
     session: &Session,
@@ -351,7 +375,8 @@ pub(super) async fn doctor(
     checks.push((format!("store: {}", session.what()), None));
     checks.push((format!("domain document of {:?}", overview.domain), None));
     checks.push(("clock of this machine".to_owned(), of_clock(overview.clock_ahead_ms)));
-    if overview.partitions.len() < 2 {
+    let days: Vec<String> = overview.partitions.iter().map(|part| part.day.to_string()).collect();
+    if !days.contains(&tomorrow(overview.now_ms)) {
         let message = Message::error(
             "partition_missing",
             "tomorrow has no partition yet",
@@ -397,7 +422,11 @@ pub(super) async fn doctor(
         .map(|(what, message)| json!({ "check": what, "ok": message.is_none() }))
         .collect();
     let json = json!({ "well": well, "checks": checks, "messages": all });
-    Ok(Answer::new(Exit::well_if(well), text, json))
+    let exit = match findings.exit() {
+        Exit::Well => Exit::well_if(well),
+        exit => exit,
+    };
+    Ok(Answer::new(exit, text, json))
 }
 
 /// Whether a message is about a collection, or about a document of it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use txn_core::ids::Day;
 use txn_core::store::Store;
-use txn_core::{Admin, Domain, ErrorKind, RebuildReport};
+use txn_core::{Admin, Config, Domain, ErrorKind, RebuildReport};
 
 use crate::answer::{Answer, Exit, Failure};
 use crate::args::Global;
@@ -16,20 +16,24 @@ pub(super) async fn rebuild(global: &Global, processes_stopped: bool) -> Result<
     let name = name(global)?;
     let open = store(global, false).await?;
     let done = match processes_stopped {
-        true => rebuilt(open.store.clone(), name).await,
-        false => lost(open.store.clone(), name).await,
+        true => rebuilt(open.store.clone(), name, config(global)).await,
+        false => lost(open.store.clone(), name, config(global)).await,
     };
     open.close().await;
     done
 }
 
 /// The damage of the domain. Changes nothing.
-async fn lost(store: Arc<dyn Store>, name: &str) -> Result<Answer, Failure> {
-    let lost = match Domain::open(store, name, config()).await {
+async fn lost(store: Arc<dyn Store>, name: &str, config: Config) -> Result<Answer, Failure> {
+    let lost = match Domain::open(store, name, config).await {
         Ok(domain) => {
             let report = domain.admin().inspect().await;
             domain.shutdown(std::time::Duration::from_secs(5)).await;
-            report?.damaged.into_iter().map(|(key, what)| format!("{key}: {what}")).collect()
+            let report = report?;
+            if let Some((part, why)) = report.unreachable.first() {
+                return Err(Failure::unfit(format!("{part} could not be read: {why}")));
+            }
+            report.damaged.into_iter().map(|(key, what)| format!("{key}: {what}")).collect()
         }
         Err(error) if error.kind() == ErrorKind::Damaged => vec![error.to_string()],
         Err(error) => return Err(error.into()),
@@ -45,8 +49,8 @@ async fn lost(store: Arc<dyn Store>, name: &str) -> Result<Answer, Failure> {
     Ok(Answer::new(Exit::NotWell, text, json!({ "lost": lost })))
 }
 
-async fn rebuilt(store: Arc<dyn Store>, name: &str) -> Result<Answer, Failure> {
-    let report = Admin::rebuild(store, name, config()).await?;
+async fn rebuilt(store: Arc<dyn Store>, name: &str, config: Config) -> Result<Answer, Failure> {
+    let report = Admin::rebuild(store, name, config).await?;
     let days = |days: &[Day]| days.iter().map(ToString::to_string).collect::<Vec<_>>();
     let RebuildReport { partitions, given_up, collections, .. } = &report;
     let (partitions, given_up) = (days(partitions), days(given_up));

@@ -144,13 +144,17 @@ impl<'a> TransactionRun<'a> {
     }
 
     async fn commit(&mut self, tx: Transaction) -> Result<Next> {
-        let ticket = match self.rerun.take() {
+        let rerun = self.rerun.take();
+        let ticket = match rerun {
             None => {
                 tx.confirm_aliases().await?;
                 self.enqueue(&tx)
             }
-            // The run failed on uncommitted content of its group.
-            Some(_) if tx.is_doomed() => return self.leave_group(tx).await,
+            // The run failed on uncommitted content of its group, which goes on at once.
+            Some(rerun) if tx.is_doomed() => {
+                drop(rerun);
+                return self.leave_group(tx).await;
+            }
             Some((ticket, rerun)) => {
                 let ticket = match rerun.ran() {
                     true => Some(ticket),

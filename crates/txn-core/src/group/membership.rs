@@ -81,6 +81,16 @@ impl SharedMembership {
         waits
     }
 
+    /// Takes the transaction out if no group has begun to merge it. Returns whether it is out.
+    pub(super) fn leave_the_queue(&self) -> bool {
+        let membership = &mut *self.0.lock();
+        let waits = matches!(membership, Membership::Waiting);
+        if waits {
+            *membership = Membership::Left;
+        }
+        waits
+    }
+
     /// Takes the transaction out, because its caller waits no longer.
     ///
     /// During a merge the answer is [`Certainty::Soon`], and for a joined transaction until

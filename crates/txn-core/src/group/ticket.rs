@@ -64,7 +64,9 @@ pub(crate) struct QueueTicket {
     pub(super) replies: mpsc::UnboundedReceiver<Reply>,
     /// The end of the whole transaction, on the monotonic clock.
     pub(super) ends_at: Duration,
-    /// The time at which a read-only transaction leaves the queue; `None` for others.
+    /// The time at which a read-only transaction leaves the queue.
+    ///
+    /// `None` for a transaction that writes, and after the closure was asked to run again.
     pub(super) leaves_at: Option<Duration>,
 }
 
@@ -76,6 +78,8 @@ impl QueueTicket {
             tokio::select! {
                 biased;
                 reply = self.replies.recv() => {
+                    // A further run may write, and the group may commit its writes.
+                    self.leaves_at = None;
                     return reply.unwrap_or_else(|| Reply::Ended(Err(self.left_alone())));
                 }
                 () = engine.context.config.clock.sleep(SLOW) => {
@@ -109,11 +113,12 @@ impl QueueTicket {
         }
     }
 
-    /// Takes a read-only transaction out of its queue or group if it has waited too long.
+    /// Takes a read-only transaction out of the queue if it has waited too long. A group that has
+    /// begun to merge the transaction keeps it.
     fn leaves_the_queue(&self) -> bool {
         let now = self.groups.engine.context.now();
         let leaves = self.leaves_at.is_some_and(|leaves_at| now >= leaves_at)
-            && self.membership.leave(true) == Certainty::Out;
+            && self.membership.leave_the_queue();
         if leaves {
             cov_mark::hit!(reader_leaves_the_queue);
             self.groups.leave(self.position);

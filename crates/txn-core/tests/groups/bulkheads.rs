@@ -94,6 +94,20 @@ impl Load {
         Self { server, domain, hot, cold }
     }
 
+    /// Adds to the number in `cold/x`, if the number is not less than `least`.
+    async fn add(&self, by: i64, least: i64) -> Result<()> {
+        let adds = self.domain.transact(async |tx| {
+            let found = tx.get(&self.cold, "x").await?;
+            let text = found.as_ref().map_or("{\"n\":0}", Raw::as_str);
+            let n: i64 = text[5..text.len() - 1].parse().expect("a number");
+            match n >= least {
+                true => tx.put(&self.cold, "x", &Raw::new(format!("{{\"n\":{}}}", n + by))),
+                false => Ok(()),
+            }
+        });
+        adds.await
+    }
+
     async fn put(&self, collection: &Collection<Raw>, ids: [String; 2]) -> Result<()> {
         let put = self.domain.transact(async |tx| {
             tx.get_many(collection, ids.iter().map(String::as_str)).await?;
@@ -164,6 +178,33 @@ async fn reader_does_not_wait_for_a_stuck_writer() {
     // The writer may reach its deadline.
     let (_, took) = join(load.put(&load.cold, ids()), read).await;
     assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
+/// A transaction that read only in its first run writes in the run for its group.
+///
+/// The commit of the group takes longer than a reader waits.
+#[tokio::test(start_paused = true)]
+async fn reader_that_writes_in_its_group_commits_once() {
+    let load = Load::open().await;
+    load.add(1, 0).await.expect("commits");
+    load.server.cold_writes_take.store(200, Ordering::Relaxed);
+    let later = |millis, work| async move {
+        sleep(Duration::from_millis(millis)).await;
+        work.await
+    };
+    let slower = async {
+        sleep(Duration::from_millis(100)).await;
+        load.server.cold_writes_take.store(2_000, Ordering::Relaxed);
+    };
+    let all = join_all([
+        later(0, load.add(0, 0)),
+        later(10, load.add(100, 0)),
+        later(20, load.add(-10, 100)),
+    ]);
+    let (done, ()) = join(all, slower).await;
+    done.into_iter().for_each(|done| done.expect("commits"));
+    let read = load.domain.reader().verified().get(&load.cold, "x").await.expect("reads");
+    assert_eq!(read.as_ref().map(Raw::as_str), Some(r#"{"n":91}"#));
 }
 
 /// A full shard refuses locks on some documents for a while.

@@ -95,8 +95,9 @@ impl Admin<'_> {
         let mut faults = Faults::new(limit);
         let record = found.record;
         let total = record.as_ref().map_or(0, |record| record.participants.len());
-        let participants = match &record {
-            Some(record) => participants(engine, record, limit.max(1), &mut faults).await,
+        // The verdict rests on all participants.
+        let mut participants = match &record {
+            Some(record) => participants(engine, record, total, &mut faults).await,
             None => Vec::new(),
         };
         let mut locks = Smallest::new(limit);
@@ -107,10 +108,11 @@ impl Admin<'_> {
                 faults.note(name, &error);
             }
         }
-        let truncated = locks.is_truncated() || participants.len() < total;
+        let truncated = locks.is_truncated() || total > limit;
         let locks: Vec<DocumentName> = locks.into_entries().into_keys().collect();
         let (verdict, why) =
             verdict(engine, tid, state, record.as_deref(), &participants, locks.len());
+        participants.truncate(limit);
         let started_ms = started_ms(tid);
         Ok(TransactionReport {
             tid,
