@@ -94,16 +94,17 @@ impl Load {
         Self { server, domain, hot, cold }
     }
 
-    /// Adds to the number in `cold/x`, if the number is not less than `least`.
-    async fn add(&self, by: i64, least: i64) -> Result<()> {
+    /// Adds to the number in `cold/x`, if the number is not less than `least`. Returns whether the
+    /// committed run did so.
+    async fn add(&self, by: i64, least: i64) -> Result<bool> {
         let adds = self.domain.transact(async |tx| {
             let found = tx.get(&self.cold, "x").await?;
             let text = found.as_ref().map_or("{\"n\":0}", Raw::as_str);
             let n: i64 = text[5..text.len() - 1].parse().expect("a number");
-            match n >= least {
-                true => tx.put(&self.cold, "x", &Raw::new(format!("{{\"n\":{}}}", n + by))),
-                false => Ok(()),
+            if n >= least {
+                tx.put(&self.cold, "x", &Raw::new(format!("{{\"n\":{}}}", n + by)))?;
             }
+            Ok(n >= least)
         });
         adds.await
     }
@@ -202,9 +203,10 @@ async fn reader_that_writes_in_its_group_commits_once() {
         later(20, load.add(-10, 100)),
     ]);
     let (done, ()) = join(all, slower).await;
-    done.into_iter().for_each(|done| done.expect("commits"));
+    let done: Vec<bool> = done.into_iter().map(|done| done.expect("commits")).collect();
     let read = load.domain.reader().verified().get(&load.cold, "x").await.expect("reads");
     assert_eq!(read.as_ref().map(Raw::as_str), Some(r#"{"n":91}"#));
+    assert_eq!(done, [true; 3], "each commit is the one that its caller knows");
 }
 
 /// A full shard refuses locks on some documents for a while.
