@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 use redb::{
-    Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, TableDefinition, TableError,
-    TableHandle,
+    Builder, Database, DatabaseError, ReadOnlyTable, ReadTransaction, ReadableDatabase,
+    StorageBackend, TableDefinition, TableError, TableHandle,
 };
 
 use crate::codec;
@@ -52,15 +52,36 @@ pub(crate) struct File {
 impl File {
     /// Opens or creates the file, and reads its counter.
     pub(crate) fn open(path: &Path, config: &RedbConfig) -> Result<(Self, u64), OpenError> {
-        caught(|| Self::open_unguarded(path, config))
+        let exists = path.exists();
+        let opened = Self::open_with(path, || builder(config).create(path))?;
+        if !exists {
+            sync_directory(path).map_err(|e| OpenError::io(path, e))?;
+        }
+        Ok(opened)
+    }
+
+    /// Opens or creates the store on a backend, and reads its counter. Errors have the name.
+    pub(crate) fn open_backend(
+        name: &Path,
+        backend: impl StorageBackend,
+        config: &RedbConfig,
+    ) -> Result<(Self, u64), OpenError> {
+        Self::open_with(name, || builder(config).create_with_backend(backend))
+    }
+
+    fn open_with(
+        path: &Path,
+        create: impl FnOnce() -> Result<Database, DatabaseError>,
+    ) -> Result<(Self, u64), OpenError> {
+        caught(|| Self::open_unguarded(path, create))
             .unwrap_or_else(|fault| Err(OpenError::fault(path, fault)))
     }
 
-    fn open_unguarded(path: &Path, config: &RedbConfig) -> Result<(Self, u64), OpenError> {
-        let exists = path.exists();
-        let mut builder = Database::builder();
-        builder.set_cache_size(config.cache_bytes);
-        let database = builder.create(path).map_err(|e| OpenError::database(path, e))?;
+    fn open_unguarded(
+        path: &Path,
+        create: impl FnOnce() -> Result<Database, DatabaseError>,
+    ) -> Result<(Self, u64), OpenError> {
+        let database = create().map_err(|e| OpenError::database(path, e))?;
         let fault = |fault: Fault| OpenError::fault(path, fault);
         let reader = database.begin_read().map_err(Fault::from).map_err(fault)?;
         let tables = reader.list_tables().map_err(Fault::from).map_err(fault)?;
@@ -72,9 +93,6 @@ impl File {
         } else {
             check(path, &reader)?
         };
-        if !exists {
-            sync_directory(path).map_err(|e| OpenError::io(path, e))?;
-        }
         let database = RwLock::new(Some(database));
         let (closing, damage) = (AtomicBool::new(false), OnceLock::new());
         Ok((Self { path: path.to_owned(), database, closing, damage }, clock))
@@ -134,6 +152,12 @@ impl File {
             tracing::error!(%fault, file = %self.path.display(), "the store was not closed cleanly");
         }
     }
+}
+
+fn builder(config: &RedbConfig) -> Builder {
+    let mut builder = Database::builder();
+    builder.set_cache_size(config.cache_bytes);
+    builder
 }
 
 /// Creates the tables of a new file.

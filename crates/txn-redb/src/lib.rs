@@ -55,4 +55,5 @@ mod writer;
 
 pub use config::RedbConfig;
 pub use error::{OpenError, OpenErrorKind};
+pub use redb::StorageBackend;
 pub use store::RedbStore;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use redb::StorageBackend;
 use txn_store::embedded;
 use txn_store::{
     CollectionIdentity, CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page,
@@ -88,6 +89,28 @@ impl RedbStore {
     pub fn open_with(path: impl AsRef<Path>, config: &RedbConfig) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let (file, clock) = File::open(path, config)?;
+        Self::start(path, file, clock, config)
+    }
+
+    /// Opens the store on a backend of redb with these settings, for tests of disk faults.
+    ///
+    /// The backend takes the place of the file: it has the bytes of the store, and its
+    /// `sync_data` decides the durability of a write. Errors contain `name` as the path. Release
+    /// numbers of this crate follow those of redb, because [`StorageBackend`] is its trait.
+    ///
+    /// # Errors
+    /// The same as [`open`](Self::open).
+    pub fn open_backend(
+        name: impl AsRef<Path>,
+        backend: impl StorageBackend,
+        config: &RedbConfig,
+    ) -> Result<Self, OpenError> {
+        let name = name.as_ref();
+        let (file, clock) = File::open_backend(name, backend, config)?;
+        Self::start(name, file, clock, config)
+    }
+
+    fn start(path: &Path, file: File, clock: u64, config: &RedbConfig) -> Result<Self, OpenError> {
         let file = Arc::new(file);
         let (queue, writer) = Queue::start(file.clone(), clock, config.queue_bytes)
             .map_err(|error| OpenError::io(path, error))?;

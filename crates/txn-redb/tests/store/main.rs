@@ -5,9 +5,11 @@
 mod conditions;
 mod crash;
 mod damage;
+mod disk;
 mod groups;
 mod opening;
 mod persistence;
+mod power_loss;
 mod scans;
 
 use std::path::PathBuf;
