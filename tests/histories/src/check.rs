@@ -7,16 +7,22 @@
 //! - No read misses a write that was acknowledged before the read began.
 //! - Some transaction wrote every value.
 //!
+//! `txn_judge` judges each history a second time, by an implementation of its own. A history holds
+//! if both judges accept it.
+//!
 //! `adya` has a budget for *naming* a cycle, and always finds out whether there is one. So a sound
 //! history takes linear time. Only the name of an anomaly may be vague in a large broken history.
 
 mod ends;
 mod form;
 mod fresh;
+mod second;
 mod thin_air;
 
 use std::fmt;
 use std::time::Duration;
+
+use txn_judge::{Judgement, Ruling};
 
 use crate::history::{History, Kind, Model, Outcome};
 
@@ -56,13 +62,28 @@ pub struct Verdict {
     pub aborted: u64,
     /// The number of transactions with an unknown outcome at their end.
     pub unknown: u64,
+    /// The judgement of the second judge.
+    pub second: Judgement,
 }
 
 impl Verdict {
-    /// Whether the history holds, with at least this number of acknowledged transactions.
+    /// Whether both judges accept the history, and it has this number of acknowledged transactions.
     #[must_use]
     pub fn holds_with(&self, least_acknowledged: u64) -> bool {
-        self.answer == Answer::Holds && self.acknowledged >= least_acknowledged
+        let both = self.answer == Answer::Holds && self.second.ruling == Ruling::Valid;
+        both && self.acknowledged >= least_acknowledged
+    }
+
+    /// Whether the two judges agree.
+    ///
+    /// The first judge leaves more histories undecided. The second judge may decide them.
+    #[must_use]
+    pub fn judges_agree(&self) -> bool {
+        match self.answer {
+            Answer::Holds => self.second.ruling == Ruling::Valid,
+            Answer::Violated => self.second.ruling == Ruling::Invalid,
+            Answer::Unknown => true,
+        }
     }
 
     /// The names of the anomalies, each once, in alphabetical order.
@@ -86,7 +107,11 @@ impl fmt::Display for Verdict {
         write!(f, "{answer}: {acknowledged} acknowledged, {aborted} aborted, {unknown} unknown")?;
         self.findings
             .iter()
-            .try_for_each(|found| write!(f, "\n{}: {}", found.name, found.explanation))
+            .try_for_each(|found| write!(f, "\n{}: {}", found.name, found.explanation))?;
+        if self.second.ruling == Ruling::Valid && self.answer == Answer::Holds {
+            return Ok(());
+        }
+        write!(f, "\nsecond judge: {}", self.second)
     }
 }
 
@@ -109,6 +134,7 @@ pub fn check(history: &History) -> Verdict {
         acknowledged: history.count(Kind::Ok),
         aborted: history.count(Kind::Fail),
         unknown: history.count(Kind::Info),
+        second: second::judged(history),
     }
 }
 

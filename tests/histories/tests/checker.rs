@@ -81,6 +81,7 @@ fn lists(transactions: Vec<Done>) -> History {
 fn rejected(history: &History, name: &str) {
     let verdict = check(history);
     assert_eq!(verdict.answer, Answer::Violated, "{verdict}");
+    assert!(verdict.judges_agree(), "{verdict}");
     assert!(verdict.names().contains(&name), "not {name}: {verdict}");
 }
 
@@ -193,6 +194,20 @@ fn g2_write_skew() {
         ],
     );
     rejected(&history, "G2-item");
+}
+
+#[test]
+fn long_fork() {
+    // Two readers see two independent writes in opposite orders.
+    let (mine, yours) = (append(1, 11), append(2, 22));
+    let (first, second) = (vec![list(1, &[11]), list(2, &[])], vec![list(1, &[]), list(2, &[22])]);
+    let forked = vec![ok(vec![mine]), ok(vec![yours]), ok(first), ok(second)];
+    rejected(&lists(forked), "G-nonadjacent-item");
+    let (mine, yours) = (write(1, 11), write(2, 22));
+    let first = vec![register(1, Some(11)), register(2, None)];
+    let second = vec![register(1, None), register(2, Some(22))];
+    let forked = vec![ok(vec![mine]), ok(vec![yours]), ok(first), ok(second)];
+    rejected(&together(Model::Register, forked), "G-nonadjacent-item");
 }
 
 #[test]

@@ -67,7 +67,7 @@ async fn ends_well(
     let witness = process(&store, 99, workload.config().seed).await;
     workload.settle(&mut history, &witness).await.expect("settles");
     let verdict = check(&history);
-
+    assert!(verdict.judges_agree(), "{verdict}\nseed {}", workload.config().seed);
     assert!(verdict.holds_with(least), "{verdict}\nseed {}", workload.config().seed);
     let counts = workload.counters().now();
     assert_eq!(counts.damaged, 0, "{counts:?}");
