@@ -6,4 +6,5 @@ mod anomalies_memory;
 mod anomalies_redb;
 mod checker;
 mod histories;
+mod judges;
 mod sessions;
