@@ -38,7 +38,7 @@ fn write(text: &str) -> io::Result<()> {
 /// Prints one line of JSON.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn print_json(value: &impl serde::Serialize) -> io::Result<()> {
     write(&json_line(value)?)
 }
