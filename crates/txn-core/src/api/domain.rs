@@ -131,6 +131,8 @@ impl Domain {
     /// # Errors
     /// [`ErrorKind::Misconfigured`] if the collection does not exist, belongs to another domain, or
     /// cannot serve transactions. The message names the remedy.
+    ///
+    /// [`ErrorKind::Misconfigured`]: crate::ErrorKind::Misconfigured
     pub async fn collection<C: Codec>(&self, name: &str) -> Result<Collection<C>> {
         self.open_collection(name, IfMissing::Fail).await
     }
@@ -169,6 +171,8 @@ impl Domain {
     ///
     /// # Errors
     /// As [`Domain::collection`]; [`ErrorKind::Misconfigured`] for mappings that the store refuses.
+    ///
+    /// [`ErrorKind::Misconfigured`]: crate::ErrorKind::Misconfigured
     pub async fn create_collection<C: Codec>(
         &self,
         name: &str,
@@ -279,6 +283,9 @@ impl Domain {
     /// # Errors
     /// [`ErrorKind::Unavailable`] if the domain is shut down; [`ErrorKind::Invalid`] for options
     /// that cannot work.
+    ///
+    /// [`ErrorKind::Unavailable`]: crate::ErrorKind::Unavailable
+    /// [`ErrorKind::Invalid`]: crate::ErrorKind::Invalid
     pub fn begin(&self, options: &Options) -> Result<Transaction> {
         check_open(&self.engine)?;
         let deadline =
