@@ -60,7 +60,16 @@ impl Stage {
         // A process that finds the lock of this transfer touches its record, and the proxy would
         // hold that touch instead of the commit.
         let options = Options::default().with_wait_for(WaitFor::Apply);
-        transfer(&self.witness, &self.accounts, &options).await.expect("gets through");
+        // A server with too much work refuses requests for a while.
+        let done = soon(async {
+            loop {
+                match transfer(&self.witness, &self.accounts, &options).await {
+                    Err(error) if error.kind().is_transient() => {}
+                    done => return done,
+                }
+            }
+        });
+        done.await.expect("gets through");
         self.happened += 1;
     }
 
