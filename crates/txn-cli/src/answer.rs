@@ -56,6 +56,15 @@ impl Answer {
     }
 }
 
+/// Whether the output was written. A reader such as `head` closes the pipe when it has seen enough.
+pub(crate) fn is_read(written: io::Result<()>) -> Result<bool, Failure> {
+    match written {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::unfit(format!("the output could not be written: {error}"))),
+    }
+}
+
 /// How urgent a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

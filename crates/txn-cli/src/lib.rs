@@ -3,6 +3,7 @@
 mod access;
 mod address;
 mod failure;
+pub mod program;
 mod redact;
 mod store;
 mod text;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::support::{Item, Items, TestStore, Wall, config};
-use txn_core::store::{Key, Outcome, Read, Store, Write, WriteOp};
+use txn_core::store::{Key, Outcome, Store, Write, WriteOp};
 use txn_core::{Config, Domain, Error, LockMode, Options};
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
@@ -35,16 +35,7 @@ async fn world() -> World {
 impl World {
     /// Leaves a lock as of a process that died before the commit.
     async fn leave_lock(&self, items: &Items) {
-        let tx = self.domain.begin(&Options::default()).expect("begins");
-        let (tid, key) = (tx.tid(), items.key("a"));
-        drop(tx);
-        let Read::Found { version, source } = self.store.read(&key).await else {
-            panic!("no document");
-        };
-        let locked = format!("{{\"transaction_tid\":\"{tid}\",{}", &source[1..]);
-        let replace = WriteOp::Replace(locked.into(), version);
-        let outcomes = self.store.write_many(&[Write::new(key, replace)]).await;
-        assert!(matches!(outcomes[..], [Outcome::Applied(_)]), "{outcomes:?}");
+        self.store.leave_lock(&self.domain, items.key("a")).await;
     }
 
     async fn is_locked(&self, items: &Items) -> bool {

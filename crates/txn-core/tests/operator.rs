@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::support::TestStore;
 use serde::{Deserialize, Serialize};
 use txn_core::admin::{LockStanding, ParticipantState, TransactionState, Verdict};
-use txn_core::store::{Key, Outcome, Read, Store, Write, WriteOp};
+use txn_core::store::Key;
 use txn_core::{AttemptId, Collection, Config, Domain, Error, ErrorKind, Options, Typed, WaitFor};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,17 +70,7 @@ impl World {
 
     /// Leaves a lock as of a process that died before the commit.
     async fn leave_lock(&self) -> AttemptId {
-        let tx = self.domain.begin(&Options::default()).expect("begins");
-        let (tid, key) = (tx.tid(), self.left.key("a"));
-        drop(tx);
-        let Read::Found { version, source } = self.store.read(&key).await else {
-            panic!("no document");
-        };
-        let locked = format!("{{\"transaction_tid\":\"{tid}\",{}", &source[1..]);
-        let replace = WriteOp::Replace(locked.into(), version);
-        let outcomes = self.store.write_many(&[Write::new(key, replace)]).await;
-        assert!(matches!(outcomes[..], [Outcome::Applied(_)]), "{outcomes:?}");
-        tid
+        self.store.leave_lock(&self.domain, self.left.key("a")).await
     }
 
     async fn operator(&self) -> Domain {

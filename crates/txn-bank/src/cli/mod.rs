@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::Parser;
 use serde_json::json;
 use txn_bank::{Bank, BankError, Leg, Load, NewAccount, Status, TransferOptions, Transferred};
-use txn_cli::{Address, without_logins};
+use txn_cli::{Address, program, without_logins};
 use txn_core::store::Store;
 use txn_core::{Config, ErrorKind, TransactionOutcome};
 
@@ -28,54 +28,17 @@ const DRAIN: Duration = Duration::from_secs(10);
 pub(crate) fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return misused(&error),
+        Err(error) => return program::misused(&error, STORE),
     };
-    keep_damage_quiet();
-    let filter = tracing_subscriber::EnvFilter::try_from_env("TXN_BANK_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("off"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            return fail(
-                &Failure::misconfigured(format!("cannot start: {error}")),
-                cli.global.json,
-            );
-        }
-    };
+    program::keep_damage_quiet();
+    program::log_as("TXN_BANK_LOG");
     let json = cli.global.json;
-    let done = runtime.block_on(Box::pin(run(cli)));
-    // Other processes finish the remaining background work.
-    runtime.shutdown_timeout(Duration::from_millis(200));
+    let done = program::run(run(cli))
+        .unwrap_or_else(|error| Err(Failure::misconfigured(format!("cannot start: {error}"))));
     match done {
         Ok(exit) => exit.into(),
         Err(failure) => fail(&failure, json),
     }
-}
-
-/// Prints help, the version, or the error of a wrong command line.
-fn misused(error: &clap::Error) -> ExitCode {
-    let (plain, said) = (error.to_string(), without_logins(&error.to_string(), STORE));
-    if said == plain {
-        error.exit();
-    }
-    let _ = write!(std::io::stderr(), "{said}");
-    ExitCode::from(2)
-}
-
-/// Silences panics of redb.
-///
-/// A damaged file makes redb panic. The store catches the panic and returns an error, which the
-/// command prints. Other panics are printed as usual.
-fn keep_damage_quiet() {
-    let tell = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        let place = panic.location().map_or("", std::panic::Location::file);
-        match place.contains("/redb-") {
-            true => tracing::error!(%panic, "redb panicked"),
-            false => tell(panic),
-        }
-    }));
 }
 
 /// Prints one line on standard error, and optionally JSON on standard output.

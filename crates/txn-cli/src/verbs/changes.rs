@@ -13,15 +13,15 @@ pub(super) async fn abort(
     why: &str,
     dry_run: bool,
 ) -> Result<Answer, Failure> {
-    let found = domain.admin().transaction(tid, 1).await?;
-    if found.verdict == Verdict::Unknown {
-        let next = next_step(found.verdict, tid);
+    if !has_traces(domain, tid).await? {
+        let next = next_step(Verdict::Unknown, tid);
         let text = format!("{tid} has no record and no lock. Nothing was done.\nNext: {next}.");
+        let state = TransactionState::NoRecord;
         let json = json!({
-            "tid": tid, "before": found.state, "after": found.state, "dry_run": dry_run,
-            "aborts": false, "next": next,
+            "tid": tid, "before": state, "after": state, "dry_run": dry_run, "aborts": false,
+            "next": next,
         });
-        return Ok(Answer::new(Exit::well_if(false), text, json));
+        return Ok(Answer::new(Exit::NotWell, text, json));
     }
     let report = domain.admin().abort(tid, why, dry_run).await?;
     let (text, next, well) = match (report.aborts, dry_run, report.after) {
@@ -55,6 +55,13 @@ pub(super) async fn abort(
     let mut json = json!(report);
     json["next"] = json!(next);
     Ok(Answer::new(Exit::well_if(well), format!("{text}.\nNext: {next}."), json))
+}
+
+/// Whether the transaction has a record or a lock. Without a record all collections are searched.
+async fn has_traces(domain: &Domain, tid: AttemptId) -> Result<bool, Failure> {
+    let admin = domain.admin();
+    let recorded = admin.abort(tid, "", true).await?.before != TransactionState::NoRecord;
+    Ok(recorded || admin.transaction(tid, 1).await?.verdict != Verdict::Unknown)
 }
 
 pub(super) async fn recover(domain: &Domain, dry_run: bool) -> Result<Answer, Failure> {
@@ -129,7 +136,7 @@ pub(super) async fn outcome(
         let json = json!({ "tid": tid, "outcome": report.state, "final": false, "next": next });
         return Ok(Answer::new(Exit::Well, text, json));
     }
-    let had_traces = domain.admin().transaction(tid, 1).await?.verdict != Verdict::Unknown;
+    let had_traces = has_traces(domain, tid).await?;
     let (word, version) = match domain.outcome(tid).await? {
         TransactionOutcome::Committed { commit_version } => ("committed", Some(commit_version)),
         TransactionOutcome::Aborted => ("aborted", None),

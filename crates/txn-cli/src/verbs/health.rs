@@ -12,7 +12,7 @@ use txn_outbox::{Outbox, OutboxConfig};
 
 use super::has_system;
 use super::hints::time;
-use crate::answer::{Answer, Exit, Failure, Message, is_well, lines};
+use crate::answer::{Answer, Exit, Failure, Message, is_read, is_well, lines};
 use crate::args::Global;
 use crate::session::Session;
 
@@ -27,9 +27,6 @@ const LEASES: u64 = 6;
 /// The janitors recover dead transactions within this time, if one runs.
 const PATIENCE_MS: u64 = 30_000;
 
-/// The maximum number of participants of a commit that are checked.
-const MOST_PARTICIPANTS: usize = 100_000;
-
 pub(super) async fn status(global: &Global, watch: Option<u64>) -> Result<Answer, Failure> {
     let Some(seconds) = watch else { return once(global).await };
     loop {
@@ -38,15 +35,8 @@ pub(super) async fn status(global: &Global, watch: Option<u64>) -> Result<Answer
             Ok(answer) => answer.print(global.json),
             Err(failure) => failure.print(global.json),
         };
-        match printed {
-            Ok(()) => {}
-            // The reader has seen enough.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-                return Ok(Answer::new(Exit::Well, String::new(), Value::Null));
-            }
-            Err(error) => {
-                return Err(Failure::unfit(format!("the output could not be written: {error}")));
-            }
+        if !is_read(printed)? {
+            return Ok(Answer::new(Exit::Well, "", Value::Null));
         }
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
@@ -316,9 +306,7 @@ pub(super) async fn verify(domain: &Domain, limit: usize) -> Result<Answer, Fail
     let tids: Vec<AttemptId> = committed.map(|open| open.tid).collect();
     let mut checked = 0;
     for tid in &tids {
-        let report = domain.admin().transaction(*tid, MOST_PARTICIPANTS).await?;
-        findings.truncated |= report.participants.len() < report.participants_total;
-        for one in &report.participants {
+        for one in domain.admin().participants(*tid).await? {
             checked += 1;
             if one.state.needs_operator() || one.state == ParticipantState::Unreadable {
                 findings.messages.push(Message::error(

@@ -237,9 +237,10 @@ impl Domain {
     /// attempts, so that it wins each conflict once it is the oldest.
     ///
     /// Unless [`Options::lock_mode`] says otherwise, the first attempt locks at the commit. Later
-    /// attempts with writes lock each document when they read it. With groups ([`Config::group_commit`](crate::Config::group_commit)) the first eight attempts
-    /// lock at the commit. If the closure returns an error, nothing is written. The engine returns
-    /// this error after it has validated the reads of the closure.
+    /// attempts with writes lock each document when they read it. With groups
+    /// ([`Config::group_commit`](crate::Config::group_commit)) the first eight attempts lock at the
+    /// commit. If the closure returns an error, nothing is written. The engine returns this error
+    /// after it has validated the reads of the closure.
     ///
     /// A transaction that the closure begins is independent, and commits by itself. The engine
     /// refuses a nested transaction that uses a locked document of the outer transaction. If the

@@ -33,7 +33,8 @@ impl Domain {
     /// Keeps the past versions of a collection for `retention`.
     ///
     /// A second collection, `<name>-history`, stores the versions that transactions overwrite and
-    /// delete from now on. The call is idempotent. [`Admin::release_collection`](crate::Admin::release_collection) ends the history.
+    /// delete from now on. The call is idempotent.
+    /// [`Admin::release_collection`](crate::Admin::release_collection) ends the history.
     ///
     /// Call this method where the collection is created. A process that opened the collection
     /// earlier keeps no history until the process opens the collection again. Versions that such a

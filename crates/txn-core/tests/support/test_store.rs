@@ -11,6 +11,7 @@ use txn_core::store::{
     CollectionInfo, CollectionSpec, Cursor, Filter, Key, Layer, MemoryStore, Outcome, Page, Read,
     Store, StoreError, StoreErrorKind, Write, WriteOp,
 };
+use txn_core::{AttemptId, Domain, Options};
 
 #[derive(Debug, Default)]
 pub(crate) struct TestStore {
@@ -64,6 +65,19 @@ impl TestStore {
 
     pub(crate) async fn read(&self, key: &Key) -> Read {
         self.inner.get_many(std::slice::from_ref(key)).await.swap_remove(0)
+    }
+
+    /// Leaves a lock on a document, as of a process of the domain that died before its commit.
+    pub(crate) async fn leave_lock(&self, domain: &Domain, key: Key) -> AttemptId {
+        let tid = domain.begin(&Options::default()).expect("begins").tid();
+        let Read::Found { version, source } = self.read(&key).await else {
+            panic!("no document");
+        };
+        let locked = format!("{{\"transaction_tid\":\"{tid}\",{}", &source[1..]);
+        let replace = WriteOp::Replace(locked.into(), version);
+        let outcomes = Store::write_many(self, &[Write::new(key, replace)]).await;
+        assert!(matches!(outcomes[..], [Outcome::Applied(_)]), "{outcomes:?}");
+        tid
     }
 
     pub(crate) async fn text(&self, key: &Key) -> String {

@@ -19,8 +19,8 @@ impl Admin<'_> {
     /// A dry run writes nothing.
     ///
     /// The attempt needs no record. So a mistyped tid leaves an `aborted` record, which is dropped
-    /// with its day. A commit of one document may have no record, and stays committed whatever the
-    /// answer is: [`Admin::transaction`] tells first whether a record or a lock exists.
+    /// with its day. An abort does not undo a commit of one document, which may have no record.
+    /// [`Admin::transaction`] tells whether a record or a lock exists.
     ///
     /// The abort of a group's tid concerns all its members. A transaction of `Domain::begin` is not
     /// run again.

@@ -1,13 +1,11 @@
 //! Open transactions, and one transaction in full.
 
-use std::sync::Arc;
-
 use super::Admin;
 use super::report::{
     DocumentName, OpenTransaction, OpenTransactions, Overview, ParticipantReport, ParticipantState,
     PartitionName, RecordReport, TransactionReport, TransactionState, Verdict,
 };
-use super::scan::{Faults, Smallest, domain_document, lease_ms, scan, since, started_ms};
+use super::scan::{Faults, Holder, Smallest, domain_document, lease_ms, scan, since, started_ms};
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::store::store_access::{Look, ReadPreference};
@@ -78,6 +76,21 @@ impl Admin<'_> {
         Ok(OpenTransactions { transactions, truncated, faults: faults.into_vec() })
     }
 
+    /// Compares all participants of a transaction with its record. Changes nothing.
+    ///
+    /// The list is empty without a record. Unlike [`Admin::transaction`], the call does not search
+    /// the collections for further locks. A participant that cannot be read is
+    /// [`ParticipantState::Unreadable`].
+    ///
+    /// # Errors
+    /// As [`Admin::transaction`].
+    pub async fn participants(self, tid: AttemptId) -> Result<Vec<ParticipantReport>> {
+        match holder(self.engine, tid).await? {
+            (_, Some(record)) => Ok(participants(self.engine, &record, &mut Faults::new(0)).await),
+            (_, None) => Ok(Vec::new()),
+        }
+    }
+
     /// Reports one transaction: its record, its documents, and a verdict. Changes nothing.
     ///
     /// The answer lists at most `limit` participants and locks. The read of the record asks the
@@ -88,18 +101,14 @@ impl Admin<'_> {
     /// - The errors of the store.
     pub async fn transaction(self, tid: AttemptId, limit: usize) -> Result<TransactionReport> {
         let engine = self.engine;
-        let deadline = engine.context.deadline(engine.context.config.timeout);
-        let found = engine.table.record_of(tid, ReadPreference::Primary, &deadline).await;
-        let found = found.map_err(AttemptError::into_error)?;
-        let state = TransactionState::from(found.state());
+        let (state, record) = holder(engine, tid).await?;
         let mut faults = Faults::new(limit);
-        let record = found.record;
-        let total = record.as_ref().map_or(0, |record| record.participants.len());
         // The verdict rests on all participants.
         let mut participants = match &record {
-            Some(record) => participants(engine, record, total, &mut faults).await,
+            Some(record) => participants(engine, record, &mut faults).await,
             None => Vec::new(),
         };
+        let total = participants.len();
         let mut locks = Smallest::new(limit);
         for name in domain_document(engine).await?.collections.keys() {
             let held = Filter::any_of(fields::TRANSACTION_TID, [tid.to_string()]);
@@ -130,6 +139,14 @@ impl Admin<'_> {
             faults: faults.into_vec(),
         })
     }
+}
+
+/// Reads the record of a transaction from the primary.
+async fn holder(engine: &Engine, tid: AttemptId) -> Result<Holder> {
+    let deadline = engine.context.deadline(engine.context.config.timeout);
+    let found = engine.table.record_of(tid, ReadPreference::Primary, &deadline).await;
+    let found = found.map_err(AttemptError::into_error)?;
+    Ok((found.state().into(), found.record))
 }
 
 fn open(engine: &Engine, record: &Record) -> OpenTransaction {
@@ -166,13 +183,11 @@ fn record_report(record: &Record) -> RecordReport {
 /// Reads the participants once, and compares each with the record.
 async fn participants(
     engine: &Engine,
-    record: &Arc<Record>,
-    limit: usize,
+    record: &Record,
     faults: &mut Faults,
 ) -> Vec<ParticipantReport> {
     let mut reports = Vec::new();
-    let some = &record.participants[..record.participants.len().min(limit)];
-    for chunk in some.chunks(READS) {
+    for chunk in record.participants.chunks(READS) {
         let keys: Vec<Key> = chunk.iter().map(Participant::key).collect();
         let looks = engine.store.look_at(&keys, ReadPreference::Primary).await;
         for ((participant, key), look) in chunk.iter().zip(&keys).zip(looks) {

@@ -1,0 +1,56 @@
+//! The frame of a command: wrong usage, logs, runtime, and panics of the embedded store.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::without_logins;
+
+/// Prints help, the version, or the error of a wrong command line. Ends the process, or returns 2.
+///
+/// `store`: the environment variable with the address of the store. Logins are left out.
+#[must_use]
+pub fn misused(error: &clap::Error, store: &str) -> ExitCode {
+    let plain = error.to_string();
+    let said = without_logins(&plain, store);
+    if said == plain {
+        error.exit();
+    }
+    let _ = write!(io::stderr(), "{said}");
+    ExitCode::from(2)
+}
+
+/// Sends logs to standard error, as the environment variable asks. Without it there are none.
+pub fn log_as(variable: &str) {
+    let filter = EnvFilter::try_from_env(variable).unwrap_or_else(|_| EnvFilter::new("off"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+}
+
+/// Runs the work of a command in a runtime, and ends the runtime.
+///
+/// # Errors
+/// If the runtime cannot start.
+pub fn run<T>(work: impl Future<Output = T>) -> io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let done = runtime.block_on(Box::pin(work));
+    // Other processes finish the remaining background work.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    Ok(done)
+}
+
+/// Silences panics of redb.
+///
+/// A damaged file makes redb panic. The store catches the panic and returns an error, which the
+/// command prints. Other panics are printed as usual.
+pub fn keep_damage_quiet() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let place = panic.location().map_or("", std::panic::Location::file);
+        match place.contains("/redb-") {
+            true => tracing::error!(%panic, "redb panicked"),
+            false => tell(panic),
+        }
+    }));
+}
