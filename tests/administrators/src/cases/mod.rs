@@ -20,7 +20,6 @@ mod templates;
 use std::pin::Pin;
 
 use serde_json::Value;
-use txn_fixtures::fixture::PATIENCE;
 use txn_fixtures::plain_client::PlainClient;
 
 use crate::server::Server;
@@ -99,7 +98,7 @@ pub const PLANTED: Case = Case {
 /// Repeats a job `times` times, and until enough transactions are acknowledged.
 ///
 /// # Errors
-/// If the job fails, or the transactions do not come in time.
+/// If the job fails, or the load makes no progress.
 async fn beside(
     stage: &Stage,
     times: u32,
@@ -115,9 +114,9 @@ async fn beside(
         }
         Ok(())
     };
-    match tokio::time::timeout(PATIENCE, jobs).await {
-        Ok(result) => result,
-        Err(_) => {
+    tokio::select! {
+        result = jobs => result,
+        () = stage.load.stalls() => {
             let lacking = goal.saturating_sub(stage.load.acknowledged());
             Err(format!("during the job {lacking} of {transactions} transactions are missing"))
         }

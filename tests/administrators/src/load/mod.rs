@@ -137,7 +137,7 @@ impl Load {
     /// Waits until this many further transactions are acknowledged.
     ///
     /// # Errors
-    /// If that does not happen in time. The message holds the errors of callers.
+    /// If the load makes no progress. The message holds the errors of callers.
     pub(crate) async fn acknowledges(&self, more: u64) -> Result<(), String> {
         let goal = self.acknowledged() + more;
         let enough = async {
@@ -145,13 +145,25 @@ impl Load {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, enough).await.map_err(|_| {
-            let lacking = goal - self.acknowledged();
-            format!(
-                "of {more} transactions {lacking} were not acknowledged: {:?}",
+        tokio::select! {
+            () = enough => Ok(()),
+            () = self.stalls() => Err(format!(
+                "of {more} transactions {} were not acknowledged: {:?}",
+                goal.saturating_sub(self.acknowledged()),
                 self.complaints()
-            )
-        })
+            )),
+        }
+    }
+
+    /// Waits until no transaction was acknowledged for [`PATIENCE`].
+    ///
+    /// A slow server does not end a case, only a load without progress does.
+    pub(crate) async fn stalls(&self) {
+        let mut last = None;
+        while last != Some(self.acknowledged()) {
+            last = Some(self.acknowledged());
+            tokio::time::sleep(PATIENCE).await;
+        }
     }
 
     /// Returns the number of acknowledged transactions.
