@@ -19,7 +19,7 @@ use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
 use crate::engine::hot::board::Contender;
 use crate::error::{Error, ErrorKind, Result};
-use crate::group::{AttemptNumbers, Groups, QueueTicket, Reply, Rerun};
+use crate::group::{AttemptNumbers, Groups, Reply, Rerun, WaitingCaller};
 use txn_protocol::ids::AttemptId;
 
 /// After so many failed attempts in groups a transaction joins no group, and locks documents when
@@ -36,8 +36,10 @@ const READ_ONLY_ATTEMPTS: u16 = 3;
 pub(super) enum Next {
     /// The transaction is committed.
     Committed(Receipt),
-    /// The closure has to run again, with this handle: for a group, or as the next attempt.
-    RunAgain(Transaction),
+    /// The closure runs again in this attempt, because a group changed its reads.
+    Rerun(Transaction),
+    /// The closure runs in the next attempt.
+    NextAttempt(Transaction),
 }
 
 /// Refuses new transactions after the shutdown of the domain began.
@@ -63,8 +65,8 @@ pub(super) struct TransactionRun<'a> {
     /// The number of attempts that this loop has begun.
     tries: u16,
     pessimistic: bool,
-    /// The position in the queue while the closure runs again for a group.
-    rerun: Option<(QueueTicket, Rerun)>,
+    /// The transaction in the queue, while the closure runs again for a group.
+    rerun: Option<(WaitingCaller, Rerun)>,
     /// The number of further runs of this attempt that missed their groups.
     late: u32,
     _contender: Contender,
@@ -145,7 +147,7 @@ impl<'a> TransactionRun<'a> {
 
     async fn commit(&mut self, tx: Transaction) -> Result<Next> {
         let rerun = self.rerun.take();
-        let ticket = match rerun {
+        let caller = match rerun {
             None => {
                 tx.confirm_aliases().await?;
                 self.enqueue(&tx)
@@ -155,43 +157,43 @@ impl<'a> TransactionRun<'a> {
                 drop(rerun);
                 return self.leave_group(tx).await;
             }
-            Some((ticket, rerun)) => {
-                let ticket = match rerun.ran() {
-                    true => Some(ticket),
+            Some((caller, rerun)) => {
+                let caller = match rerun.ran() {
+                    true => Some(caller),
                     false => self.enqueue_late(&tx),
                 };
-                if ticket.is_none() {
+                if caller.is_none() {
                     return self.leave_group(tx).await;
                 }
-                ticket
+                caller
             }
         };
-        let Some(mut ticket) = ticket else {
+        let Some(mut caller) = caller else {
             let result = tx.conclude().await;
             return self.end_attempt(tx, result).await;
         };
-        match ticket.reply().await {
+        match caller.reply().await {
             Reply::Ended(result) => {
-                drop(ticket);
+                drop(caller);
                 self.end_attempt(tx, result).await
             }
-            Reply::RunAgain(rerun) => {
+            Reply::Rerun(rerun) => {
                 tx.run_again();
                 tx.attempt().restart_on(rerun.batch());
-                self.rerun = Some((ticket, rerun));
-                Ok(Next::RunAgain(tx))
+                self.rerun = Some((caller, rerun));
+                Ok(Next::Rerun(tx))
             }
         }
     }
 
     /// Queues the attempt for a group, if the attempt may join one.
-    fn enqueue(&self, tx: &Transaction) -> Option<QueueTicket> {
+    fn enqueue(&self, tx: &Transaction) -> Option<WaitingCaller> {
         let groups = self.groups.filter(|_| !tx.is_doomed())?;
         groups.enqueue(tx.attempt(), &self.attempts, self.tries > 1)
     }
 
     /// Queues the attempt again after its run missed the group.
-    fn enqueue_late(&mut self, tx: &Transaction) -> Option<QueueTicket> {
+    fn enqueue_late(&mut self, tx: &Transaction) -> Option<WaitingCaller> {
         self.late += 1;
         if self.late > MOST_LATE_RUNS {
             return None;
@@ -200,7 +202,7 @@ impl<'a> TransactionRun<'a> {
     }
 
     async fn leave_group(&mut self, tx: Transaction) -> Result<Next> {
-        Ok(Next::RunAgain(self.start_over(tx, RetryReason::LeftGroup).await?))
+        Ok(Next::NextAttempt(self.start_over(tx, RetryReason::LeftGroup).await?))
     }
 
     async fn end_attempt(
@@ -214,7 +216,7 @@ impl<'a> TransactionRun<'a> {
                 Ok(Next::Committed(Receipt { attempts: u32::from(self.tries), ..receipt }))
             }
             Err(AttemptError::Retry(reason)) => {
-                Ok(Next::RunAgain(self.start_over(tx, reason).await?))
+                Ok(Next::NextAttempt(self.start_over(tx, reason).await?))
             }
             // An unknown one-document write has no record that its tid could be asked for.
             Err(AttemptError::Fail(error)) if error.kind() == ErrorKind::Unknown => Err(error),

@@ -129,13 +129,13 @@ impl Attempt {
         self.hot.members.take_evicted()
     }
 
-    /// Stores a group slot and documents, until the end of the attempt.
+    /// Stores the permit of a group and documents, until the end of the attempt.
     pub(crate) fn reserve(
         &self,
-        slot: Box<dyn Reservation>,
+        permit: Box<dyn Reservation>,
         documents: Box<dyn DocumentReservation>,
     ) {
-        self.hot.reservations.take(slot, documents);
+        self.hot.reservations.take(permit, documents);
     }
 
     /// Returns the entry of a document that is known without a request.

@@ -28,7 +28,7 @@ use crate::engine::apply::recent_commits::Doubt;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
 use crate::engine::hot::board::UnderWay;
-use crate::engine::lock_queue::AttemptHandle;
+use crate::engine::live_attempts::AttemptHandle;
 use crate::engine::read_entry::ReadEntry;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
-use crate::engine::lock_queue::AttemptHandle;
+use crate::engine::live_attempts::AttemptHandle;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
 

@@ -9,11 +9,11 @@ use tokio::runtime;
 use tokio::sync::oneshot;
 
 use super::QueuePosition;
+use super::caller::{Reply, Rerun};
 use super::membership::Joined;
 use super::queue::Waiter;
-use super::ticket::{Reply, Rerun};
 use super::uses::{self, Uses};
-use super::{GroupSlot, Groups, ReservedDocuments, SlotWithReads};
+use super::{GroupPermit, Groups, PermitWithReads, ReservedDocuments};
 use crate::attempt::merging::serial_batch::{Merge, SerialBatch};
 use crate::attempt::{Attempt, AttemptMode, Receipt};
 use crate::config::Options;
@@ -41,29 +41,29 @@ impl Groups {
     /// Takes the members of one group, and commits them.
     ///
     /// `here`: the runtime of their callers.
-    pub(super) async fn form_group(self: Arc<Self>, slot: GroupSlot, here: runtime::Id) {
+    pub(super) async fn form_group(self: Arc<Self>, permit: GroupPermit, here: runtime::Id) {
         // Transactions that are ready to run may still join. Without them the yield takes no time.
         tokio::task::yield_now().await;
         let now = self.engine.context.now();
-        let taken = self.queue.lock().take(slot.number(), here, now, &self.engine);
+        let taken = self.queue.lock().take_members(permit.number(), here, now, &self.engine);
         if taken.is_empty() {
             return;
         }
         let members = taken.into_iter().map(|(position, waiter)| Member { position, waiter });
-        let parts: Vec<_> = parts(members.collect())
+        let commits: Vec<_> = commit_sets(members.collect())
             .into_iter()
             .map(|members| {
                 let (read, written): (_, Vec<Uses>) =
                     members.iter().map(|member| member.waiter.uses.split()).unzip();
                 let reads = ReservedDocuments::new(&self, read);
                 let written = ReservedDocuments::new(&self, written);
-                let slot_with_reads = SlotWithReads { _reads: reads, _slot: slot.clone() };
-                self.clone().merge_and_commit(members, (slot_with_reads, written))
+                let permit = PermitWithReads { _reads: reads, _permit: permit.clone() };
+                self.clone().merge_and_commit(members, (permit, written))
             })
             .collect();
-        drop(slot);
+        drop(permit);
         self.start_groups();
-        futures::future::join_all(parts).await;
+        futures::future::join_all(commits).await;
     }
 
     /// Merges transactions in their order, and commits the result by one attempt.
@@ -86,8 +86,8 @@ impl Groups {
             [one] => one.waiter.attempt.clone(),
             several => self.begin(several, tid),
         };
-        let (slot, written) = guards;
-        attempt.reserve(Box::new(slot), Box::new(written));
+        let (permit, written) = guards;
+        attempt.reserve(Box::new(permit), Box::new(written));
         self.commit(&attempt, joined, &batch).await;
     }
 
@@ -128,12 +128,12 @@ impl Groups {
         joined: Vec<Member>,
         batch: &Mutex<SerialBatch>,
     ) {
-        let mut parts = components(joined);
-        let uses = parts.iter().map(|part| uses_of(part).keys().cloned().collect());
-        let transactions = parts.iter().map(Vec::len).sum();
+        let mut components = components(joined);
+        let uses = components.iter().map(|members| uses_of(members).keys().cloned().collect());
+        let transactions = components.iter().map(Vec::len).sum();
         let documents = attempt.represent(&batch.lock(), uses, transactions);
-        for (component, part) in parts.iter().enumerate() {
-            for member in part {
+        for (component, members) in components.iter().enumerate() {
+            for member in members {
                 member.waiter.membership.join(Joined {
                     attempt: attempt.clone(),
                     component,
@@ -145,12 +145,12 @@ impl Groups {
         }
         let result = attempt.commit().await;
         for (number, why) in attempt.take_evicted() {
-            if let Some(part) = parts.get_mut(number) {
+            if let Some(members) = components.get_mut(number) {
                 cov_mark::hit!(members_evicted);
-                self.reply_evicted(std::mem::take(part), &why);
+                self.reply_evicted(std::mem::take(members), &why);
             }
         }
-        self.reply_all(parts, result);
+        self.reply_all(components, result);
     }
 
     /// Merges one transaction, after a further run of its closure if necessary.
@@ -202,7 +202,7 @@ impl Groups {
         until: Duration,
     ) -> bool {
         let (ran, has_run) = oneshot::channel();
-        if waiter.reply_to.send(Reply::RunAgain(Rerun { batch, ran })).is_err() {
+        if waiter.reply_to.send(Reply::Rerun(Rerun { batch, ran })).is_err() {
             return false;
         }
         let left = until.saturating_sub(self.engine.context.now());
@@ -214,10 +214,10 @@ impl Groups {
     }
 
     /// Tells evicted members that they have to start again.
-    fn reply_evicted(&self, part: Vec<Member>, why: &RetryReason) {
+    fn reply_evicted(&self, members: Vec<Member>, why: &RetryReason) {
         self.forget(why.document());
-        let half = (part.len() / 2).max(1);
-        for mut member in part {
+        let half = (members.len() / 2).max(1);
+        for mut member in members {
             match why {
                 // Some member is refused, and a run without a group shows which one.
                 RetryReason::LeftGroup if half > 1 || member.waiter.max_members > 1 => {
@@ -230,10 +230,16 @@ impl Groups {
     }
 
     /// Replies to each member, and starts groups of the returned members.
-    fn reply_all(self: &Arc<Self>, parts: Vec<Vec<Member>>, result: Result<Receipt, AttemptError>) {
+    fn reply_all(
+        self: &Arc<Self>,
+        components: Vec<Vec<Member>>,
+        result: Result<Receipt, AttemptError>,
+    ) {
         match result {
-            Ok(receipt) => parts.into_iter().for_each(|part| reply_committed(part, receipt)),
-            Err(error) => self.reply_failed(parts, error),
+            Ok(receipt) => {
+                components.into_iter().for_each(|members| reply_committed(members, receipt))
+            }
+            Err(error) => self.reply_failed(components, error),
         }
         self.start_groups();
     }
@@ -243,11 +249,11 @@ impl Groups {
     /// The error is the answer for a single member only. Otherwise the users of the document of the
     /// error start again, or join smaller groups, and the other members return to the queue
     /// unchanged. If the outcome is unknown, each member that writes receives the error.
-    fn reply_failed(&self, mut parts: Vec<Vec<Member>>, error: AttemptError) {
+    fn reply_failed(&self, mut components: Vec<Vec<Member>>, error: AttemptError) {
         // The record belongs to all members.
         let document = error.document().filter(|key| !self.engine.table.has_record(key));
         self.forget(document);
-        let all = parts.iter().map(Vec::len).sum();
+        let all = components.iter().map(Vec::len).sum();
         let is_in_doubt =
             matches!(&error, AttemptError::Fail(fail) if fail.kind() == ErrorKind::Unknown);
         let is_concerned = |member: &Member| {
@@ -257,14 +263,15 @@ impl Groups {
         };
         // A member that was evicted before may be the cause of the error.
         if all == 1
-            && let Some(member) = parts.iter_mut().find_map(|part| part.pop_if(|m| is_concerned(m)))
+            && let Some(member) =
+                components.iter_mut().find_map(|members| members.pop_if(|m| is_concerned(m)))
         {
             return member.end(Err(error));
         }
-        for part in parts {
-            let uses_document = document.is_none_or(|key| uses_of(&part).contains(key));
-            let with = if document.is_some() { part.len() } else { all };
-            for mut member in part {
+        for members in components {
+            let uses_document = document.is_none_or(|key| uses_of(&members).contains(key));
+            let with = if document.is_some() { members.len() } else { all };
+            for mut member in members {
                 match &error {
                     AttemptError::Fail(fail) if is_in_doubt => {
                         if member.waiter.uses.only_reads() {
@@ -308,11 +315,11 @@ impl Groups {
 }
 
 /// Replies to the members of a committed component.
-fn reply_committed(part: Vec<Member>, receipt: Receipt) {
+fn reply_committed(members: Vec<Member>, receipt: Receipt) {
     let mut overwritten: BTreeSet<Key> = BTreeSet::new();
     // The last member comes first: only documents that no later member wrote have the commit
     // version.
-    for member in part.into_iter().rev() {
+    for member in members.into_iter().rev() {
         let written = member.waiter.uses.written.clone();
         let own = written.is_disjoint(&overwritten);
         if !own {
@@ -327,8 +334,8 @@ fn reply_committed(part: Vec<Member>, receipt: Receipt) {
     }
 }
 
-/// The reservations of a group: slot with reads, and writes.
-type Guards = (SlotWithReads, ReservedDocuments);
+/// The reservations of a group: the permit with the reads, and the writes.
+type Guards = (PermitWithReads, ReservedDocuments);
 
 /// The tid of a group: a further attempt of the oldest member.
 ///
@@ -355,22 +362,22 @@ impl Member {
 fn components(mut members: Vec<Member>) -> Vec<Vec<Member>> {
     members.sort_by_key(|member| member.position);
     let numbers = uses::components(members.iter().map(|member| &member.waiter.uses));
-    let mut parts: BTreeMap<usize, Vec<Member>> = BTreeMap::new();
+    let mut components: BTreeMap<usize, Vec<Member>> = BTreeMap::new();
     for (number, member) in numbers.into_iter().zip(members) {
-        parts.entry(number).or_default().push(member);
+        components.entry(number).or_default().push(member);
     }
-    parts.into_values().collect()
+    components.into_values().collect()
 }
 
-/// Splits members into sets that commit together, each oldest first.
-fn parts(mut members: Vec<Member>) -> Vec<Vec<Member>> {
+/// Splits members into sets, each oldest first. One attempt commits the members of a set.
+fn commit_sets(mut members: Vec<Member>) -> Vec<Vec<Member>> {
     members.sort_by_key(|member| member.position);
-    let kinds = uses::parts(members.iter().map(|member| &member.waiter.uses));
-    let mut parts: BTreeMap<uses::Part, Vec<Member>> = BTreeMap::new();
-    for (part, member) in kinds.into_iter().zip(members) {
-        parts.entry(part).or_default().push(member);
+    let numbers = uses::commit_sets(members.iter().map(|member| &member.waiter.uses));
+    let mut sets: BTreeMap<uses::CommitSet, Vec<Member>> = BTreeMap::new();
+    for (set, member) in numbers.into_iter().zip(members) {
+        sets.entry(set).or_default().push(member);
     }
-    parts.into_values().collect()
+    sets.into_values().collect()
 }
 
 fn uses_of(members: &[Member]) -> Uses {

@@ -7,10 +7,10 @@
 //! that has to wait blocks its documents for younger transactions. Few groups run at a time, and no
 //! timer delays a group: on an idle system each transaction commits at once and alone.
 
+mod caller;
 mod form;
 mod membership;
 mod queue;
-mod ticket;
 mod uses;
 
 use std::collections::BTreeSet;
@@ -29,16 +29,16 @@ use crate::engine::hot::GroupQueue;
 use crate::store::Key;
 use txn_protocol::ids::{Age, MAX_ATTEMPT};
 
+use caller::LONGEST_WAIT_OF_READERS;
 use membership::SharedMembership;
 use queue::{Queue, Waiter};
-use ticket::LONGEST_WAIT_OF_READERS;
 use uses::Uses;
 
-pub(crate) use ticket::{QueueTicket, Reply, Rerun};
+pub(crate) use caller::{Reply, Rerun, WaitingCaller};
 
-/// How long a group slot counts against the bound on groups.
+/// How long a group counts against the bound on groups.
 ///
-/// A slower group, for example on a slow collection, leaves its position to another group.
+/// A slower group, for example on a slow collection, delays no further group.
 const SLOW: Duration = Duration::from_millis(100);
 
 /// A position in the queue: by age, then by arrival.
@@ -88,7 +88,7 @@ impl Groups {
         attempt: &Arc<Attempt>,
         attempts: &AttemptNumbers,
         is_retry: bool,
-    ) -> Option<QueueTicket> {
+    ) -> Option<WaitingCaller> {
         // The attempts of groups take numbers of this transaction, too.
         if attempts.count() > MAX_ATTEMPT / 2 {
             return None;
@@ -126,7 +126,7 @@ impl Groups {
         let leaves_at = only_reads.then(|| now + LONGEST_WAIT_OF_READERS);
         let position = self.queue.lock().enter(waiter);
         self.start_groups_for(Some(position));
-        Some(QueueTicket {
+        Some(WaitingCaller {
             groups: self.clone(),
             position,
             membership,
@@ -144,14 +144,13 @@ impl Groups {
     fn start_groups_for(self: &Arc<Self>, only: Option<QueuePosition>) {
         let now = self.engine.context.now();
         loop {
-            let taken = self.queue.lock().take_slot(now, only, &self.engine);
-            let Some((number, runtime)) = taken else { return };
-            let slot = GroupSlot(Arc::new(SlotGuard { groups: self.clone(), number }));
-            let composing = self.clone().form_group(slot, runtime.id());
-            self.engine.context.lifecycle.spawn_for(&runtime, composing);
-            // Each set of collections has slots of its own. A slot that is free again at once
-            // belonged to a runtime that has ended.
-            if only.is_some() || !self.queue.lock().is_slot_taken(number) {
+            let granted = self.queue.lock().grant_permit(now, only, &self.engine);
+            let Some((number, runtime)) = granted else { return };
+            let permit = GroupPermit(Arc::new(PermitGuard { groups: self.clone(), number }));
+            let forming = self.clone().form_group(permit, runtime.id());
+            self.engine.context.lifecycle.spawn_for(&runtime, forming);
+            // Each set of collections has permits of its own. A permit that is back at once belonged to a runtime that has ended.
+            if only.is_some() || !self.queue.lock().is_granted(number) {
                 return;
             }
         }
@@ -185,25 +184,25 @@ impl GroupQueue for Weak<Groups> {
     }
 }
 
-/// A slot of a group. The last clone frees the slot.
+/// The permit of a group to run. Dropping the last clone returns the permit.
 #[derive(Clone, Debug)]
-struct GroupSlot(Arc<SlotGuard>);
+struct GroupPermit(Arc<PermitGuard>);
 
-impl GroupSlot {
+impl GroupPermit {
     fn number(&self) -> u64 {
         self.0.number
     }
 }
 
 #[derive(Debug)]
-struct SlotGuard {
+struct PermitGuard {
     groups: Arc<Groups>,
     number: u64,
 }
 
-impl Drop for SlotGuard {
+impl Drop for PermitGuard {
     fn drop(&mut self) {
-        if self.groups.queue.lock().free_slot(self.number) {
+        if self.groups.queue.lock().return_permit(self.number) {
             self.groups.start_groups();
         }
     }
@@ -265,11 +264,11 @@ impl Drop for ReservedDocuments {
     }
 }
 
-/// A group slot, with the documents that the group only reads.
+/// The permit of a group, with the documents that the group only reads.
 #[derive(Debug)]
-struct SlotWithReads {
+struct PermitWithReads {
     _reads: ReservedDocuments,
-    _slot: GroupSlot,
+    _permit: GroupPermit,
 }
 
-impl Reservation for SlotWithReads {}
+impl Reservation for PermitWithReads {}

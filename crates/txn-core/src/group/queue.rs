@@ -7,16 +7,15 @@ use std::time::Duration;
 use tokio::runtime::{self, Handle};
 use tokio::sync::mpsc;
 
+use super::caller::Reply;
 use super::membership::SharedMembership;
-use super::ticket::Reply;
 use super::uses::{Collections, InUse, Uses};
 use super::{AttemptNumbers, QueuePosition, SLOW};
 use crate::attempt::Attempt;
 use crate::config::WaitFor;
 use crate::engine::Engine;
+use crate::engine::hot::Hot;
 use crate::engine::hot::board::Wanted;
-use crate::engine::hot::handoff::HandoffTable;
-use crate::engine::lock_queue::LiveAttempts;
 use crate::store::Key;
 use txn_protocol::ids::Age;
 
@@ -25,10 +24,10 @@ use txn_protocol::ids::Age;
 /// A group counts until its commit is acknowledged, or until it waits for a lock. With two groups,
 /// the first commits while the second locks. More groups would be smaller, and each costs the
 /// server its requests.
-const SLOTS: usize = 2;
+const MOST_GROUPS: usize = 2;
 
 /// The same maximum with slow groups included.
-const MOST_SLOTS: usize = 32;
+const MOST_WITH_SLOW_GROUPS: usize = 32;
 
 /// The maximum number of members of a group.
 const MOST_MEMBERS: usize = 128;
@@ -88,8 +87,8 @@ impl Waiter {
     /// Whether no other process has the turn at the documents.
     ///
     /// A read-only transaction locks nothing, so it needs no turn.
-    fn may_lock(&self, engine: &Engine, now: Duration) -> bool {
-        self.uses.only_reads() || engine.hot.board.may_lock(self.uses.keys(), now)
+    fn may_lock(&self, hot: &Hot, now: Duration) -> bool {
+        self.uses.only_reads() || hot.board.may_lock(self.uses.keys(), now)
     }
 
     fn runs_in(&self, here: runtime::Id) -> bool {
@@ -97,7 +96,35 @@ impl Waiter {
     }
 }
 
-/// The transactions that are taken for one group.
+/// The group for which the queue selects members.
+struct NextGroup<'e> {
+    collections: Collections,
+    /// The runtime of the callers.
+    here: runtime::Id,
+    now: Duration,
+    hot: &'e Hot,
+}
+
+impl NextGroup<'_> {
+    /// Whether a transaction can join a group with these members.
+    fn has_room_for(&self, next: &Waiter, members: &Selection<'_>) -> bool {
+        next.runs_in(self.here)
+            && next.collections == self.collections
+            && members.has_room_for(next)
+    }
+}
+
+/// The result of a selection.
+#[derive(Default)]
+struct Selected {
+    members: Vec<QueuePosition>,
+    /// The read-only transactions that the group passes over.
+    passed_over: Vec<QueuePosition>,
+    /// The transactions whose callers are gone.
+    abandoned: Vec<QueuePosition>,
+}
+
+/// The members that are selected for a group so far.
 #[derive(Debug, Default)]
 struct Selection<'q> {
     taken: Vec<QueuePosition>,
@@ -139,18 +166,18 @@ impl<'q> Selection<'q> {
     }
 }
 
-/// A group slot that is taken.
+/// A permit that a group has.
 #[derive(Debug)]
-struct TakenSlot {
+struct GrantedPermit {
     collections: Collections,
-    /// When the slot was taken, on the monotonic clock.
+    /// When the group got the permit, on the monotonic clock.
     since: Duration,
     /// The runtime in which the group forms; `None` with members.
     forming_in: Option<runtime::Id>,
 }
 
-impl TakenSlot {
-    /// Whether the slot leaves its position to another group.
+impl GrantedPermit {
+    /// Whether the group is slow, so that another group may start.
     fn is_slow(&self, now: Duration) -> bool {
         now.saturating_sub(self.since) >= SLOW
     }
@@ -163,10 +190,10 @@ pub(super) struct Queue {
     ///
     /// Reads are in use until the commit is acknowledged, writes until they are applied.
     in_use: InUse,
-    /// The slots that are taken.
-    slots: BTreeMap<u64, TakenSlot>,
+    /// The permits of running groups, by number.
+    permits: BTreeMap<u64, GrantedPermit>,
     arrivals: u64,
-    next_slot: u64,
+    next_permit: u64,
 }
 
 impl Queue {
@@ -186,50 +213,50 @@ impl Queue {
         self.waiting.remove(&position)
     }
 
-    /// Gives a free slot to the oldest transaction that can start.
+    /// Grants a permit to the oldest transaction that can start.
     ///
-    /// Returns the number of the slot, and the runtime of that transaction.
+    /// Returns the number of the permit, and the runtime of that transaction.
     /// A group has callers of one runtime, because a resting runtime cannot run a closure again.
     ///
     /// `only`: the single position to check, because all other transactions were checked before.
-    pub(super) fn take_slot(
+    pub(super) fn grant_permit(
         &mut self,
         now: Duration,
         only: Option<QueuePosition>,
         engine: &Engine,
     ) -> Option<(u64, Handle)> {
         let is_free = |next: &&Waiter| {
-            self.has_slot_for(next, now)
+            self.has_permit_for(next, now)
                 && self.in_use.allows(&next.uses, next.takes_handoffs(), &engine.hot.handoffs)
-                && next.may_lock(engine, now)
+                && next.may_lock(&engine.hot, now)
         };
         let next = match only {
             Some(position) => self.waiting.get(&position).filter(is_free)?,
             None => self.waiting.values().find(is_free)?,
         };
         let (runtime, collections) = (next.runtime.clone(), next.collections.clone());
-        let number = self.next_slot;
-        self.next_slot += 1;
+        let number = self.next_permit;
+        self.next_permit += 1;
         let forming_in = Some(next.served_in);
-        self.slots.insert(number, TakenSlot { collections, since: now, forming_in });
+        self.permits.insert(number, GrantedPermit { collections, since: now, forming_in });
         Some((number, runtime))
     }
 
-    /// Whether a slot is left for the collections of a transaction.
+    /// Whether a permit is left for the collections of a transaction.
     ///
-    /// No slot is given while another group of these collections forms.
-    fn has_slot_for(&self, next: &Waiter, now: Duration) -> bool {
+    /// No permit is granted while another group of these collections forms.
+    fn has_permit_for(&self, next: &Waiter, now: Duration) -> bool {
         let (mut taken, mut all) = (0, 0);
-        for slot in self.slots.values() {
-            let is_same = slot.collections == next.collections;
-            let forms_here = slot.forming_in == Some(next.served_in);
-            if is_same && (forms_here || slot.forming_in.is_some() && !slot.is_slow(now)) {
+        for permit in self.permits.values() {
+            let is_same = permit.collections == next.collections;
+            let forms_here = permit.forming_in == Some(next.served_in);
+            if is_same && (forms_here || permit.forming_in.is_some() && !permit.is_slow(now)) {
                 return false;
             }
-            taken += usize::from(is_same && !slot.is_slow(now));
+            taken += usize::from(is_same && !permit.is_slow(now));
             all += usize::from(is_same);
         }
-        taken < SLOTS && all < MOST_SLOTS
+        taken < MOST_GROUPS && all < MOST_WITH_SLOW_GROUPS
     }
 
     /// Takes the members of the next group, and reserves their documents.
@@ -238,25 +265,48 @@ impl Queue {
     /// documents, because the locks of the group replace its validation. Otherwise the transaction
     /// stays apart from the writers of its documents, because its validation would delay them. A
     /// transaction that was passed over once blocks younger transactions, as a writer does.
-    pub(super) fn take(
+    pub(super) fn take_members(
         &mut self,
-        number: u64,
+        permit: u64,
         here: runtime::Id,
         now: Duration,
         engine: &Engine,
     ) -> Vec<(QueuePosition, Waiter)> {
-        let (live_attempts, handoffs) = (&*engine.live_attempts, &engine.hot.handoffs);
-        let Some(slot) = self.slots.get(&number) else { return Default::default() };
-        let collections = slot.collections.clone();
+        let Some(granted) = self.permits.get(&permit) else { return Default::default() };
+        let collections = granted.collections.clone();
+        let selected = self.select(&NextGroup { collections, here, now, hot: &engine.hot });
+        for position in selected.abandoned {
+            self.leave(position);
+        }
+        for position in selected.passed_over {
+            if let Some(next) = self.waiting.get_mut(&position) {
+                next.passed_over = true;
+            }
+        }
+        let taken = selected.members.into_iter();
+        let members: Vec<_> =
+            taken.filter_map(|position| Some((position, self.leave(position)?))).collect();
+        if !members.is_empty()
+            && let Some(granted) = self.permits.get_mut(&permit)
+        {
+            granted.forming_in = None;
+        }
+        members.iter().for_each(|(_, next)| self.in_use.add_use(&next.uses));
+        members
+    }
+
+    /// Selects the members of a group, oldest first: writers, then read-only transactions.
+    fn select(&self, group: &NextGroup<'_>) -> Selected {
         let mut selection = Selection::default();
         let mut blocked = InUse::default();
-        let (mut read_only, mut gone) = (Vec::new(), Vec::new());
+        let mut selected = Selected::default();
+        let mut read_only = Vec::new();
         for (position, next) in &self.waiting {
             if next.reply_to.is_closed() {
-                gone.push(*position);
+                selected.abandoned.push(*position);
                 continue;
             }
-            if next.attempt.ends_at() <= now {
+            if next.attempt.ends_at() <= group.now {
                 // The caller checks its deadline by itself, perhaps never. No other transaction
                 // waits for that.
                 continue;
@@ -267,52 +317,24 @@ impl Queue {
                 continue;
             }
             let is_free = match only_reads {
-                true => self.is_readable(next, &selection, &blocked, live_attempts, handoffs),
-                false => {
-                    self.in_use.allows(&next.uses, next.takes_handoffs(), handoffs)
-                        && !next.uses.written.iter().any(|key| selection.read_apart.contains(key))
-                        && !blocked.conflicts_with(&next.uses)
-                        && !live_attempts.is_wanted_by_older(next.uses.keys(), next.age())
-                        && next.may_lock(engine, now)
-                }
+                true => self.is_readable(next, &selection, &blocked, group.hot),
+                false => self.is_writable(next, &selection, &blocked, group),
             };
-            let is_here = next.runs_in(here) && next.collections == collections;
-            if is_free && is_here && selection.has_room_for(next) {
+            if is_free && group.has_room_for(next, &selection) {
                 selection.add(*position, next);
             } else {
                 blocked.add_use(&next.uses);
             }
         }
-        let mut passed_over = Vec::new();
         for (position, next) in read_only {
-            let is_free = self.is_readable(next, &selection, &blocked, live_attempts, handoffs);
-            let is_here = next.runs_in(here) && next.collections == collections;
-            if is_free && is_here && selection.has_room_for(next) {
+            let is_free = self.is_readable(next, &selection, &blocked, group.hot);
+            if is_free && group.has_room_for(next, &selection) {
                 selection.add(position, next);
             } else if selection.writes_reads_of(next) {
-                passed_over.push(position);
+                selected.passed_over.push(position);
             }
         }
-        let taken = selection.taken;
-        for position in gone {
-            self.leave(position);
-        }
-        for position in passed_over {
-            if let Some(next) = self.waiting.get_mut(&position) {
-                next.passed_over = true;
-            }
-        }
-        let taken: Vec<_> = taken
-            .into_iter()
-            .filter_map(|position| Some((position, self.leave(position)?)))
-            .collect();
-        if !taken.is_empty()
-            && let Some(slot) = self.slots.get_mut(&number)
-        {
-            slot.forming_in = None;
-        }
-        taken.iter().for_each(|(_, next)| self.in_use.add_use(&next.uses));
-        taken
+        Selected { members: selection.taken, ..selected }
     }
 
     /// Whether a read-only transaction may join the selection.
@@ -321,16 +343,30 @@ impl Queue {
         next: &Waiter,
         selection: &Selection<'_>,
         blocked: &InUse,
-        live_attempts: &LiveAttempts,
-        handoffs: &HandoffTable,
+        hot: &Hot,
     ) -> bool {
         let is_locked = |key: &&Key| selection.written.contains(*key);
         let mut others = next.uses.read.iter().filter(|key| !is_locked(key)).peekable();
         others.peek().is_none()
             || !blocked.conflicts_with(&next.uses)
-                && !live_attempts.is_wanted_by_older(&next.uses.read, next.age())
+                && !hot.lock_queues.is_wanted_by_older(&next.uses.read, next.age())
                 && !selection.writes_reads_of(next)
-                && others.all(|key| !self.in_use.is_written(key) && !handoffs.contains(key))
+                && others.all(|key| !self.in_use.is_written(key) && !hot.handoffs.contains(key))
+    }
+
+    /// Whether a transaction that writes may join the selection.
+    fn is_writable(
+        &self,
+        next: &Waiter,
+        selection: &Selection<'_>,
+        blocked: &InUse,
+        group: &NextGroup<'_>,
+    ) -> bool {
+        self.in_use.allows(&next.uses, next.takes_handoffs(), &group.hot.handoffs)
+            && !next.uses.written.iter().any(|key| selection.read_apart.contains(key))
+            && !blocked.conflicts_with(&next.uses)
+            && !group.hot.lock_queues.is_wanted_by_older(next.uses.keys(), next.age())
+            && next.may_lock(group.hot, group.now)
     }
 
     /// Whether a running group writes one of these documents.
@@ -344,15 +380,15 @@ impl Queue {
         writers.flat_map(|next| next.uses.keys()).cloned().collect()
     }
 
-    pub(super) fn is_slot_taken(&self, number: u64) -> bool {
-        self.slots.contains_key(&number)
+    pub(super) fn is_granted(&self, number: u64) -> bool {
+        self.permits.contains_key(&number)
     }
 
-    /// Frees a slot. Returns whether the slot had taken transactions.
+    /// Takes a permit back. Returns whether its group had members.
     ///
     /// Then other transactions may be able to start.
-    pub(super) fn free_slot(&mut self, number: u64) -> bool {
-        self.slots.remove(&number).is_some_and(|slot| slot.forming_in.is_none())
+    pub(super) fn return_permit(&mut self, number: u64) -> bool {
+        self.permits.remove(&number).is_some_and(|permit| permit.forming_in.is_none())
     }
 
     /// Takes back the documents that no transaction uses, and returns them.

@@ -60,21 +60,21 @@ impl Scene {
         self.queue.enter(waiter);
     }
 
-    /// The transactions that a slot takes.
+    /// The members of the next group.
     fn take(&mut self) -> Vec<u8> {
         self.take_of("c")
     }
 
-    /// The transactions that a slot of a collection takes.
+    /// The members of the next group of a collection.
     fn take_of(&mut self, collection: &str) -> Vec<u8> {
         let (here, now) = (Handle::current().id(), self.engine.context.now());
-        let slot = TakenSlot {
+        let permit = GrantedPermit {
             collections: [Arc::from(collection)].into(),
             since: now,
             forming_in: Some(here),
         };
-        self.queue.slots.insert(0, slot);
-        let taken = self.queue.take(0, here, now, &self.engine);
+        self.queue.permits.insert(0, permit);
+        let taken = self.queue.take_members(0, here, now, &self.engine);
         taken.iter().map(|(_, next)| self.ages[&next.age()]).collect()
     }
 
@@ -118,11 +118,11 @@ async fn transactions_of_other_collections_share_no_group() {
 }
 
 #[tokio::test]
-async fn busy_collection_takes_no_slot_of_another() {
+async fn busy_collection_takes_no_permit_of_another() {
     let mut scene = Scene::new();
     let call = |scene: &mut Scene| {
         let now = scene.engine.context.now();
-        scene.queue.take_slot(now, None, &scene.engine).map(|(number, _)| number)
+        scene.queue.grant_permit(now, None, &scene.engine).map(|(number, _)| number)
     };
     for age in 0..6 {
         let mut cold = scene.waiter(age, "", "", Duration::from_secs(60));
@@ -130,10 +130,10 @@ async fn busy_collection_takes_no_slot_of_another() {
         cold.collections = ["cold".into()].into();
         scene.queue.enter(cold);
         while let Some(number) = call(&mut scene) {
-            scene.queue.slots.get_mut(&number).expect("given").forming_in = None;
+            scene.queue.permits.get_mut(&number).expect("given").forming_in = None;
         }
     }
-    assert_eq!(scene.queue.slots.len(), SLOTS);
+    assert_eq!(scene.queue.permits.len(), MOST_GROUPS);
     scene.enter(9, "", "a");
     assert!(call(&mut scene).is_some());
 }

@@ -78,9 +78,9 @@ pub(crate) fn components<'u>(all: impl Iterator<Item = &'u Uses> + Clone) -> Vec
     (0..first.len()).map(|number| root(&mut first, number)).collect()
 }
 
-/// The transactions with which a transaction is committed.
+/// The set of transactions with which a transaction is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Part {
+pub(super) enum CommitSet {
     /// The component of this first number, which uses a single document.
     SingleDocument(usize),
     /// All components that only read.
@@ -91,13 +91,13 @@ pub(super) enum Part {
     Others,
 }
 
-/// Returns the transactions that one attempt commits together.
+/// Returns the commit set of each transaction. One attempt commits all transactions of a set.
 ///
 /// All transactions of several documents share an attempt, because they need a record anyway. A
 /// single document needs no record, and commits alone.
-pub(super) fn parts<'u>(all: impl Iterator<Item = &'u Uses> + Clone) -> Vec<Part> {
+pub(super) fn commit_sets<'u>(all: impl Iterator<Item = &'u Uses> + Clone) -> Vec<CommitSet> {
     let first = components(all.clone());
-    let part = |number: usize| {
+    let set = |number: usize| {
         let linked = all.clone().zip(&first).filter(|(_, first)| **first == number);
         let (mut keys, mut only_reads) = (BTreeSet::new(), true);
         for (uses, _) in linked {
@@ -105,13 +105,13 @@ pub(super) fn parts<'u>(all: impl Iterator<Item = &'u Uses> + Clone) -> Vec<Part
             only_reads &= uses.only_reads();
         }
         match keys.len() {
-            _ if only_reads => Part::OnlyReads,
-            1 => Part::SingleDocument(number),
-            _ => Part::Others,
+            _ if only_reads => CommitSet::OnlyReads,
+            1 => CommitSet::SingleDocument(number),
+            _ => CommitSet::Others,
         }
     };
-    let mut known: BTreeMap<usize, Part> = BTreeMap::new();
-    first.iter().map(|number| *known.entry(*number).or_insert_with(|| part(*number))).collect()
+    let mut known: BTreeMap<usize, CommitSet> = BTreeMap::new();
+    first.iter().map(|number| *known.entry(*number).or_insert_with(|| set(*number))).collect()
 }
 
 /// Returns the root in the union-find forest, and shortens the path.
@@ -224,15 +224,18 @@ mod tests {
 
     #[test]
     fn single_documents_and_readers_commit_apart() {
-        let of = |all: &[&Uses]| parts(all.iter().copied());
+        let of = |all: &[&Uses]| commit_sets(all.iter().copied());
         let (ab, bc, de) = (uses(&[], &["a", "b"]), uses(&["b"], &["c"]), uses(&["d"], &["e"]));
         let x = uses(&[], &["x"]);
         assert_eq!(
             of(&[&x, &ab, &de, &bc]),
-            [Part::SingleDocument(0), Part::Others, Part::Others, Part::Others]
+            [CommitSet::SingleDocument(0), CommitSet::Others, CommitSet::Others, CommitSet::Others]
         );
         let (reads_a, reads_q) = (uses(&["a", "q"], &[]), uses(&["q"], &[]));
-        assert_eq!(of(&[&reads_q, &ab, &reads_a]), [Part::OnlyReads, Part::Others, Part::Others]);
+        assert_eq!(
+            of(&[&reads_q, &ab, &reads_a]),
+            [CommitSet::OnlyReads, CommitSet::Others, CommitSet::Others]
+        );
     }
 
     #[test]

@@ -107,7 +107,7 @@ async fn run_commit(
         Ok(CommitOutcome::CommittedRecord(committed)) => {
             let commit = committed.record.commit_version;
             remember(attempt, &committed);
-            attempt.hot.reservations.free_slot();
+            attempt.hot.reservations.return_permit();
             if attempt.options.wait_for == WaitFor::Commit {
                 say(Ok(receipt(Some(attempt.tid), commit, false)));
                 complete(attempt, *committed, true).await;

@@ -80,7 +80,7 @@ async fn finish(
         tell_unfinished(attempt, error);
     }
     engine.live_attempts.forget(attempt.tid);
-    engine.live_attempts.release(&keys);
+    engine.hot.lock_queues.release(&keys);
     let done = done.unwrap_or(false);
     if !done {
         engine.context.lifecycle.leave_over();
@@ -119,7 +119,7 @@ fn publish(attempt: &Attempt, committed: &CommittedRecord) -> Option<Published> 
     let views: BTreeMap<Key, View> =
         record.participants.iter().enumerate().filter_map(view).collect();
     let published = Published::new(&engine.hot, views, depth + 1);
-    engine.live_attempts.release(&published.keys);
+    engine.hot.lock_queues.release(&published.keys);
     attempt.hot.reservations.give_back(&|key| published.keys.contains(key));
     Some(published)
 }
@@ -177,7 +177,7 @@ async fn apply_documents(
     let (record, own_record) = ((*record).clone(), own_record.clone());
     let this = attempt.clone();
     let give_back = move |keys: &BTreeSet<Key>| {
-        this.engine.live_attempts.release(keys);
+        this.engine.hot.lock_queues.release(keys);
         this.hot.reservations.give_back(&|key| keys.contains(key));
         if !this.hot.reservations.has_documents() {
             this.engine.hot.start_groups();

@@ -71,7 +71,7 @@ pub(in crate::attempt) async fn release(attempt: &Arc<Attempt>, why: &str, retri
         }
     }
     engine.live_attempts.forget(attempt.tid);
-    engine.live_attempts.release(held.keys().chain(&uncertain));
+    engine.hot.lock_queues.release(held.keys().chain(&uncertain));
     if !(held.is_empty() && uncertain.is_empty()) || retried {
         engine.context.emit(&Event::Aborted { tid: attempt.tid, why: why.to_owned(), retried });
     }
@@ -88,7 +88,7 @@ pub(in crate::attempt) fn leave_to_others(attempt: &Attempt) {
     attempt.hot.reservations.leave();
     attempt.hot.under_way.lock().take();
     let locks = attempt.locks.lock();
-    attempt.engine.live_attempts.release(locks.held.keys().chain(&locks.uncertain));
+    attempt.engine.hot.lock_queues.release(locks.held.keys().chain(&locks.uncertain));
 }
 
 /// Forgets an attempt when it is dropped.

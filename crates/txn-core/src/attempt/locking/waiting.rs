@@ -9,7 +9,7 @@ use crate::attempt::Attempt;
 use crate::clock::Backoff;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::hot::board::Wanted;
-use crate::engine::lock_queue::Ticket;
+use crate::engine::hot::lock_queue::LockWait;
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::event::Event;
@@ -30,7 +30,7 @@ const LONGEST_GRACE: Duration = Duration::from_secs(1);
 /// The waits of an attempt for lock holders.
 pub(in crate::attempt) struct LockWaits<'a> {
     attempt: &'a Attempt,
-    tickets: BTreeMap<Key, Ticket>,
+    waits: BTreeMap<Key, LockWait>,
     /// The last holder of each document, and the start of the wait.
     ///
     /// The start is a time of the monotonic clock.
@@ -42,8 +42,8 @@ pub(in crate::attempt) struct LockWaits<'a> {
 
 impl<'a> LockWaits<'a> {
     pub(in crate::attempt) fn new(attempt: &'a Attempt) -> Self {
-        let (tickets, holders, polls, since) = Default::default();
-        Self { attempt, tickets, holders, polls, since }
+        let (waits, holders, polls, since) = Default::default();
+        Self { attempt, waits, holders, polls, since }
     }
 
     /// Returns how the attempt resolves the holder of a document.
@@ -77,13 +77,13 @@ impl<'a> LockWaits<'a> {
         given_up: &CancellationToken,
     ) -> Result<(), AttemptError> {
         let engine = &self.attempt.engine;
-        self.tickets.retain(|key, _| busy.contains_key(key));
+        self.waits.retain(|key, _| busy.contains_key(key));
         for (key, holder) in busy {
             self.attempt.refuse_to_wait_for_oneself(key, *holder)?;
-            self.tickets.entry(key.clone()).or_insert_with(|| {
+            self.waits.entry(key.clone()).or_insert_with(|| {
                 let (tid, holder, document) = (self.attempt.tid, *holder, key.clone());
                 engine.context.emit(&Event::Waiting { tid, holder, document });
-                engine.live_attempts.enter(key, self.attempt.tid.age())
+                engine.hot.lock_queues.enter(key, self.attempt.tid.age())
             });
         }
         let now = engine.context.now();
@@ -110,16 +110,16 @@ impl<'a> LockWaits<'a> {
         let left = self.attempt.deadline.left(&*engine.context.config.clock, &others)?;
         // Only the first in the queue polls often, for a holder in another process. The queue wakes
         // the rest.
-        let polls = |(key, ticket): (&Key, &Ticket)| {
-            ticket.is_first()
+        let polls = |(key, wait): (&Key, &LockWait)| {
+            wait.is_first()
                 && busy.get(key).is_some_and(|holder| !engine.live_attempts.is_live(*holder))
         };
-        let poll = if self.tickets.iter().any(polls) {
+        let poll = if self.waits.iter().any(polls) {
             backoff.next(&*engine.context.config.entropy)
         } else {
             engine.context.config.lease / 4
         };
-        let woken = self.tickets.values().map(|ticket| Box::pin(ticket.woken()));
+        let woken = self.waits.values().map(|wait| Box::pin(wait.woken()));
         tokio::select! {
             biased;
             _ = futures::future::select_all(woken) => {}
@@ -203,7 +203,7 @@ pub(in crate::attempt) async fn waited_for_turn(
     Ok(true)
 }
 
-/// Frees the group slot for the wait, and limits all waits together.
+/// Returns the permit of the group for the wait, and limits all waits together.
 ///
 /// `since`: the start of the first wait. The limit is `attempt.patience`.
 pub(in crate::attempt) fn wait_with_patience(
@@ -211,7 +211,7 @@ pub(in crate::attempt) fn wait_with_patience(
     key: &Key,
     since: &mut Option<Duration>,
 ) -> Result<(), AttemptError> {
-    attempt.hot.reservations.free_slot();
+    attempt.hot.reservations.return_permit();
     let now = attempt.engine.context.now();
     let since = *since.get_or_insert(now);
     match attempt.patience {

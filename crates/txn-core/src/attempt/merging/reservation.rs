@@ -1,7 +1,7 @@
-//! Reservations of an attempt: its group slot, and its documents.
+//! Reservations of an attempt: the permit of its group, and its documents.
 //!
-//! The group queue hands each reservation in as a guard. A dropped guard frees the slot or the
-//! documents.
+//! The group queue hands each reservation in as a guard. A dropped guard returns the permit or
+//! frees the documents.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -27,34 +27,34 @@ pub(crate) trait DocumentReservation: Reservation {
 /// The reservations of an attempt in the queue of its process.
 #[derive(Debug, Default)]
 pub(in crate::attempt) struct Reservations {
-    slot: Mutex<Option<Box<dyn Reservation>>>,
+    permit: Mutex<Option<Box<dyn Reservation>>>,
     documents: Mutex<Option<Box<dyn DocumentReservation>>>,
 }
 
 impl Reservations {
     /// Stores the guards.
     ///
-    /// `slot`: the slot of the group, until the commit is acknowledged or waits for a lock.
+    /// `permit`: the permit of the group, until the commit is acknowledged or waits for a lock.
     /// `documents`: until they are applied.
     pub(in crate::attempt) fn take(
         &self,
-        slot: Box<dyn Reservation>,
+        permit: Box<dyn Reservation>,
         documents: Box<dyn DocumentReservation>,
     ) {
-        *self.slot.lock() = Some(slot);
+        *self.permit.lock() = Some(permit);
         *self.documents.lock() = Some(documents);
     }
 
-    /// Frees the group slot.
-    pub(in crate::attempt) fn free_slot(&self) {
+    /// Returns the permit of the group.
+    pub(in crate::attempt) fn return_permit(&self) {
         // The guard is dropped after the mutex is free, because a guard may call the queue.
-        let slot = self.slot.lock().take();
-        drop(slot);
+        let permit = self.permit.lock().take();
+        drop(permit);
     }
 
-    /// Frees the group slot and the documents.
+    /// Returns the permit of the group, and frees the documents.
     pub(in crate::attempt) fn leave(&self) {
-        self.free_slot();
+        self.return_permit();
         let documents = self.documents.lock().take();
         drop(documents);
     }

@@ -11,7 +11,7 @@ use crate::engine::context::Context;
 use crate::engine::deadline::Deadline;
 use crate::engine::holders::failure_detector::{Liveness, LookedAt};
 use crate::engine::holders::lock::Holding;
-use crate::engine::lock_queue::LiveAttempts;
+use crate::engine::live_attempts::LiveAttempts;
 use crate::engine::recovery::Recovery;
 use crate::engine::store::pages::PAGE;
 use crate::engine::store::store_access::{ReadPreference, StoreAccess};

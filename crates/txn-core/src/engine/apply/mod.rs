@@ -19,7 +19,7 @@ use crate::engine::context::Context;
 use crate::engine::holders::failure_detector::Liveness;
 use crate::engine::holders::verdict::Verdicts;
 use crate::engine::hot::Hot;
-use crate::engine::lock_queue::LiveAttempts;
+use crate::engine::live_attempts::LiveAttempts;
 use crate::engine::store::store_access::StoreAccess;
 use crate::engine::table::Table;
 use crate::engine::time::Time;

@@ -11,7 +11,7 @@ use crate::engine::context::Context;
 use crate::engine::deadline::Deadline;
 use crate::engine::holders::failure_detector::{Liveness, LookedAt};
 use crate::engine::holders::lock::{Holding, Lock, by_holder};
-use crate::engine::lock_queue::LiveAttempts;
+use crate::engine::live_attempts::LiveAttempts;
 use crate::engine::store::settle::{Because, Settled, Unsettled};
 use crate::engine::store::store_access::{ReadPreference, StoreAccess};
 use crate::engine::table::Table;

@@ -4,6 +4,7 @@ pub(crate) mod admission;
 pub(crate) mod board;
 pub(crate) mod document_cache;
 pub(crate) mod handoff;
+pub(crate) mod lock_queue;
 pub(crate) mod turns;
 
 use std::collections::BTreeSet;
@@ -17,6 +18,7 @@ use admission::Admission;
 use board::Board;
 use document_cache::DocumentCache;
 use handoff::HandoffTable;
+use lock_queue::LockQueues;
 
 /// The state of this process for hot documents.
 pub(crate) struct Hot {
@@ -28,6 +30,8 @@ pub(crate) struct Hot {
     pub(crate) cache: DocumentCache,
     /// Documents that this process committed and did not apply.
     pub(crate) handoffs: HandoffTable,
+    /// The attempts of this process that wait for locked documents, by age.
+    pub(crate) lock_queues: Arc<LockQueues>,
     /// The order of processes at hot documents.
     pub(crate) board: Arc<Board>,
     /// The transactions that wait for a group, if there are groups.
@@ -49,6 +53,7 @@ impl Hot {
             admission: Admission::new(config.max_concurrent_transactions),
             cache: DocumentCache::new(has_groups.then_some(config.attempt_timeout)),
             handoffs: HandoffTable::default(),
+            lock_queues: Arc::default(),
             board: Arc::new(Board::new(node, has_groups || limits.batches_requests)),
             group_queue: OnceLock::new(),
         }

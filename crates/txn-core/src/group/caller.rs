@@ -1,4 +1,4 @@
-//! The queue ticket of a transaction, for its caller.
+//! The caller of a transaction that waits for a group.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) const LONGEST_WAIT_OF_READERS: Duration = Duration::from_secs(1);
 /// A message to the caller of a waiting transaction.
 pub(crate) enum Reply {
     /// Run the closure again, on the batch so far.
-    RunAgain(Rerun),
+    Rerun(Rerun),
     /// The transaction ended.
     Ended(Result<Receipt, AttemptError>),
 }
@@ -54,10 +54,10 @@ impl Rerun {
     }
 }
 
-/// The position of a transaction in the queue, for its caller.
+/// The caller of a transaction in the queue.
 ///
-/// A dropped ticket leaves the queue. A merged transaction continues.
-pub(crate) struct QueueTicket {
+/// A dropped value leaves the queue. A merged transaction continues.
+pub(crate) struct WaitingCaller {
     pub(super) groups: Arc<Groups>,
     pub(super) position: QueuePosition,
     pub(super) membership: SharedMembership,
@@ -70,7 +70,7 @@ pub(crate) struct QueueTicket {
     pub(super) leaves_at: Option<Duration>,
 }
 
-impl QueueTicket {
+impl WaitingCaller {
     /// Waits for the next message. [`Reply::Ended`] is the last one.
     pub(crate) async fn reply(&mut self) -> Reply {
         let engine = self.groups.engine.clone();
@@ -135,7 +135,7 @@ impl QueueTicket {
     }
 }
 
-impl Drop for QueueTicket {
+impl Drop for WaitingCaller {
     fn drop(&mut self) {
         self.groups.leave(self.position);
     }
