@@ -41,7 +41,7 @@ use crate::engine::attempt_error::AttemptError;
 use crate::engine::base::Base;
 use crate::engine::context::Context;
 use crate::engine::history::Histories;
-use crate::engine::holders::failure_detector::Liveness;
+use crate::engine::holders::failure_detector::FailureDetector;
 use crate::engine::holders::unlock::Unlocker;
 use crate::engine::holders::verdict::Verdicts;
 use crate::engine::hot::Hot;
@@ -100,11 +100,11 @@ impl Engine {
         let base = base_of(store, name, config);
         let hot = Arc::new(Hot::new(&base.context.config, &base.store.limits()));
         let live_attempts = Arc::new(LiveAttempts::default());
-        let liveness = Arc::new(Liveness::default());
+        let detector = Arc::new(FailureDetector::default());
         let recent = Arc::new(RecentCommits::new(&base));
         let singles = SingleWrites::new(&base, hot.clone(), recent.clone());
         let histories = Arc::new(Histories::new(&base));
-        let verdicts = Verdicts::new(&base, live_attempts.clone(), liveness.clone());
+        let verdicts = Verdicts::new(&base, live_attempts.clone(), detector.clone());
         let verdicts = Arc::new(verdicts);
         let unlocker = Arc::new(Unlocker::new(&base));
         let applier = Arc::new(Applier::new(
@@ -112,7 +112,7 @@ impl Engine {
             hot.clone(),
             recent.clone(),
             live_attempts.clone(),
-            liveness.clone(),
+            detector.clone(),
             verdicts.clone(),
         ));
         let recovery = Recovery::new(&base, verdicts.clone(), unlocker.clone(), applier.clone());
@@ -123,7 +123,7 @@ impl Engine {
         let aliases = Arc::new(Aliases::new(&base));
         let collections = Collections::new(&base, hot.clone(), aliases.clone(), histories.clone());
         let collections = Arc::new(collections);
-        let barrier = Barrier::new(&base, live_attempts.clone(), liveness, recovery.clone());
+        let barrier = Barrier::new(&base, live_attempts.clone(), detector, recovery.clone());
         let admin = DomainAdmin::new(&base, histories.clone(), collections.clone());
         let admin = Arc::new(admin);
         let janitor = Janitor::new(&base, unlocker.clone(), recovery.clone(), admin.clone());

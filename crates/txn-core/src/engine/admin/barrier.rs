@@ -9,7 +9,7 @@ use crate::engine::attempt_error::AttemptError;
 use crate::engine::base::Base;
 use crate::engine::context::Context;
 use crate::engine::deadline::Deadline;
-use crate::engine::holders::failure_detector::{Liveness, LookedAt};
+use crate::engine::holders::failure_detector::{FailureDetector, LookedAt};
 use crate::engine::holders::lock::Holding;
 use crate::engine::live_attempts::LiveAttempts;
 use crate::engine::recovery::Recovery;
@@ -146,7 +146,7 @@ pub(crate) struct Barrier {
     store: Arc<StoreAccess>,
     table: Arc<Table>,
     live_attempts: Arc<LiveAttempts>,
-    liveness: Arc<Liveness>,
+    detector: Arc<FailureDetector>,
     recovery: Arc<Recovery>,
 }
 
@@ -154,11 +154,11 @@ impl Barrier {
     pub(in crate::engine) fn new(
         base: &Base,
         live_attempts: Arc<LiveAttempts>,
-        liveness: Arc<Liveness>,
+        detector: Arc<FailureDetector>,
         recovery: Arc<Recovery>,
     ) -> Self {
         let Base { context, store, table, .. } = base.clone();
-        Self { context, store, table, live_attempts, liveness, recovery }
+        Self { context, store, table, live_attempts, detector, recovery }
     }
 
     /// See [`Domain::barrier`](crate::Domain::barrier).
@@ -264,16 +264,16 @@ impl Barrier {
         for (tid, found) in records {
             if found.state() != HolderState::Record(State::Committed) {
                 awaited.settle(tid);
-                self.liveness.forget_committed(tid);
+                self.detector.forget_committed(tid);
                 continue;
             }
             let (key, lease) =
                 (self.table.record_key(tid), self.context.config.lease_of(tid.attempt()));
-            let is_dead = self.liveness.is_dead(tid, &key, found.version(), lease, at);
+            let is_dead = self.detector.is_dead(tid, &key, found.version(), lease, at);
             // A transaction that finds a damaged document touches the record each time. So a
             // committed record may change forever, and its changes are no sign of life of the
             // owner.
-            if self.liveness.stays_committed(tid, lease, at) || is_dead {
+            if self.detector.stays_committed(tid, lease, at) || is_dead {
                 left.push(Holding { holder: tid, locks: Vec::new(), found, at, whole: true });
             }
         }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::engine::apply::recent_commits::RecentCommits;
 use crate::engine::base::Base;
 use crate::engine::context::Context;
-use crate::engine::holders::failure_detector::Liveness;
+use crate::engine::holders::failure_detector::FailureDetector;
 use crate::engine::holders::verdict::Verdicts;
 use crate::engine::hot::Hot;
 use crate::engine::live_attempts::LiveAttempts;
@@ -34,7 +34,7 @@ pub(crate) struct Applier {
     hot: Arc<Hot>,
     recent: Arc<RecentCommits>,
     live_attempts: Arc<LiveAttempts>,
-    liveness: Arc<Liveness>,
+    detector: Arc<FailureDetector>,
     verdicts: Arc<Verdicts>,
     /// An aborted tid for placeholders that only prove an absence.
     absence_probe: tokio::sync::Mutex<Option<AttemptId>>,
@@ -46,7 +46,7 @@ impl Applier {
         hot: Arc<Hot>,
         recent: Arc<RecentCommits>,
         live_attempts: Arc<LiveAttempts>,
-        liveness: Arc<Liveness>,
+        detector: Arc<FailureDetector>,
         verdicts: Arc<Verdicts>,
     ) -> Self {
         let Base { context, store, time, table } = base.clone();
@@ -58,7 +58,7 @@ impl Applier {
             hot,
             recent,
             live_attempts,
-            liveness,
+            detector,
             verdicts,
             absence_probe: tokio::sync::Mutex::default(),
         }

@@ -74,7 +74,7 @@ impl Applier {
             };
             let is_elsewhere = incarnation.is_some_and(|found| participant.is_elsewhere(found));
             if incarnation.is_some() && !is_elsewhere {
-                self.liveness.finds(&participant.collection, participant.incarnation());
+                self.detector.note_present(&participant.collection, participant.incarnation());
             }
             identified.push((look, is_elsewhere));
         }
@@ -98,7 +98,7 @@ impl Applier {
         made_again: bool,
         gone: &mut BTreeMap<Arc<str>, bool>,
     ) {
-        let missing = self.liveness.misses(&key.collection, incarnation, self.context.now());
+        let missing = self.detector.note_missing(&key.collection, incarnation, self.context.now());
         let long = missing >= NO_NODE_LAGS_FOR;
         let is_gone = match gone.get(&key.collection) {
             _ if made_again => long,

@@ -36,7 +36,7 @@ pub(crate) struct LookedAt {
 
 /// Remembers since when each lock holder has shown no sign of life.
 #[derive(Debug, Default)]
-pub(crate) struct Liveness {
+pub(crate) struct FailureDetector {
     /// By the holder and the observed document.
     ///
     /// `None` means a record that was read as committed, at any version.
@@ -54,7 +54,7 @@ const MOST: usize = 10_000;
 /// collection as missing does not lag.
 pub(crate) const NO_NODE_LAGS_FOR: Duration = Duration::from_secs(600);
 
-impl Liveness {
+impl FailureDetector {
     /// Notes a sign of a lock holder.
     ///
     /// Returns whether the holder has shown no new sign of life for its lease.
@@ -114,7 +114,7 @@ impl Liveness {
     ///
     /// A collection with the same name but another incarnation counts as missing. The duration
     /// begins with the first failed read after the last successful one.
-    pub(crate) fn misses(
+    pub(crate) fn note_missing(
         &self,
         collection: &Arc<str>,
         incarnation: u64,
@@ -129,7 +129,7 @@ impl Liveness {
     }
 
     /// Notes that a collection of this incarnation exists.
-    pub(crate) fn finds(&self, collection: &Arc<str>, incarnation: u64) {
+    pub(crate) fn note_present(&self, collection: &Arc<str>, incarnation: u64) {
         self.missing.lock().remove(&(collection.clone(), incarnation));
     }
 
@@ -146,26 +146,26 @@ mod tests {
 
     #[test]
     fn missing_time_restarts_after_collection_is_found() {
-        let (liveness, at) = (Liveness::default(), Duration::from_secs);
+        let (detector, at) = (FailureDetector::default(), Duration::from_secs);
         let (one, other): (Arc<str>, Arc<str>) = ("one".into(), "other".into());
-        assert_eq!(liveness.misses(&one, 1, at(1)), at(0));
-        assert_eq!(liveness.misses(&one, 1, at(5)), at(4));
-        assert_eq!(liveness.misses(&other, 1, at(5)), at(0), "each for itself");
-        liveness.finds(&one, 2);
-        assert_eq!(liveness.misses(&one, 1, at(8)), at(7), "another one has its name");
-        liveness.finds(&one, 1);
-        assert_eq!(liveness.misses(&one, 1, at(9)), at(0));
+        assert_eq!(detector.note_missing(&one, 1, at(1)), at(0));
+        assert_eq!(detector.note_missing(&one, 1, at(5)), at(4));
+        assert_eq!(detector.note_missing(&other, 1, at(5)), at(0), "each for itself");
+        detector.note_present(&one, 2);
+        assert_eq!(detector.note_missing(&one, 1, at(8)), at(7), "another one has its name");
+        detector.note_present(&one, 1);
+        assert_eq!(detector.note_missing(&one, 1, at(9)), at(0));
     }
 
     #[test]
     fn holder_is_dead_after_lease_without_heartbeat() {
-        let liveness = Liveness::default();
+        let detector = FailureDetector::default();
         let key = Key::new("c", "i");
         let looks = |record: u64, asked: u64, answered: u64| {
             let sign = Some(version(record));
             let (asked, answered) = (Duration::from_millis(asked), Duration::from_millis(answered));
             let at = LookedAt { asked, answered };
-            liveness.is_dead(tid(1, 0), &key, sign, Duration::from_secs(1), at)
+            detector.is_dead(tid(1, 0), &key, sign, Duration::from_secs(1), at)
         };
         let sees = |record: u64, at: u64| looks(record, at, at);
         assert!(!sees(1, 0));
@@ -173,7 +173,7 @@ mod tests {
         assert!(!sees(2, 1_000), "a heartbeat");
         assert!(!sees(2, 1_999));
         assert!(sees(2, 2_000));
-        liveness.forget(tid(1, 0), &key);
+        detector.forget(tid(1, 0), &key);
         assert!(!sees(2, 2_001));
         assert!(!looks(3, 3_000, 4_100), "the heartbeat may have come with the answer");
         assert!(!looks(3, 4_101, 5_200), "the answer may show an older record");
@@ -182,16 +182,16 @@ mod tests {
 
     #[test]
     fn oldest_sighting_survives_overflow() {
-        let (liveness, lease) = (Liveness::default(), Duration::from_secs(1));
+        let (detector, lease) = (FailureDetector::default(), Duration::from_secs(1));
         let sees = |id: &str, millis: u64| {
             let at = Duration::from_millis(millis);
             let at = LookedAt { asked: at, answered: at };
-            liveness.is_dead(tid(1, 0), &Key::new("c", id), None, lease, at)
+            detector.is_dead(tid(1, 0), &Key::new("c", id), None, lease, at)
         };
         assert!(!sees("first", 0));
         for n in 1..=3 * MOST as u64 {
             assert!(!sees(&n.to_string(), n / 100 + 1));
-            assert!(liveness.sightings.lock().len() <= MOST);
+            assert!(detector.sightings.lock().len() <= MOST);
         }
         assert!(sees("first", 1_000));
     }

@@ -1,4 +1,4 @@
-//! Lock holders: their liveness, their verdicts, and the removal of void locks.
+//! Lock holders: the failure detector, their verdicts, and the removal of void locks.
 
 pub(crate) mod failure_detector;
 pub(crate) mod lock;

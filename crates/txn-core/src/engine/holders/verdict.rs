@@ -9,7 +9,7 @@ use crate::engine::attempt_error::AttemptError;
 use crate::engine::base::Base;
 use crate::engine::context::Context;
 use crate::engine::deadline::Deadline;
-use crate::engine::holders::failure_detector::{Liveness, LookedAt};
+use crate::engine::holders::failure_detector::{FailureDetector, LookedAt};
 use crate::engine::holders::lock::{Holding, Lock, by_holder};
 use crate::engine::live_attempts::LiveAttempts;
 use crate::engine::store::settle::{Because, Settled, Unsettled};
@@ -40,7 +40,7 @@ pub(crate) struct Verdicts {
     pub(super) store: Arc<StoreAccess>,
     pub(super) table: Arc<Table>,
     pub(super) live_attempts: Arc<LiveAttempts>,
-    pub(super) liveness: Arc<Liveness>,
+    pub(super) detector: Arc<FailureDetector>,
     /// Tids whose `aborted` record is acknowledged to this process.
     aborted: KnownAborted,
 }
@@ -49,11 +49,11 @@ impl Verdicts {
     pub(in crate::engine) fn new(
         base: &Base,
         live_attempts: Arc<LiveAttempts>,
-        liveness: Arc<Liveness>,
+        detector: Arc<FailureDetector>,
     ) -> Self {
         let Base { context, store, table, .. } = base.clone();
         let aborted = KnownAborted::default();
-        Self { context, store, table, live_attempts, liveness, aborted }
+        Self { context, store, table, live_attempts, detector, aborted }
     }
 
     /// Notes an attempt whose `aborted` record is acknowledged to this process.
@@ -117,7 +117,7 @@ impl Verdicts {
             requester => requester,
         };
         // The verdict holds for the time of the read. The holder may have moved on since.
-        let stands = |key: &Key| self.liveness.is_dead(holder, key, found.version(), lease, *at);
+        let stands = |key: &Key| self.detector.is_dead(holder, key, found.version(), lease, *at);
         // `count` visits every lock, because the detector must note each of them.
         let unchanged = locks.iter().filter(|lock| stands(&lock.key)).count() > 0;
         let dead = (unchanged || *whole && stands(&record_key)) && !live;
@@ -132,7 +132,7 @@ impl Verdicts {
         let decided = Box::pin(self.decide(holder, found.clone(), &why, deadline)).await;
         let Some(decided) = decided.map_err(|error| error.at(met_at))? else { return Ok(None) };
         for key in locks.iter().map(|lock| &lock.key).chain([&record_key]) {
-            self.liveness.forget(holder, key);
+            self.detector.forget(holder, key);
         }
         let undecided = matches!(state, HolderState::Missing | HolderState::Record(State::Pending));
         match decided {
