@@ -49,7 +49,7 @@ pub struct Timekeeper {
 
 /// Whether the clocks of this process are reliable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ClockState {
     /// The clocks are reliable.
     Sound,
     /// The two clocks moved against each other since the server's answer. The process has to ask
@@ -91,20 +91,20 @@ impl Timekeeper {
 
     /// Whether the wall clock is reliable, by the server's last answer.
     ///
-    /// The verdict is sound if the server tells no time.
+    /// The clock counts as sound if the server tells no time.
     #[must_use]
-    pub fn verdict(&self, now: Clocks, drift: Duration) -> Verdict {
-        let Some(told) = self.told else { return Verdict::Sound };
+    pub fn clock_state(&self, now: Clocks, drift: Duration) -> ClockState {
+        let Some(told) = self.told else { return ClockState::Sound };
         if is_apart(told.answered, now, drift) {
-            return Verdict::Doubtful;
+            return ClockState::Doubtful;
         }
         let [earliest, latest] = [earliest(told, now), latest(told, now)];
         if now.wall > latest + drift {
-            Verdict::Ahead(now.wall - latest)
+            ClockState::Ahead(now.wall - latest)
         } else if now.wall + drift < earliest {
-            Verdict::Behind(earliest - now.wall)
+            ClockState::Behind(earliest - now.wall)
         } else {
-            Verdict::Sound
+            ClockState::Sound
         }
     }
 
@@ -185,7 +185,7 @@ mod tests {
     fn without_a_server_the_wall_clock_is_the_time() {
         let keeper = Timekeeper::default();
         let now = clocks(NOON + HOUR, SECOND);
-        assert_eq!(keeper.verdict(now, DRIFT), Verdict::Sound);
+        assert_eq!(keeper.clock_state(now, DRIFT), ClockState::Sound);
         assert_eq!(keeper.now(now), NOON + HOUR);
         assert_eq!(keeper.settled_until(now, DRIFT), NOON + HOUR - DRIFT);
     }
@@ -207,7 +207,7 @@ mod tests {
                 let ((reader, at_reader), (writer, at_writer)) = (keeper(reader), keeper(writer));
                 let moment = reader.settled_until(at_reader, DRIFT);
                 assert!(moment + DRIFT <= writer.now(at_writer));
-                assert_eq!(writer.verdict(at_writer, DRIFT), Verdict::Sound);
+                assert_eq!(writer.clock_state(at_writer, DRIFT), ClockState::Sound);
             }
         }
     }
@@ -216,16 +216,16 @@ mod tests {
     fn wrong_clock_and_suspended_machine_differ() {
         let ahead = told(NOON + HOUR);
         let now = clocks(NOON + HOUR + 2 * SECOND, 3 * SECOND);
-        assert_eq!(ahead.verdict(now, DRIFT), Verdict::Ahead(HOUR));
+        assert_eq!(ahead.clock_state(now, DRIFT), ClockState::Ahead(HOUR));
         let behind = told(NOON - HOUR);
         let now = clocks(NOON - HOUR + 2 * SECOND, 3 * SECOND);
-        assert_eq!(behind.verdict(now, DRIFT), Verdict::Behind(HOUR - 2 * SECOND));
+        assert_eq!(behind.clock_state(now, DRIFT), ClockState::Behind(HOUR - 2 * SECOND));
         let suspended = told(NOON);
         let now = clocks(NOON + HOUR, 4 * SECOND);
-        assert_eq!(suspended.verdict(now, DRIFT), Verdict::Doubtful);
+        assert_eq!(suspended.clock_state(now, DRIFT), ClockState::Doubtful);
         assert!(suspended.settled_until(now, DRIFT) < NOON);
         let slewed = clocks(NOON + DRIFT / 8 + 2 * SECOND, 3 * SECOND);
-        assert_eq!(suspended.verdict(slewed, DRIFT), Verdict::Sound);
+        assert_eq!(suspended.clock_state(slewed, DRIFT), ClockState::Sound);
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
         keeper.tell(answer(NOON + HOUR, 10), DRIFT);
         keeper.tell(answer(NOON - HOUR, 20), DRIFT);
         assert_eq!(keeper.now(at(30)), NOON + 30 * SECOND);
-        assert_eq!(keeper.verdict(at(30), DRIFT), Verdict::Sound);
+        assert_eq!(keeper.clock_state(at(30), DRIFT), ClockState::Sound);
         for n in [30, 40, 50, 60] {
             keeper.tell(answer(NOON + HOUR, n), DRIFT);
         }

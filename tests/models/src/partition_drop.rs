@@ -13,7 +13,7 @@ use stateright::{Model, Property};
 use txn_protocol::machines::partition::{Dropping, Making, may_drop};
 use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::conflict::HolderState;
-use txn_protocol::rules::resolve::{Recovery, recovery};
+use txn_protocol::rules::resolve::{RecoveryStep, recovery};
 
 use day::{Doing, Held, Janitor, Maker, Partition, Wrote, today};
 
@@ -230,8 +230,8 @@ impl Drops {
         let mut to = *day;
         let does = recovery(&self.rules, holder_state(mark), false);
         let (from, into) = match does {
-            Recovery::CreateAborted => (Mark::Missing, Mark::Aborted),
-            Recovery::SwapToAborted => (Mark::Pending, Mark::Aborted),
+            RecoveryStep::CreateAborted => (Mark::Missing, Mark::Aborted),
+            RecoveryStep::SwapToAborted => (Mark::Pending, Mark::Aborted),
             _ => (mark, mark),
         };
         match to.write(&[from], into, self.requires_alias()) {
@@ -242,9 +242,9 @@ impl Drops {
         steps.push(Step("the finder writes what recovery asks for", to));
     }
 
-    fn after(&self, does: Recovery) -> Doing {
+    fn after(&self, does: RecoveryStep) -> Doing {
         match does {
-            Recovery::RollForward | Recovery::ApplyOrVoid => Doing::Apply,
+            RecoveryStep::RollForward | RecoveryStep::ApplyOrVoid => Doing::Apply,
             _ => Doing::Void,
         }
     }

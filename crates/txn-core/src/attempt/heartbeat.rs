@@ -46,10 +46,10 @@ async fn beat_whatever_happens(attempt: &Attempt) {
     std::future::pending::<()>().await;
 }
 
-/// Beats until the slot is sealed or the attempt is aborted.
+/// Beats until the writer is sealed or the attempt is aborted.
 ///
-/// If this future is dropped during a write, the slot stays as it was; after the first write
-/// the slot is doubtful. The task that seals the slot finds the record at another version, and
+/// If this future is dropped during a write, the writer stays as it was; after the first write
+/// the writer is doubtful. The task that seals the writer finds the record at another version, and
 /// settles the record.
 async fn beat(attempt: &Attempt) {
     let lease = attempt.engine.context.config.lease_of(attempt.tid.attempt());
@@ -60,14 +60,14 @@ async fn beat(attempt: &Attempt) {
 }
 
 async fn beat_once(attempt: &Attempt) -> bool {
-    let mut slot = attempt.slot.lock().await;
+    let mut writer = attempt.record_writer.lock().await;
     let pending = Record {
         heartbeat_at: Some(attempt.engine.time.unix_millis()),
         ..attempt.engine.table.new_record(attempt.tid, State::Pending)
     };
     let Ok(source) = pending.encode() else { return false };
-    let before = *slot;
-    let op = match slot.beat() {
+    let before = *writer;
+    let op = match writer.beat() {
         Some(Condition::Absent) => WriteOp::Create(source),
         Some(Condition::At(version)) => WriteOp::Replace(source, version),
         None => return false,
@@ -78,11 +78,11 @@ async fn beat_once(attempt: &Attempt) -> bool {
     };
     match Answer::from(outcome) {
         Answer::Proof(Some(version)) => {
-            slot.beaten(version);
+            writer.beaten(version);
             true
         }
         Answer::Later(_) => {
-            *slot = before;
+            *writer = before;
             true
         }
         Answer::Doubt(_) => {
@@ -92,7 +92,7 @@ async fn beat_once(attempt: &Attempt) -> bool {
                 .record_of(attempt.tid, ReadPreference::Primary, &attempt.deadline)
                 .await;
             let Ok(found) = found else { return false };
-            match slot.seen(found.standing) {
+            match writer.seen(found.standing) {
                 Beat::GoOn => true,
                 Beat::Wounded => {
                     attempt.handle.wound();

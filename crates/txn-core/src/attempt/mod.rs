@@ -36,7 +36,7 @@ use crate::event::Event;
 use crate::store::{Key, Source, Version, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
 use txn_protocol::ids::{AttemptId, CommitVersion};
-use txn_protocol::machines::record::Slot;
+use txn_protocol::machines::record::RecordWriter;
 
 use committing::participants::{head_of, stand_in};
 use committing::release::release;
@@ -140,7 +140,7 @@ pub(crate) struct Attempt {
     locks: Mutex<Locks>,
     /// Allows one lock operation at a time.
     locking: tokio::sync::Mutex<()>,
-    slot: tokio::sync::Mutex<Slot>,
+    record_writer: tokio::sync::Mutex<RecordWriter>,
     /// Keeps the commit version in the lists of documents.
     ///
     /// This process may still search a list for the version.
@@ -215,7 +215,7 @@ impl Attempt {
             working: Mutex::default(),
             locks: Mutex::default(),
             locking: tokio::sync::Mutex::default(),
-            slot: tokio::sync::Mutex::default(),
+            record_writer: tokio::sync::Mutex::default(),
             doubt: Mutex::default(),
             progress: AttemptState::default(),
             is_tid_exposed: AtomicBool::new(false),

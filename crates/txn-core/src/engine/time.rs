@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind};
 use crate::store::StoreError;
 use txn_protocol::ids::{AttemptId, CommitVersion, Day};
 use txn_protocol::rule::Rule;
-use txn_protocol::timekeeper::{Clocks, Timekeeper, Told, Verdict};
+use txn_protocol::timekeeper::{ClockState, Clocks, Timekeeper, Told};
 
 /// The interval between requests for the server's time.
 ///
@@ -133,10 +133,10 @@ impl Time {
     /// # Errors
     /// As [`Self::confirm_clock`].
     pub(crate) async fn confirm_not_ahead(self: &Arc<Self>) -> Result<(), Error> {
-        match self.clock_verdict() {
-            Verdict::Sound | Verdict::Behind(_) => Ok(()),
-            Verdict::Doubtful | Verdict::Ahead(_) => match self.confirm_clock().await {
-                Err(_) if matches!(self.clock_verdict(), Verdict::Behind(_)) => Ok(()),
+        match self.clock_state() {
+            ClockState::Sound | ClockState::Behind(_) => Ok(()),
+            ClockState::Doubtful | ClockState::Ahead(_) => match self.confirm_clock().await {
+                Err(_) if matches!(self.clock_state(), ClockState::Behind(_)) => Ok(()),
                 confirmed => confirmed,
             },
         }
@@ -152,7 +152,7 @@ impl Time {
     /// of this process moved against each other, as after a suspended machine, and the server does
     /// not tell its time.
     pub(crate) async fn confirm_clock(self: &Arc<Self>) -> Result<(), Error> {
-        if self.clock_verdict() == Verdict::Sound {
+        if self.clock_state() == ClockState::Sound {
             return Ok(());
         }
         let time = self.clone();
@@ -161,10 +161,10 @@ impl Time {
 
     async fn ask_whether_clock_is_right(&self) -> Result<(), Error> {
         let mut refused = self.refused.lock().await;
-        let is_doubtful = self.clock_verdict() == Verdict::Doubtful;
+        let is_doubtful = self.clock_state() == ClockState::Doubtful;
         if is_doubtful || refused.is_none_or(|at| self.context.now() > at + REFUSAL) {
             for _ in 0..QUESTIONS {
-                if self.clock_verdict() == Verdict::Sound {
+                if self.clock_state() == ClockState::Sound {
                     break;
                 }
                 self.ask_time().await.map_err(|error| {
@@ -174,7 +174,8 @@ impl Time {
                     Error::unavailable(message)
                 })?;
             }
-            let is_wrong = matches!(self.clock_verdict(), Verdict::Ahead(_) | Verdict::Behind(_));
+            let is_wrong =
+                matches!(self.clock_state(), ClockState::Ahead(_) | ClockState::Behind(_));
             *refused = is_wrong.then(|| self.context.now());
         }
         let wrong = |by: Duration, way: &str| {
@@ -184,18 +185,18 @@ impl Time {
             );
             Err(Error::new(ErrorKind::Misconfigured, message))
         };
-        match self.clock_verdict() {
-            Verdict::Sound => Ok(()),
-            Verdict::Doubtful => Err(Error::unavailable(
+        match self.clock_state() {
+            ClockState::Sound => Ok(()),
+            ClockState::Doubtful => Err(Error::unavailable(
                 "the clocks of this process moved against each other while the server was asked for its time: try again",
             )),
-            Verdict::Ahead(by) => wrong(by, "ahead of"),
-            Verdict::Behind(by) => wrong(by, "behind"),
+            ClockState::Ahead(by) => wrong(by, "ahead of"),
+            ClockState::Behind(by) => wrong(by, "behind"),
         }
     }
 
-    fn clock_verdict(&self) -> Verdict {
-        self.keeper.lock().verdict(self.clocks(), self.context.config.max_drift)
+    fn clock_state(&self) -> ClockState {
+        self.keeper.lock().clock_state(self.clocks(), self.context.config.max_drift)
     }
 
     /// Asks the server for its time. Returns whether the server tells one.

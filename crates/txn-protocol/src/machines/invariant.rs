@@ -14,8 +14,8 @@ use crate::ids::CommitVersion;
 pub enum Invariant {
     /// A lock that counts as held was acknowledged, and is not in doubt.
     HeldLockAcknowledged,
-    /// A record is replaced only through its slot, which the owner's last write seals.
-    RecordFromSlot,
+    /// A record is replaced only through its writer, which the owner's last write seals.
+    RecordFromWriter,
     /// A commit version is later than every version that the commit overwrites.
     CommitTidLater,
     /// An attempt passes through its phases in their order.
@@ -28,7 +28,7 @@ impl Invariant {
     pub const fn id(self) -> &'static str {
         match self {
             Self::HeldLockAcknowledged => "HELD_LOCK_ACKNOWLEDGED",
-            Self::RecordFromSlot => "RECORD_FROM_SLOT",
+            Self::RecordFromWriter => "RECORD_FROM_WRITER",
             Self::CommitTidLater => "COMMIT_TID_LATER",
             Self::PhasesInOrder => "PHASES_IN_ORDER",
         }

@@ -1,7 +1,7 @@
-//! The record of an attempt: decision, commit, finish, and write slot.
+//! The record of an attempt: decision, commit, finish, and the writes of the owner.
 //!
 //! Other processes decide the record; the owner commits and finishes it. All writes of the owner go
-//! through one slot, one after the other.
+//! through one writer, one after the other.
 
 use txn_store::Version;
 
@@ -9,7 +9,7 @@ use super::settle::{Condition, Machine, Settle};
 use crate::record::State;
 use crate::rule::{Rule, Rules};
 use crate::rules::conflict::HolderState;
-use crate::rules::resolve::{Recovery, recovery};
+use crate::rules::resolve::{RecoveryStep, recovery};
 
 /// A record as it was read: its state and its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,14 +67,14 @@ impl Machine for Decide<'_> {
         use Decision::{Aborted, Committed};
         let rules = self.rules;
         match recovery(rules, seen.state, self.known_aborted) {
-            Recovery::Void => Settle::Known(Aborted),
-            Recovery::CreateAborted => Settle::Write(Condition::Absent, Aborted),
-            Recovery::SwapToAborted => seen.replace(Aborted),
-            Recovery::TouchAborted => seen.touch(Aborted),
-            Recovery::RollForward if !rules.decides(Rule::TouchCommitted) => {
+            RecoveryStep::Void => Settle::Known(Aborted),
+            RecoveryStep::CreateAborted => Settle::Write(Condition::Absent, Aborted),
+            RecoveryStep::SwapToAborted => seen.replace(Aborted),
+            RecoveryStep::TouchAborted => seen.touch(Aborted),
+            RecoveryStep::RollForward if !rules.decides(Rule::TouchCommitted) => {
                 Settle::Known(Committed)
             }
-            Recovery::RollForward | Recovery::ApplyOrVoid => seen.touch(Committed),
+            RecoveryStep::RollForward | RecoveryStep::ApplyOrVoid => seen.touch(Committed),
         }
     }
 }
@@ -142,9 +142,9 @@ impl Machine for Finish {
 
 /// The owner's record, as far as its own writes tell.
 ///
-/// All writes of the owner pass through the slot, one after the other.
+/// All writes of the owner pass through the writer, one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Slot {
+pub enum RecordWriter {
     /// Nothing was sent.
     #[default]
     Unwritten,
@@ -167,7 +167,7 @@ pub enum Beat {
     Stop,
 }
 
-impl Slot {
+impl RecordWriter {
     /// The condition of the next heartbeat, which is sent now; none once sealed.
     pub fn beat(&mut self) -> Option<Condition> {
         match *self {
@@ -198,9 +198,9 @@ impl Slot {
         }
     }
 
-    /// Seals the slot before the last write of the owner.
+    /// Seals the writer before the last write of the owner.
     ///
-    /// Returns the record as the owner knows it; none if the slot was sealed before.
+    /// Returns the record as the owner knows it; none if the writer was sealed before.
     pub fn seal(&mut self) -> Option<Standing> {
         match std::mem::replace(self, Self::Sealed) {
             Self::Pending(version) => Some(Standing::at(State::Pending, version)),

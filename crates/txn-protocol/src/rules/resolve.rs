@@ -44,7 +44,7 @@ pub fn writes(op: Op) -> bool {
 ///
 /// A writer or a janitor takes this step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recovery {
+pub enum RecoveryStep {
     /// Create the record as `aborted`. Once that is acknowledged, its locks are void.
     CreateAborted,
     /// Replace `pending` by `aborted`. Once that is acknowledged, its locks are void.
@@ -63,22 +63,22 @@ pub enum Recovery {
 /// The step for a holder in this state.
 ///
 /// `ours`: this process wrote the `aborted` record, and the write was acknowledged.
-pub fn recovery(rules: &Rules, state: HolderState, ours: bool) -> Recovery {
+pub fn recovery(rules: &Rules, state: HolderState, ours: bool) -> RecoveryStep {
     match state {
         HolderState::Missing | HolderState::Record(State::Pending)
             if !rules.decides(Rule::AbortBeforeTakeOver) =>
         {
-            Recovery::Void
+            RecoveryStep::Void
         }
-        HolderState::Missing => Recovery::CreateAborted,
-        HolderState::Gone => Recovery::Void,
-        HolderState::Record(State::Pending) => Recovery::SwapToAborted,
+        HolderState::Missing => RecoveryStep::CreateAborted,
+        HolderState::Gone => RecoveryStep::Void,
+        HolderState::Record(State::Pending) => RecoveryStep::SwapToAborted,
         HolderState::Record(State::Aborted) if ours || !rules.decides(Rule::TouchAborted) => {
-            Recovery::Void
+            RecoveryStep::Void
         }
-        HolderState::Record(State::Aborted) => Recovery::TouchAborted,
-        HolderState::Record(State::Committed) => Recovery::RollForward,
-        HolderState::Record(State::Finished) => Recovery::ApplyOrVoid,
+        HolderState::Record(State::Aborted) => RecoveryStep::TouchAborted,
+        HolderState::Record(State::Committed) => RecoveryStep::RollForward,
+        HolderState::Record(State::Finished) => RecoveryStep::ApplyOrVoid,
     }
 }
 
@@ -93,17 +93,17 @@ mod tests {
         use State::{Aborted, Committed, Finished, Pending};
         let rules = Rules::all();
         for (state, member_reads, other_reads, does) in [
-            (Missing, CommittedImage, CommittedImage, Recovery::CreateAborted),
-            (Gone, CommittedImage, CommittedImage, Recovery::Void),
-            (Record(Pending), CommittedImage, CommittedImage, Recovery::SwapToAborted),
-            (Record(Aborted), CommittedImage, CommittedImage, Recovery::TouchAborted),
-            (Record(Committed), RecordImage, CommittedImage, Recovery::RollForward),
-            (Record(Finished), RecordImage, CommittedImage, Recovery::ApplyOrVoid),
+            (Missing, CommittedImage, CommittedImage, RecoveryStep::CreateAborted),
+            (Gone, CommittedImage, CommittedImage, RecoveryStep::Void),
+            (Record(Pending), CommittedImage, CommittedImage, RecoveryStep::SwapToAborted),
+            (Record(Aborted), CommittedImage, CommittedImage, RecoveryStep::TouchAborted),
+            (Record(Committed), RecordImage, CommittedImage, RecoveryStep::RollForward),
+            (Record(Finished), RecordImage, CommittedImage, RecoveryStep::ApplyOrVoid),
         ] {
             assert_eq!(reading(&rules, state, true), member_reads, "{state:?}, a written member");
             assert_eq!(reading(&rules, state, false), other_reads, "{state:?}, not written");
             assert_eq!(recovery(&rules, state, false), does, "{state:?}");
-            let ours = if state == Record(Aborted) { Recovery::Void } else { does };
+            let ours = if state == Record(Aborted) { RecoveryStep::Void } else { does };
             assert_eq!(recovery(&rules, state, true), ours, "{state:?}, our own word");
         }
     }

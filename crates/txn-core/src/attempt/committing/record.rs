@@ -104,12 +104,12 @@ pub(super) async fn commit_record(
     let deadline = Deadline::until(attempt.ends_at);
     let source = record.encode().map_err(|e| Error::invalid(e.to_string()))?;
     attempt.heart.cancel();
-    let mut slot = attempt.slot.lock().await;
-    let before = *slot;
-    let presumed = slot.seal().ok_or(Invariant::RecordFromSlot);
+    let mut writer = attempt.record_writer.lock().await;
+    let before = *writer;
+    let presumed = writer.seal().ok_or(Invariant::RecordFromWriter);
     let presumed = presumed.map_err(|invariant| broken(attempt, invariant))?;
     if !attempt.progress.send(CommitKind::Record) {
-        *slot = before;
+        *writer = before;
         return Err(attempt.over());
     }
     let (place, commit) = (
@@ -140,7 +140,7 @@ pub(super) async fn commit_record(
             }
             cov_mark::hit!(commit_refused_for_certain);
             // Nothing was written: the release decides a record that a heartbeat left.
-            *slot = before;
+            *writer = before;
             Err(error)
         }
     }

@@ -31,9 +31,9 @@ pub(in crate::attempt) async fn release(attempt: &Arc<Attempt>, why: &str, retri
         (std::mem::take(&mut locks.held), std::mem::take(&mut locks.uncertain))
     };
     let has_record = {
-        let mut slot = attempt.slot.lock().await;
-        let may_have_record = slot.may_have_record();
-        slot.seal();
+        let mut writer = attempt.record_writer.lock().await;
+        let may_have_record = writer.may_have_record();
+        writer.seal();
         may_have_record
     };
     let deadline = engine.context.deadline(engine.context.config.lease_of(attempt.tid.attempt()));

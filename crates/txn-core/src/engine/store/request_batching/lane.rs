@@ -15,7 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::LaneContext;
 use super::kind::{AnswerOf, Kind, Operation};
 
-/// After this time a request leaves its slot to another request.
+/// A request that takes longer is slow, and another request may start.
 const SLOW: Duration = Duration::from_millis(100);
 
 /// The panic of all callers except one, which gets the store's panic.
@@ -41,7 +41,7 @@ pub(super) struct Lane<K: Kind> {
 
 struct State<K: Kind> {
     queue: VecDeque<Batch<K>>,
-    /// When each request got its slot, by its number.
+    /// When each request was started, by its number.
     under_way: BTreeMap<u64, Duration>,
     next_request: u64,
 }
@@ -72,8 +72,8 @@ impl<K: Kind> Lane<K> {
             runtime,
             room: Arc::new(Semaphore::new(bounds.queued)),
             room_for_bytes: Arc::new(Semaphore::new(bounds.queued_bytes / KILOBYTE)),
-            large: Semaphore::new(bounds.large_slots),
-            spare_large: Semaphore::new(bounds.spare_slots),
+            large: Semaphore::new(bounds.large_requests),
+            spare_large: Semaphore::new(bounds.spare_requests),
             state: Mutex::new(state),
         })
     }
@@ -92,7 +92,7 @@ impl<K: Kind> Lane<K> {
             let answered = tokio::select! {
                 biased;
                 answered = &mut reply => answered,
-                // Requests may have become slow since, which adds slots.
+                // Requests may have become slow since, so another request may start.
                 () = self.context.clock.sleep(SLOW) => {
                     self.send_queued();
                     continue;
@@ -109,8 +109,8 @@ impl<K: Kind> Lane<K> {
 
     /// Sends a large batch in a request of its own.
     ///
-    /// A slow request leaves its slot. A task sends the request, because a caller that does not
-    /// poll its future would keep the slot.
+    /// A slow request takes a spare permit. A task sends the request, because a caller that does
+    /// not poll its future would keep the permit.
     async fn ask_alone(self: &Arc<Self>, operations: &[K::Operation]) -> Vec<AnswerOf<K>> {
         let (this, owned) = (self.clone(), operations.to_vec());
         let sending = async move { this.send_alone(&owned).await };
@@ -128,24 +128,24 @@ impl<K: Kind> Lane<K> {
 
     async fn send_alone(&self, operations: &[K::Operation]) -> Vec<AnswerOf<K>> {
         // Never closed. Without a permit the request would only exceed the bound.
-        let mut slot = self.large.acquire().await;
+        let mut permit = self.large.acquire().await;
         let mut request = K::send(&*self.context.store, operations);
         let mut answers = tokio::select! {
             biased;
             answers = &mut request => answers,
             () = self.context.clock.sleep(SLOW) => {
                 if let Ok(spare) = self.spare_large.try_acquire() {
-                    slot = Ok(spare);
+                    permit = Ok(spare);
                 }
                 request.await
             }
         };
-        drop(slot);
+        drop(permit);
         answers.resize_with(operations.len(), K::Operation::unanswered);
         answers
     }
 
-    /// Queues a batch once there is room, and starts a free slot.
+    /// Queues a batch once there is room, and starts a request if the bound allows one.
     ///
     /// A task waits for room. A caller that does not poll its future would keep its permits, and
     /// block the callers after it.
@@ -205,12 +205,12 @@ impl<K: Kind> Lane<K> {
         self.send_queued();
     }
 
-    /// Starts a request for the queued batches, if a slot is free.
+    /// Starts a request for the queued batches, if the bound allows one.
     fn send_queued(self: &Arc<Self>) {
         let carrier = {
             let mut state = self.state.lock();
             let now = self.context.clock.monotonic();
-            if state.under_way.len() >= self.slots(&state, now) {
+            if state.under_way.len() >= self.most_under_way(&state, now) {
                 // Batches without a caller leave, so that waiting callers get their room.
                 state.queue.retain(|batch| !batch.caller.is_closed());
                 return;
@@ -226,10 +226,11 @@ impl<K: Kind> Lane<K> {
         self.context.tasks.spawn_on(carrier.run(), &self.runtime);
     }
 
-    fn slots(&self, state: &State<K>, now: Duration) -> usize {
+    /// The maximum number of requests under way.
+    fn most_under_way(&self, state: &State<K>, now: Duration) -> usize {
         let is_slow = |since: &&Duration| now.saturating_sub(**since) >= SLOW;
         let slow = state.under_way.values().filter(is_slow).count();
-        self.context.bounds.slots + slow.min(self.context.bounds.spare_slots)
+        self.context.bounds.requests + slow.min(self.context.bounds.spare_requests)
     }
 
     /// Takes the batches of the next request, oldest first.
@@ -259,7 +260,7 @@ impl<K: Kind> Lane<K> {
     }
 }
 
-/// A slot with one request in it.
+/// One request under way, as the lane counts it.
 struct Carrier<K: Kind> {
     lane: Arc<Lane<K>>,
     number: u64,
@@ -310,7 +311,7 @@ impl<K: Kind> Carrier<K> {
     }
 }
 
-/// Releases the slot.
+/// Ends the request for the bound of the lane.
 ///
 /// A carrier that does not end dies with its runtime. Then the queued batches are answered as
 /// unsent, so no caller waits in vain.

@@ -1,15 +1,15 @@
 //! Request batching: joins operations of running transactions into few store requests.
 //!
-//! [`RequestBatching`] is a store in front of the user's store. A request leaves as soon as a slot
-//! is free, with the batches that are queued then. No timer delays a request: on an idle lane an
-//! operation leaves at once, in a request of its own. The store contract allows batching, because a
-//! batch is a list of independent operations of single documents, each with its own outcome.
+//! [`RequestBatching`] is a store in front of the user's store. A request leaves as soon as the
+//! bound on requests allows one, with the batches that are queued then. No timer delays a request:
+//! on an idle lane an operation leaves at once, in a request of its own. The store contract allows
+//! batching, because a batch is a list of independent operations of single documents, each with its
+//! own outcome.
 //!
 //! - The batch of one caller is never split and never reordered. Batches leave in the order of
 //!   their arrival; two writes of one document in one request happen in that order.
 //! - Nothing is ever sent twice.
-//! - A large batch has a request of its own, in a slot for large batches, and delays no small
-//!   batch.
+//! - A large batch has a request of its own, with a bound of its own, and delays no small batch.
 //! - A caller that is dropped while its batch is queued takes the batch out. A batch that was sent
 //!   completes, and its answer is discarded. A large batch ends with its caller, even if it was
 //!   sent. In each case the caller has an unknown outcome, as for any dropped future.
@@ -46,13 +46,13 @@ use lane::Lane;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Requests under way, per kind: reads, reads from the primary, writes.
-    pub(crate) slots: usize,
-    /// Extra slots, one per slow request.
+    pub(crate) requests: usize,
+    /// Extra requests under way, one per slow request.
     ///
     /// So one slow shard does not block the rest.
-    pub(crate) spare_slots: usize,
+    pub(crate) spare_requests: usize,
     /// Large batches under way, per kind.
-    pub(crate) large_slots: usize,
+    pub(crate) large_requests: usize,
     /// Operations in one request.
     pub(crate) operations: usize,
     /// Bytes of operations in one request.
@@ -67,9 +67,9 @@ impl Bounds {
     /// The bounds for a store with this maximum size of a document.
     fn of(max_document_bytes: usize) -> Self {
         Self {
-            slots: 4,
-            spare_slots: 28,
-            large_slots: 4,
+            requests: 4,
+            spare_requests: 28,
+            large_requests: 4,
             operations: 500,
             // Servers begin with a larger request before they have read it to its end.
             bytes: max_document_bytes.min(384 << 10),

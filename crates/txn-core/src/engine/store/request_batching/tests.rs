@@ -70,9 +70,9 @@ struct Fixture {
 }
 
 const BOUNDS: Bounds = Bounds {
-    slots: 1,
-    spare_slots: 0,
-    large_slots: 1,
+    requests: 1,
+    spare_requests: 0,
+    large_requests: 1,
     operations: 8,
     bytes: 100_000,
     queued: 1_000,
@@ -173,7 +173,7 @@ async fn queued_batches_share_the_next_request() {
     assert_eq!(fixture.requests(), ["first"], "nothing else is under way");
     callers.extend(["a b", "c", "d e"].map(|ids| fixture.create(ids)));
     fixture.calm().await;
-    assert_eq!(fixture.requests().len(), 1, "the only slot is taken");
+    assert_eq!(fixture.requests().len(), 1, "the only request is under way");
     fixture.let_go(1).await;
     assert_eq!(fixture.requests(), ["first", "a b c d e"]);
     fixture.let_go(1).await;
@@ -233,7 +233,7 @@ async fn large_batch_delays_no_small_batch() {
     assert!(join_all(large).await.into_iter().all(|outcomes| applied(&outcomes.unwrap())));
 }
 
-/// A caller that stops polling keeps no slot for large batches.
+/// A caller that stops polling keeps no permit for large batches.
 #[tokio::test]
 async fn unpolled_large_batch_leaves_its_slot() {
     let fixture = Fixture::new(BOUNDS).await;
@@ -264,7 +264,7 @@ fn runtimes_share_no_request() {
         fixture.create("b");
         fixture.calm().await;
     });
-    // The request of the resting runtime keeps its own slot, and no other request waits for it.
+    // The request of the resting runtime stays under way, and no other request waits for it.
     other.block_on(async {
         fixture.gate.open.add_permits(3);
         assert!(applied(&fixture.create("c").await.unwrap()));
@@ -386,7 +386,7 @@ async fn missing_answers_are_unknown() {
 
 #[tokio::test(start_paused = true)]
 async fn slow_request_leaves_its_slot() {
-    let fixture = Fixture::new(Bounds { slots: 2, spare_slots: 2, ..BOUNDS }).await;
+    let fixture = Fixture::new(Bounds { requests: 2, spare_requests: 2, ..BOUNDS }).await;
     let hanging = fixture.create("hang");
     fixture.calm().await;
     let mut callers = Vec::new();
@@ -439,7 +439,7 @@ async fn no_caller_waits_for_an_ended_runtime() {
     }
     let queued = fixture.create("b");
     fixture.calm().await;
-    assert_eq!(fixture.requests(), ["a"], "the one slot is taken");
+    assert_eq!(fixture.requests(), ["a"], "the only request is under way");
     tokio::task::spawn_blocking(move || runtime.shutdown_timeout(Duration::from_secs(5)))
         .await
         .unwrap();
@@ -511,7 +511,7 @@ async fn writes_of(steps: &[Step], store: &MemoryStore) -> Vec<Write> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// In one slot, concurrent callers see the results of serial calls.
+    /// With one request at a time, concurrent callers see the results of serial calls.
     #[test]
     fn concurrent_callers_equal_serial_callers(
         batches in proptest::collection::vec(proptest::collection::vec(step(), 1..5), 1..12),
