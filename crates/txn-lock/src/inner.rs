@@ -30,7 +30,7 @@ pub(crate) struct Inner {
     /// Grants that the store may contain and no guard holds.
     ///
     /// A background task releases these grants.
-    pub(crate) strays: Mutex<BTreeMap<(LockName, String), Leaving>>,
+    pub(crate) unreleased: Mutex<BTreeMap<(LockName, String), Leaving>>,
     /// Grants that their own callers are releasing.
     given_back: Mutex<BTreeSet<String>>,
     pub(crate) tasks: TaskTracker,
@@ -60,7 +60,7 @@ impl Inner {
             config,
             queues: Queues::default(),
             held: Mutex::default(),
-            strays: Mutex::default(),
+            unreleased: Mutex::default(),
             given_back: Mutex::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
@@ -90,18 +90,18 @@ impl Inner {
         let held = std::mem::take(&mut *self.held.lock());
         for grant in held.into_values() {
             grant.lose(why);
-            self.stray(&grant, Leaving::Lost);
+            self.schedule_release(&grant, Leaving::Lost);
         }
     }
 
     /// Schedules the release of a grant. A grant that was lost stays marked as lost.
-    fn stray(&self, grant: &Grant, leaving: Leaving) -> Leaving {
-        *self.strays.lock().entry((grant.name.clone(), grant.id.clone())).or_insert(leaving)
+    fn schedule_release(&self, grant: &Grant, leaving: Leaving) -> Leaving {
+        *self.unreleased.lock().entry((grant.name.clone(), grant.id.clone())).or_insert(leaving)
     }
 
     /// Whether this process needs no heartbeat.
     pub(crate) fn is_idle(&self) -> bool {
-        self.held.lock().is_empty() && self.strays.lock().is_empty()
+        self.held.lock().is_empty() && self.unreleased.lock().is_empty()
     }
 
     /// Writes a heartbeat. Marks locks as lost if the lease expired before.
@@ -128,20 +128,24 @@ impl Inner {
     }
 
     /// Releases the grants that the store may contain and no guard holds.
-    pub(crate) async fn settle_strays(&self) {
-        let strays: Vec<((LockName, String), Leaving)> =
-            self.strays.lock().iter().map(|(stray, leaving)| (stray.clone(), *leaving)).collect();
-        for (stray, leaving) in strays {
+    pub(crate) async fn settle_unreleased(&self) {
+        let unreleased: Vec<((LockName, String), Leaving)> = self
+            .unreleased
+            .lock()
+            .iter()
+            .map(|(grant, leaving)| (grant.clone(), *leaving))
+            .collect();
+        for (grant, leaving) in unreleased {
             // The caller of this grant releases it, and receives the result.
-            if self.given_back.lock().contains(&stray.1) {
+            if self.given_back.lock().contains(&grant.1) {
                 continue;
             }
             let instance = self.instances.id();
-            let own = (!self.queues.is_waited_for(&stray.0)).then_some(&*instance);
-            match self.repository.leave(&stray.0, &stray.1, leaving, own).await {
-                Ok(_) => drop(self.strays.lock().remove(&stray)),
+            let own = (!self.queues.is_waited_for(&grant.0)).then_some(&*instance);
+            match self.repository.leave(&grant.0, &grant.1, leaving, own).await {
+                Ok(_) => drop(self.unreleased.lock().remove(&grant)),
                 Err(error) => {
-                    tracing::debug!(lock = %stray.0, %error, "the release of a lock is retried later");
+                    tracing::debug!(lock = %grant.0, %error, "the release of a lock is retried later");
                 }
             }
         }
@@ -150,18 +154,18 @@ impl Inner {
     /// Releases a lock. Returns whether the grant still held the lock in the store.
     pub(crate) async fn give_back(&self, grant: &Arc<Grant>) -> Result<bool> {
         let _at_it = GivingBack::of(self, &grant.id);
-        let leaving = self.stray(grant, grant.leaving());
+        let leaving = self.schedule_release(grant, grant.leaving());
         self.held.lock().remove(&grant.id);
         // No heartbeat protects the lock from here on, even if the store fails.
         grant.lose(Loss::Closed);
         let held = self.repository.leave(&grant.name, &grant.id, leaving, None).await?;
-        self.strays.lock().remove(&(grant.name.clone(), grant.id.clone()));
+        self.unreleased.lock().remove(&(grant.name.clone(), grant.id.clone()));
         Ok(held)
     }
 
     /// Releases a lock in a task, and then wakes the next caller.
     pub(crate) fn give_back_later(self: &Arc<Self>, grant: Arc<Grant>, turn: Turn) {
-        self.stray(&grant, grant.leaving());
+        self.schedule_release(&grant, grant.leaving());
         self.held.lock().remove(&grant.id);
         grant.lose(Loss::Closed);
         // Without a runtime no task can release the lock. Other processes take it over after a

@@ -265,8 +265,8 @@ impl LockService {
         inner.lose_all(Loss::Closed);
         let drained = async {
             inner.tasks.wait().await;
-            inner.settle_strays().await;
-            let clean = inner.strays.lock().is_empty();
+            inner.settle_unreleased().await;
+            let clean = inner.unreleased.lock().is_empty();
             // With unreleased grants the document must stay, so that other processes find the
             // instance dead.
             clean && inner.instances.leave().await.is_ok()

@@ -12,7 +12,7 @@ use txn_core::store::{MemoryStore, Store, Write, WriteOp};
 use txn_core::{Collection, Config, Domain, Error, ErrorKind, LockMode, Options, Raw, WaitFor};
 use txn_metrics::Metrics;
 use txn_metrics::figures::{self, FIGURES};
-use txn_sim::tapped::{Tap, Tapped, Verdict};
+use txn_sim::tapped::{Delivery, Tap, Tapped};
 use txn_sim::{FaultPlan, FaultStore};
 
 /// A process with its own recorder.
@@ -117,7 +117,7 @@ impl Dies {
 
 #[async_trait]
 impl Tap for Dies {
-    async fn on_write(&self, writes: &[Write]) -> Verdict {
+    async fn on_write(&self, writes: &[Write]) -> Delivery {
         let is_commit = writes.iter().any(|write| {
             let (WriteOp::Create(source) | WriteOp::Replace(source, _)) = &write.op else {
                 return false;
@@ -125,14 +125,14 @@ impl Tap for Dies {
             source.contains("\"state\":\"committed\"")
         });
         if self.dead.load(Ordering::SeqCst) {
-            return Verdict::Swallow;
+            return Delivery::Swallow;
         }
         if is_commit {
             self.dead.store(true, Ordering::SeqCst);
         }
         match is_commit && !self.after_commit {
-            true => Verdict::Swallow,
-            false => Verdict::Pass,
+            true => Delivery::Swallow,
+            false => Delivery::Pass,
         }
     }
 }

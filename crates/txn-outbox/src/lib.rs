@@ -29,5 +29,5 @@ pub use queue::event::{DeadLetter, DeadLetters, Event};
 pub use queue::fresh::Fresh;
 pub use queue::name::QueueName;
 pub use queue::shard::Shard;
-pub use queue::source::{Backlog, Claim, Discovered, EventSource, Noted, Verdict};
+pub use queue::source::{Backlog, Claim, Discovered, EventSource, FailureEffect, Noted};
 pub use txn_lock::Heartbeat;

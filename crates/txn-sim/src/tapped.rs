@@ -6,9 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use txn_store::{Key, Layer, Outcome, Read, Store, StoreError, StoreErrorKind, Write};
 
-/// The fate of a call.
+/// How a call is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Delivery {
     /// The call is carried out.
     Pass,
     /// Nothing is sent, and the answer is unknown.
@@ -23,14 +23,14 @@ pub enum Verdict {
 #[async_trait]
 pub trait Tap: fmt::Debug + Send + Sync + 'static {
     /// Decides about a call of [`Store::write_many`].
-    async fn on_write(&self, writes: &[Write]) -> Verdict {
+    async fn on_write(&self, writes: &[Write]) -> Delivery {
         let _ = writes;
         self.on_call().await
     }
 
     /// Decides about any other call.
-    async fn on_call(&self) -> Verdict {
-        Verdict::Pass
+    async fn on_call(&self) -> Delivery {
+        Delivery::Pass
     }
 }
 
@@ -49,7 +49,7 @@ impl<T: Tap> Tapped<T> {
 
     async fn read(&self, keys: &[Key], call: impl Future<Output = Vec<Read>> + Send) -> Vec<Read> {
         match self.tap.on_call().await {
-            Verdict::Pass => call.await,
+            Delivery::Pass => call.await,
             _ => keys.iter().map(|_| Read::Unavailable(cut_off())).collect(),
         }
     }
@@ -70,12 +70,12 @@ impl<T: Tap> Layer for Tapped<T> {
         call: impl Future<Output = Result<V, StoreError>> + Send,
     ) -> Result<V, StoreError> {
         match self.tap.on_call().await {
-            Verdict::Pass => call.await,
-            Verdict::Lose => {
+            Delivery::Pass => call.await,
+            Delivery::Lose => {
                 drop(call.await);
                 Err(cut_off())
             }
-            Verdict::Swallow | Verdict::Part(_) => Err(cut_off()),
+            Delivery::Swallow | Delivery::Part(_) => Err(cut_off()),
         }
     }
 
@@ -89,10 +89,10 @@ impl<T: Tap> Layer for Tapped<T> {
 
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
         let sent = match self.tap.on_write(writes).await {
-            Verdict::Pass => return self.inner.write_many(writes).await,
-            Verdict::Swallow => 0,
-            Verdict::Part(sent) => sent.min(writes.len()),
-            Verdict::Lose => writes.len(),
+            Delivery::Pass => return self.inner.write_many(writes).await,
+            Delivery::Swallow => 0,
+            Delivery::Part(sent) => sent.min(writes.len()),
+            Delivery::Lose => writes.len(),
         };
         if sent > 0 {
             self.inner.write_many(&writes[..sent]).await;
@@ -147,11 +147,11 @@ impl ApplyGate {
 
 #[async_trait]
 impl Tap for ApplyGate {
-    async fn on_write(&self, writes: &[Write]) -> Verdict {
+    async fn on_write(&self, writes: &[Write]) -> Delivery {
         if !*self.open.borrow() && writes.iter().any(Self::applies) {
             self.held.send_modify(|held| *held += 1);
             drop(self.open.subscribe().wait_for(|open| *open).await);
         }
-        Verdict::Pass
+        Delivery::Pass
     }
 }

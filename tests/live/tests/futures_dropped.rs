@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use txn_core::store::MemoryStore;
 use txn_core::{Collection, Config, Domain, Error, LockMode, Options, ReadMode, Typed, WaitFor};
-use txn_sim::tapped::{Tap, Tapped, Verdict};
+use txn_sim::tapped::{Delivery, Tap, Tapped};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Account {
@@ -33,11 +33,11 @@ struct Slow;
 
 #[async_trait]
 impl Tap for Slow {
-    async fn on_call(&self) -> Verdict {
+    async fn on_call(&self) -> Delivery {
         for _ in 0..TURNS {
             tokio::task::yield_now().await;
         }
-        Verdict::Pass
+        Delivery::Pass
     }
 }
 

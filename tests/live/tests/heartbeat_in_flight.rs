@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use txn_core::store::{MemoryStore, Store, Write, WriteOp};
 use txn_core::{Config, Domain, Error, LockMode, Options, Raw};
-use txn_sim::tapped::{Tap, Tapped, Verdict};
+use txn_sim::tapped::{Delivery, Tap, Tapped};
 
 /// Delays the first heartbeat until the test releases it, and drops its answer.
 #[derive(Debug)]
@@ -25,13 +25,13 @@ async fn wait(signal: &watch::Sender<bool>) {
 
 #[async_trait]
 impl Tap for Late {
-    async fn on_write(&self, writes: &[Write]) -> Verdict {
+    async fn on_write(&self, writes: &[Write]) -> Delivery {
         let [Write { op: WriteOp::Create(source), require_alias: true, .. }] = writes else {
-            return Verdict::Pass;
+            return Delivery::Pass;
         };
         let record: serde_json::Value = serde_json::from_str(source).expect("a record");
         if record["state"] != "pending" {
-            return Verdict::Pass;
+            return Delivery::Pass;
         }
         // A sent request arrives even if no caller waits for the answer.
         let (store, beat) = (self.store.clone(), writes.to_vec());

@@ -104,11 +104,11 @@ impl Turn<'_> {
         }
         // The owner knows its own locks only.
         let helps = self.help().who == holder && !self.lacks(Rule::UnnamedLockVoid);
-        let strays = if helps { self.strays(holder, &rec) } else { Vec::new() };
-        for d in &strays {
+        let orphans = if helps { self.orphans(holder, &rec) } else { Vec::new() };
+        for d in &orphans {
             self.unlock(*d, holder, None);
         }
-        if turn != RollForward::Finish || !strays.is_empty() {
+        if turn != RollForward::Finish || !orphans.is_empty() {
             return;
         }
         if let Settle::Known(()) = Finish.next(&standing(&rec)) {
@@ -124,7 +124,7 @@ impl Turn<'_> {
     }
 
     /// The documents with a lock that the holder's record does not name.
-    fn strays(&self, holder: Who, rec: &Rec) -> Vec<usize> {
+    fn orphans(&self, holder: Who, rec: &Rec) -> Vec<usize> {
         let is_stray = |d: &usize| {
             let doc = self.world.docs[*d].now;
             let is_named = |participant: Participant| {

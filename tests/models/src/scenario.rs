@@ -97,7 +97,7 @@ pub struct Scenario {
     /// The documents that exist at the start.
     pub exists: [bool; DOCS],
     /// The documents with the copied lock of an attempt, made by a plain client.
-    pub strays: [Who; DOCS],
+    pub orphans: [Who; DOCS],
     /// The transactions, oldest first.
     pub scripts: Vec<Script>,
     /// The number of janitors.
@@ -145,10 +145,10 @@ impl Scenario {
     pub fn start(&self) -> World {
         assert!(self.scripts.len() <= TXNS, "too many transactions");
         let mut world = World { budget: self.budget, ..World::default() };
-        for ((slot, exists), stray) in world.docs.iter_mut().zip(self.exists).zip(self.strays) {
+        for ((slot, exists), orphan) in world.docs.iter_mut().zip(self.exists).zip(self.orphans) {
             let mut doc = slot.now;
-            doc.version = u8::from(exists || stray > 0);
-            (doc.lock, doc.absent) = (stray, stray > 0 && !exists);
+            doc.version = u8::from(exists || orphan > 0);
+            (doc.lock, doc.absent) = (orphan, orphan > 0 && !exists);
             doc.recent = u32::from(exists);
             *slot = Slot { now: doc, durable: doc, dirty: false };
         }

@@ -42,7 +42,7 @@ fn copied(exists: bool) -> Scenario {
     let use_of_copy = if exists { Use::Put } else { Use::Insert };
     Scenario {
         exists: [true, false, exists],
-        strays: [0, 0, who(0, 0)],
+        orphans: [0, 0, who(0, 0)],
         scripts: vec![
             Script { uses: [Use::Put, Use::Insert, Use::No], ..Script::default() },
             Script { uses: [Use::Put, Use::No, use_of_copy], ..Script::default() },

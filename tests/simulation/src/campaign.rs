@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use txn_protocol::rule::{Rule, Rules};
 
-use crate::counts::{Counts, Verdict};
+use crate::counts::{Counts, RunResult};
 use crate::run::{run, run_with};
 use crate::scenario::Troubles;
 use crate::schedules::{self, Schedule};
@@ -23,7 +23,7 @@ pub struct Campaign {
     /// The sum of the counts of all runs.
     pub counts: Counts,
     /// The runs in which an invariant failed.
-    pub failed: Vec<Verdict>,
+    pub failed: Vec<RunResult>,
 }
 
 /// The extent of a campaign.
@@ -84,12 +84,12 @@ pub fn catch_by_seed(rule: Rule, seeds: Range<u64>, troubles: Troubles) -> Optio
     let asked = Mutex::new(BTreeMap::new());
     let without = |seed| {
         let rules = Rules::without(rule);
-        let verdict = run_with(seed, troubles, &rules);
+        let result = run_with(seed, troubles, &rules);
         asked.lock().insert(seed, rules.asked());
-        verdict
+        result
     };
     let caught = on_every_core(&Extent::Seeds(seeds), 1, without, |_| {});
-    let first = caught.failed.into_iter().min_by_key(|verdict| verdict.seed)?;
+    let first = caught.failed.into_iter().min_by_key(|result| result.seed)?;
     let asked = asked.lock().get(&first.seed).copied().unwrap_or_default();
     Some(Noticed { by: format!("seed {}", first.seed), violations: first.violations, asked })
 }
@@ -97,7 +97,7 @@ pub fn catch_by_seed(rule: Rule, seeds: Range<u64>, troubles: Troubles) -> Optio
 fn on_every_core(
     extent: &Extent,
     enough: usize,
-    run: impl Fn(u64) -> Verdict + Sync,
+    run: impl Fn(u64) -> RunResult + Sync,
     progress: impl Fn(&Campaign) + Sync,
 ) -> Campaign {
     let (first, last, end) = match extent {
@@ -113,12 +113,12 @@ fn on_every_core(
             if seed >= last {
                 return;
             }
-            let verdict = run(seed);
+            let one = run(seed);
             let mut result = result.lock();
             result.worlds += 1;
-            result.counts.add(&verdict.counts);
-            if !verdict.violations.is_empty() {
-                result.failed.push(verdict);
+            result.counts.add(&one.counts);
+            if !one.violations.is_empty() {
+                result.failed.push(one);
                 stop.fetch_or(result.failed.len() >= enough, Ordering::Relaxed);
             }
             progress(&result);

@@ -1,10 +1,10 @@
-//! Verdicts and counts of simulated runs.
+//! Results and counts of simulated runs.
 
 use std::collections::BTreeMap;
 
 /// The result of one run.
 #[derive(Clone, Debug, Default)]
-pub struct Verdict {
+pub struct RunResult {
     /// The seed of the run.
     pub seed: u64,
     /// The violations of invariants.

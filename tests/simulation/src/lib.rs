@@ -23,7 +23,7 @@ mod watch;
 mod witness;
 
 pub use campaign::{Campaign, Extent, Noticed, campaign, catch, catch_by_seed, catch_in};
-pub use counts::{Counts, Verdict};
+pub use counts::{Counts, RunResult};
 pub use ledger::{CleanUp, Ledger};
 pub use run::{run, run_logged, run_with};
 pub use scenario::{Annex, Clocks, Scenario, Slow, Switch, Troubles};

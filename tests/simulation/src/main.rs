@@ -40,14 +40,14 @@ fn main() -> ExitCode {
     let troubles = arguments.troubles.unwrap_or_default();
     if let Some(seed) = arguments.replay {
         let rules = arguments.without.map_or_else(Rules::all, Rules::without);
-        let (verdict, log) = run_logged(seed, troubles, &rules, true);
+        let (result, log) = run_logged(seed, troubles, &rules, true);
         for line in log {
             println!("{line}");
         }
-        for violation in &verdict.violations {
+        for violation in &result.violations {
             println!("VIOLATION {violation}");
         }
-        return code(verdict.violations.is_empty());
+        return code(result.violations.is_empty());
     }
     if arguments.mutations {
         let seeds = arguments.from..arguments.from.saturating_add(arguments.seeds);
@@ -138,9 +138,9 @@ fn told(result: &Campaign, took: Duration) -> String {
     lines.push(("runs with violations".to_owned(), result.failed.len() as u64));
     let mut text: String =
         lines.iter().map(|(what, count)| format!("{what:<36}{count:>12}\n")).collect();
-    for verdict in &result.failed {
-        for violation in &verdict.violations {
-            text.push_str(&format!("seed {}: {violation}\n", verdict.seed));
+    for failed in &result.failed {
+        for violation in &failed.violations {
+            text.push_str(&format!("seed {}: {violation}\n", failed.seed));
         }
     }
     text

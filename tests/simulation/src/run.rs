@@ -17,7 +17,7 @@ use txn_protocol::rule::Rules;
 use txn_sim::{CountingStore, FaultStore};
 
 use crate::actor::{Actor, Bomb};
-use crate::counts::Verdict;
+use crate::counts::RunResult;
 use crate::disks;
 use crate::history::{Content, Doc, Fate, History, Operation, World};
 use crate::invariants;
@@ -43,13 +43,13 @@ const PATIENT: Duration = Duration::from_secs(3_600);
 
 /// Runs a seed in virtual time. The same seed gives the same run.
 #[must_use]
-pub fn run(seed: u64, troubles: Troubles) -> Verdict {
+pub fn run(seed: u64, troubles: Troubles) -> RunResult {
     run_with(seed, troubles, &Rules::all())
 }
 
 /// Runs a seed as [`run`] does, under these rules.
 #[must_use]
-pub fn run_with(seed: u64, troubles: Troubles, rules: &Rules) -> Verdict {
+pub fn run_with(seed: u64, troubles: Troubles, rules: &Rules) -> RunResult {
     run_logged(seed, troubles, rules, false).0
 }
 
@@ -65,7 +65,7 @@ pub fn run_logged(
     troubles: Troubles,
     rules: &Rules,
     log: bool,
-) -> (Verdict, Vec<String>) {
+) -> (RunResult, Vec<String>) {
     let scenario = Scenario::of(seed, troubles);
     in_virtual_time(async { Simulation::new(scenario, rules.clone(), log).run().await })
 }
@@ -174,7 +174,7 @@ impl Simulation {
         Domain::open_or_create(Arc::new(StoreOf(process.clone())), "world", config).await
     }
 
-    async fn run(mut self) -> (Verdict, Vec<String>) {
+    async fn run(mut self) -> (RunResult, Vec<String>) {
         let prelude = self.prelude().await;
         let mut settled = BTreeMap::new();
         let mut finals = BTreeMap::new();
@@ -193,7 +193,7 @@ impl Simulation {
                 }
             }
         }
-        self.verdict(settled, finals)
+        self.result(settled, finals)
     }
 
     /// Writes the documents that exist from the start.
@@ -564,11 +564,11 @@ impl Simulation {
         Ok(())
     }
 
-    fn verdict(
+    fn result(
         mut self,
         settled: BTreeMap<u64, bool>,
         finals: BTreeMap<Doc, Content>,
-    ) -> (Verdict, Vec<String>) {
+    ) -> (RunResult, Vec<String>) {
         let seed = self.scenario.seed;
         let mut operations = self.history.operations();
         let mut hasher = DefaultHasher::new();
@@ -644,6 +644,6 @@ impl Simulation {
         log.extend(ledger.operations.iter().map(|operation| format!("{operation:?}")));
         log.push(format!("{:?}", ledger.scenario));
         let fingerprint = hasher.finish();
-        (Verdict { seed, violations: self.violations, counts, fingerprint }, log)
+        (RunResult { seed, violations: self.violations, counts, fingerprint }, log)
     }
 }

@@ -12,14 +12,14 @@ fn from_environment(name: &str) -> Option<u64> {
 #[test]
 fn invariants_hold_for_every_seed() {
     if let Some(seed) = from_environment("TXN_SIMULATION_SEED") {
-        let (verdict, log) = run_logged(seed, Troubles::default(), &Rules::all(), true);
-        assert!(verdict.violations.is_empty(), "{}\n{verdict:#?}", log.join("\n"));
+        let (result, log) = run_logged(seed, Troubles::default(), &Rules::all(), true);
+        assert!(result.violations.is_empty(), "{}\n{result:#?}", log.join("\n"));
         return;
     }
     let seeds = from_environment("TXN_SIMULATION_SEEDS").unwrap_or(200);
     let result = campaign(&Extent::Seeds(0..seeds), Troubles::default(), |_| {});
-    for verdict in &result.failed {
-        eprintln!("TXN_SIMULATION_SEED={}: {:#?}", verdict.seed, verdict.violations);
+    for failed in &result.failed {
+        eprintln!("TXN_SIMULATION_SEED={}: {:#?}", failed.seed, failed.violations);
     }
     assert!(result.failed.is_empty(), "{} runs failed", result.failed.len());
     assert_eq!(result.worlds, seeds);

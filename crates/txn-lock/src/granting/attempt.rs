@@ -245,8 +245,8 @@ enum Look {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if *self.sent.lock() {
-            let stray = (self.name.clone(), self.grant.clone());
-            self.inner.strays.lock().entry(stray).or_insert(Leaving::Unused);
+            let grant = (self.name.clone(), self.grant.clone());
+            self.inner.unreleased.lock().entry(grant).or_insert(Leaving::Unused);
             self.inner.stirred.notify_one();
         }
     }

@@ -43,7 +43,7 @@ async fn run(
         let round = async {
             if !service.is_idle() {
                 told("renew", renew(&service).await);
-                service.settle_strays().await;
+                service.settle_unreleased().await;
             }
             if config.reap_interval.is_some_and(|every| clock.monotonic() >= reaped_at + every) {
                 reaped_at = clock.monotonic();

@@ -22,7 +22,7 @@ use crate::queue::event::{DeadLetter, DeadLetters, Event};
 use crate::queue::fresh::Fresh;
 use crate::queue::name::QueueName;
 use crate::queue::shard::{MOST_SHARDS, Shard};
-use crate::queue::source::{Backlog, Claim, Discovered, EventSource, Noted, Verdict};
+use crate::queue::source::{Backlog, Claim, Discovered, EventSource, FailureEffect, Noted};
 
 /// The SQL text of the schema `txn_outbox`.
 ///
@@ -345,7 +345,7 @@ impl EventSource for PostgresSource {
         claim: &Claim,
         event: &Event,
         why: &str,
-        verdict: Verdict,
+        effect: FailureEffect,
     ) -> Result<Noted> {
         // A commit in the background may have handled the event.
         if self.cursors.is_handled(claim, event).await? {
@@ -354,9 +354,9 @@ impl EventSource for PostgresSource {
         }
         // A text of the database cannot hold this character.
         let error: String = why.chars().filter(|c| *c != '\0').collect();
-        let (died_ms, blocks) = match verdict {
-            Verdict::Again => (None, false),
-            Verdict::SetAside(after) => {
+        let (died_ms, blocks) = match effect {
+            FailureEffect::Again => (None, false),
+            FailureEffect::SetAside(after) => {
                 (Some(number(wall_ms(&self.domain))?), after == AfterDeath::Waits)
             }
         };

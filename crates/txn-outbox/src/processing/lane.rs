@@ -21,7 +21,7 @@ use crate::processing::inner::Inner;
 use crate::processing::running::timed;
 use crate::processing::shards::Lanes;
 use crate::queue::event::Event;
-use crate::queue::source::{Claim, Noted, Verdict};
+use crate::queue::source::{Claim, FailureEffect, Noted};
 
 /// The number of retries before the lane defers its queue.
 const TRIES: usize = 6;
@@ -305,7 +305,7 @@ async fn bounded<T>(
 }
 
 pub(crate) async fn failed(this: &Inner, claim: &Claim, event: &Event, failure: Failure) -> Ended {
-    let verdict = match failure.kind {
+    let effect = match failure.kind {
         // The next read of the queue shows its state.
         FailureKind::NotOurs => return Ended::Later(this.config.delay),
         FailureKind::Passing => {
@@ -313,15 +313,15 @@ pub(crate) async fn failed(this: &Inner, claim: &Claim, event: &Event, failure: 
             tracing::debug!(event = event.id, error = %failure, "an event is tried again later");
             return Ended::Waits(failure.pause);
         }
-        FailureKind::Hopeless => Verdict::SetAside(this.config.after_death),
+        FailureKind::Hopeless => FailureEffect::SetAside(this.config.after_death),
         FailureKind::Counted if event.failures + 1 >= this.config.max_failures => {
-            Verdict::SetAside(this.config.after_death)
+            FailureEffect::SetAside(this.config.after_death)
         }
-        FailureKind::Counted => Verdict::Again,
+        FailureKind::Counted => FailureEffect::Again,
     };
     let why: String = failure.to_string().chars().take(MOST_ERROR).collect();
     this.counters.failed();
-    match settled(this, || this.source.failed(claim, event, &why, verdict)).await {
+    match settled(this, || this.source.failed(claim, event, &why, effect)).await {
         Ok(Noted::Failed(failures)) => {
             tracing::info!(event = event.id, failures, "an event is tried again later");
             Ended::Later(pause(this, failures).max(failure.pause))

@@ -103,7 +103,7 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
     /// source.
     async fn done(&self, claim: &Claim, event: &Event) -> Result<()>;
 
-    /// Notes a failure under the claim, and applies the verdict.
+    /// Notes a failure under the claim, and applies the effect.
     ///
     /// Does nothing if a transaction in the background has handled the event after all.
     ///
@@ -114,7 +114,7 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
         claim: &Claim,
         event: &Event,
         why: &str,
-        verdict: Verdict,
+        effect: FailureEffect,
     ) -> Result<Noted>;
 
     /// Lists the dead letters, by id. Unreadable ones do not hide the rest.
@@ -169,7 +169,7 @@ impl From<Vec<QueueName>> for Discovered {
 
 /// The effect of a failure on its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FailureEffect {
     /// The event is retried.
     Again,
     /// The event becomes a dead letter, and its queue continues or waits.

@@ -18,7 +18,7 @@ use crate::queue::fresh::Fresh;
 use crate::queue::model::{Dead, Failing, Letter, QUEUE, Queue, known};
 use crate::queue::name::QueueName;
 use crate::queue::shard::{Shard, shard_name};
-use crate::queue::source::{Backlog, Claim, Discovered, EventSource, Noted, Verdict};
+use crate::queue::source::{Backlog, Claim, Discovered, EventSource, FailureEffect, Noted};
 
 /// The maximum number of queues per poll, over all topics.
 ///
@@ -125,7 +125,7 @@ impl EventSource for Outbox {
         claim: &Claim,
         event: &Event,
         why: &str,
-        verdict: Verdict,
+        effect: FailureEffect,
     ) -> Result<Noted> {
         let inner = &self.inner;
         let noted = inner.domain.transact(async |tx| {
@@ -135,13 +135,13 @@ impl EventSource for Outbox {
                 queue => queue?,
             };
             let failures = queue.failures_of(event.sequence).saturating_add(1);
-            let noted = match verdict {
-                Verdict::Again => {
+            let noted = match effect {
+                FailureEffect::Again => {
                     let (sequence, error) = (event.sequence, why.to_owned());
                     queue.failing = Some(Failing { sequence, failures, unfinished: 0, error });
                     Noted::Failed(failures)
                 }
-                Verdict::SetAside(after) => {
+                FailureEffect::SetAside(after) => {
                     let dead = Dead::new(event, failures, why, wall_ms(&inner.domain));
                     tx.put(&inner.dead, Dead::document(&event.id), &Stored::Known(dead))?;
                     tx.delete(&inner.letters, event.queue.event_document(event.sequence))?;

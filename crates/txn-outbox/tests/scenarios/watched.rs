@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use txn_core::Transaction;
 use txn_outbox::{
-    Backlog, Claim, DeadLetter, DeadLetters, Discovered, Event, EventSource, Fresh, Noted,
-    QueueName, Result, Shard, Verdict,
+    Backlog, Claim, DeadLetter, DeadLetters, Discovered, Event, EventSource, FailureEffect, Fresh,
+    Noted, QueueName, Result, Shard,
 };
 
 #[derive(Debug)]
@@ -81,9 +81,9 @@ impl EventSource for Watched {
         claim: &Claim,
         event: &Event,
         why: &str,
-        verdict: Verdict,
+        effect: FailureEffect,
     ) -> Result<Noted> {
-        self.source.failed(claim, event, why, verdict).await
+        self.source.failed(claim, event, why, effect).await
     }
 
     async fn dead_letters(&self) -> Result<DeadLetters> {

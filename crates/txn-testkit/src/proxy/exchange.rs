@@ -20,7 +20,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
 use super::fault::{Fault, FaultKind, Outage, Refusal};
-use super::hold::{Point, Verdict};
+use super::hold::{Delivery, Point};
 use super::matching::{Facts, Route};
 use super::{Action, Ongoing, Shared, items};
 
@@ -96,14 +96,14 @@ pub(crate) async fn exchange(
         }
         Action::Away(Outage::Refuses) => Ok(refusal(StatusCode::TOO_MANY_REQUESTS)),
         Action::Hold(ticket) if ticket.point == Point::Before => match ticket.wait().await {
-            Verdict::GoesOn => shared.forward(message).await.map(Whole::pass),
-            Verdict::Lost => Err(Cut),
+            Delivery::GoesOn => shared.forward(message).await.map(Whole::pass),
+            Delivery::Lost => Err(Cut),
         },
         Action::Hold(ticket) => {
             let answer = shared.forward(message).await?;
             match ticket.wait().await {
-                Verdict::GoesOn => Ok(answer.pass()),
-                Verdict::Lost => Err(Cut),
+                Delivery::GoesOn => Ok(answer.pass()),
+                Delivery::Lost => Err(Cut),
             }
         }
     }

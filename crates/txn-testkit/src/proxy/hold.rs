@@ -19,12 +19,12 @@ enum Stage {
     Armed,
     /// A request waits.
     Reached,
-    Decided(Verdict),
+    Decided(Delivery),
 }
 
-/// The fate of a held request.
+/// How a held request is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Delivery {
     GoesOn,
     /// The request is lost at its point.
     Lost,
@@ -68,7 +68,7 @@ impl Hold {
 
     /// Releases the request.
     pub fn release(self) {
-        self.gate.stage.send_replace(Stage::Decided(Verdict::GoesOn));
+        self.gate.stage.send_replace(Stage::Decided(Delivery::GoesOn));
     }
 
     /// Cuts the connection.
@@ -76,7 +76,7 @@ impl Hold {
     /// At [`Point::Before`] the server never receives the request, at [`Point::After`] the client
     /// never gets the answer.
     pub fn discard(self) {
-        self.gate.stage.send_replace(Stage::Decided(Verdict::Lost));
+        self.gate.stage.send_replace(Stage::Decided(Delivery::Lost));
     }
 }
 
@@ -98,8 +98,8 @@ impl Ticket {
         self.gate.strong_count() > 0
     }
 
-    pub(crate) async fn wait(&self) -> Verdict {
-        let Some(gate) = self.gate.upgrade() else { return Verdict::GoesOn };
+    pub(crate) async fn wait(&self) -> Delivery {
+        let Some(gate) = self.gate.upgrade() else { return Delivery::GoesOn };
         let mut stage = gate.stage.subscribe();
         gate.stage.send_if_modified(|stage| {
             let first = *stage == Stage::Armed;
@@ -112,10 +112,10 @@ impl Ticket {
         drop(gate);
         match stage.wait_for(|stage| matches!(stage, Stage::Decided(_))).await {
             Ok(stage) => match *stage {
-                Stage::Decided(verdict) => verdict,
-                _ => Verdict::GoesOn,
+                Stage::Decided(delivery) => delivery,
+                _ => Delivery::GoesOn,
             },
-            Err(_) => Verdict::GoesOn,
+            Err(_) => Delivery::GoesOn,
         }
     }
 }

@@ -15,7 +15,7 @@ use txn_core::{
     Collection, Config, Domain, Error, ErrorKind, LockMode, Options, ReadMode, Transaction,
     TransactionOutcome, Typed,
 };
-use txn_sim::tapped::{Tap, Tapped, Verdict};
+use txn_sim::tapped::{Delivery, Tap, Tapped};
 use txn_sim::{FaultPlan, FaultStore};
 
 use super::ledger::{Intent, Ledger, Work};
@@ -48,11 +48,11 @@ struct Line {
     dead: AtomicBool,
     /// The number of writes until the process dies; negative: never.
     writes_left: AtomicI64,
-    last: Mutex<Option<Verdict>>,
+    last: Mutex<Option<Delivery>>,
 }
 
 impl Line {
-    fn die_at(&self, writes: u8, last: Verdict) {
+    fn die_at(&self, writes: u8, last: Delivery) {
         *self.last.lock() = Some(last);
         self.writes_left.store(i64::from(writes), Ordering::SeqCst);
     }
@@ -64,20 +64,20 @@ impl Line {
 
 #[async_trait]
 impl Tap for Line {
-    async fn on_write(&self, _: &[Write]) -> Verdict {
+    async fn on_write(&self, _: &[Write]) -> Delivery {
         if self.dead.load(Ordering::SeqCst) {
-            return Verdict::Swallow;
+            return Delivery::Swallow;
         }
-        let Some(last) = *self.last.lock() else { return Verdict::Pass };
+        let Some(last) = *self.last.lock() else { return Delivery::Pass };
         if self.writes_left.fetch_sub(1, Ordering::SeqCst) > 0 {
-            return Verdict::Pass;
+            return Delivery::Pass;
         }
         self.die();
         last
     }
 
-    async fn on_call(&self) -> Verdict {
-        if self.dead.load(Ordering::SeqCst) { Verdict::Swallow } else { Verdict::Pass }
+    async fn on_call(&self) -> Delivery {
+        if self.dead.load(Ordering::SeqCst) { Delivery::Swallow } else { Delivery::Pass }
     }
 }
 
@@ -206,9 +206,9 @@ impl Inner {
                 let session = self.sessions[slot].take().expect("open");
                 let process = session.process;
                 let last = match last {
-                    LastWrite::NotSent => Verdict::Swallow,
-                    LastWrite::HalfSent => Verdict::Part(1),
-                    LastWrite::NotAnswered => Verdict::Lose,
+                    LastWrite::NotSent => Delivery::Swallow,
+                    LastWrite::HalfSent => Delivery::Part(1),
+                    LastWrite::NotAnswered => Delivery::Lose,
                 };
                 self.processes[process].line.die_at(at, last);
                 self.commit(session, true).await;

@@ -13,7 +13,7 @@ use txn_core::store::Write;
 use txn_core::{Collection, DocumentId, Domain, Error, ErrorKind, TransactionOutcome, Typed};
 use txn_fixtures::bank::{self, Account, Accounts, account};
 use txn_fixtures::fixture::{self, Fixture, all_is_applied};
-use txn_sim::tapped::{Tap, Tapped, Verdict};
+use txn_sim::tapped::{Delivery, Tap, Tapped};
 
 /// Dies at one of its writes: no later request is sent.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ struct Doom {
     /// The number of the last write request.
     at: usize,
     /// The fate of that request.
-    last: Verdict,
+    last: Delivery,
     armed: std::sync::atomic::AtomicBool,
     writes: AtomicUsize,
 }
@@ -34,19 +34,19 @@ impl Doom {
 
 #[async_trait]
 impl Tap for Doom {
-    async fn on_write(&self, _: &[Write]) -> Verdict {
+    async fn on_write(&self, _: &[Write]) -> Delivery {
         if !self.armed.load(Ordering::SeqCst) {
-            return Verdict::Pass;
+            return Delivery::Pass;
         }
         match self.writes.fetch_add(1, Ordering::SeqCst) {
-            request if request < self.at => Verdict::Pass,
+            request if request < self.at => Delivery::Pass,
             request if request == self.at => self.last,
-            _ => Verdict::Swallow,
+            _ => Delivery::Swallow,
         }
     }
 
-    async fn on_call(&self) -> Verdict {
-        if self.is_dead() { Verdict::Swallow } else { Verdict::Pass }
+    async fn on_call(&self) -> Delivery {
+        if self.is_dead() { Delivery::Swallow } else { Delivery::Pass }
     }
 }
 
@@ -96,7 +96,7 @@ async fn dies_everywhere(fixture: &Fixture, work: &impl Work) {
     let (mut undone, mut finished) = (0, 0);
     for at in 0.. {
         let mut survived = false;
-        for last in [Verdict::Swallow, Verdict::Part(1), Verdict::Part(3), Verdict::Lose] {
+        for last in [Delivery::Swallow, Delivery::Part(1), Delivery::Part(3), Delivery::Lose] {
             let doom =
                 Arc::new(Doom { at, last, armed: false.into(), writes: AtomicUsize::new(0) });
             let clock = DoomsdayClock { clock: SystemClock::default(), doom: doom.clone() };

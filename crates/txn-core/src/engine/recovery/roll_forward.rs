@@ -60,7 +60,7 @@ pub(crate) struct Help {
     /// Void locks, which the record does not name.
     ///
     /// A plain client copied or restored such a document, or the record omits the lock.
-    strays: BTreeSet<Key>,
+    orphans: BTreeSet<Key>,
 }
 
 impl Help {
@@ -68,7 +68,7 @@ impl Help {
     fn wanted(&self) -> BTreeSet<Key> {
         let met = self.locks.iter().map(|lock| &lock.key);
         let mut wanted: BTreeSet<Key> =
-            met.filter(|key| !self.strays.contains(*key)).cloned().collect();
+            met.filter(|key| !self.orphans.contains(*key)).cloned().collect();
         if self.whole.is_some() && self.record.state == State::Committed {
             wanted.extend(self.record.by_key().into_keys());
         }
@@ -82,7 +82,7 @@ impl Help {
             met.insert(record.clone(), Ok(Resolution::RolledForward));
         }
         for Lock { key, .. } in &self.locks {
-            let result = match self.strays.contains(key) {
+            let result = match self.orphans.contains(key) {
                 true => Ok(Resolution::Void),
                 false => unapplied.remove(key).map_or(Ok(Resolution::RolledForward), Err),
             };
@@ -118,11 +118,11 @@ impl Recovery {
             None => Resolution::Blocked,
             Some(Decided::Aborted) => Resolution::Void,
             Some(Decided::Committed { record, version }) => {
-                let strays = strays(&self.context.rules, &record, &locks);
-                if !strays.is_empty() {
+                let orphans = orphans(&self.context.rules, &record, &locks);
+                if !orphans.is_empty() {
                     cov_mark::hit!(lock_that_no_record_names);
                 }
-                let help = Help { record, version, whole, locks, strays };
+                let help = Help { record, version, whole, locks, orphans };
                 let wanted = help.wanted();
                 if wanted.is_empty() {
                     return Ok(Met::Resolved(help.resolutions(Unapplied::new())));
@@ -279,7 +279,7 @@ impl Recovery {
 }
 
 /// The locks that the record does not name.
-fn strays(rules: &Rules, record: &Record, locks: &[Lock]) -> BTreeSet<Key> {
+fn orphans(rules: &Rules, record: &Record, locks: &[Lock]) -> BTreeSet<Key> {
     let participants = record.by_key();
     let is_named = |lock: &&Lock| {
         let participant = participants.get(&lock.key).map(|index| &record.participants[*index]);
@@ -288,7 +288,7 @@ fn strays(rules: &Rules, record: &Record, locks: &[Lock]) -> BTreeSet<Key> {
             is_held_by(rules, participant, record.tid, is_open, &lock.view)
         })
     };
-    let strays =
+    let orphans =
         locks.iter().filter(|lock| !is_named(lock) && rules.decides(Rule::UnnamedLockVoid));
-    strays.map(|lock| lock.key.clone()).collect()
+    orphans.map(|lock| lock.key.clone()).collect()
 }

@@ -78,8 +78,8 @@ async fn lock_that_its_record_does_not_name_is_void() {
         let w = Shop::of(3).await;
         let holder = w.left_by_the_dead(2, Dies::AfterCommit, false).await;
         let p = w.process(Dies::Never).await;
-        let stray = p.items.key("d0002");
-        locked_copy(&w, &stray, &stray, holder).await;
+        let orphan = p.items.key("d0002");
+        locked_copy(&w, &orphan, &orphan, holder).await;
         assert_eq!(p.values(3).await, [Some(2), Some(2), Some(1)], "readers");
         if !janitor {
             set(&p, &["d0000", "d0001", "d0002"]).await.expect("commits");
