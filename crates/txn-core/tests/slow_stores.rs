@@ -15,18 +15,17 @@ use txn_core::clock::{Clock, SystemClock};
 use txn_core::store::{
     Key, Layer, MemoryStore, Outcome, Read, Store, StoreError, StoreErrorKind, Write, WriteOp,
 };
-use txn_core::{Collection, Config, Domain, Error, LockMode, Options, Raw, Result};
+use txn_core::{Collection, Domain, Error, LockMode, Options, Raw, Result};
 use txn_sim::Scroll;
+
+use crate::support::scripted::{is_commit, is_lock};
+use crate::support::{Fate, Scripted, config};
 
 const ONE: &str = r#"{"n":1}"#;
 const TWO: &str = r#"{"n":2}"#;
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
-}
-
-fn config() -> Config {
-    Config::default().with_janitor_interval(None)
 }
 
 fn pessimistic() -> Options {
@@ -290,37 +289,22 @@ async fn dropped_read_with_a_lost_lock_delays_no_commit() {
     drop(older);
 }
 
-/// A store that refuses every write without a lock: every apply.
-#[derive(Debug)]
-struct NoApply(Arc<MemoryStore>);
-
-#[async_trait]
-impl Layer for NoApply {
-    fn inner(&self) -> &dyn Store {
-        &*self.0
-    }
-
-    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        let applies = |write: &Write| match &write.op {
-            WriteOp::Replace(source, _) => {
-                &*write.key.collection == "items" && !source.contains("transaction_tid")
-            }
-            _ => false,
-        };
-        if writes.iter().any(applies) {
-            return writes.iter().map(|_| Outcome::Rejected("shut".to_owned())).collect();
-        }
-        self.0.write_many(writes).await
-    }
+/// Whether a write applies an item: the write removes the lock.
+fn is_apply(write: &Write) -> bool {
+    &*write.key.collection == "items" && !is_lock(write) && write.op.changes()
 }
 
 /// Leaves seven transactions of two documents each committed and not applied.
 async fn left_behind() -> (Arc<MemoryStore>, Arc<Scroll>, Vec<Key>) {
     let memory = Arc::new(MemoryStore::new());
     let config = config().with_timeout(ms(200));
-    let dead = Domain::open_or_create(Arc::new(NoApply(memory.clone())), "shop", config)
-        .await
-        .expect("the store works");
+    let store = Scripted::new(memory.clone());
+    store.play(|write| match is_apply(write) {
+        true => Fate::RefuseWith(Outcome::Rejected("shut".to_owned())),
+        false => Fate::Pass,
+    });
+    let dead =
+        Domain::open_or_create(Arc::new(store), "shop", config).await.expect("the store works");
     let items: Collection<Raw> =
         dead.create_collection("items", None).await.expect("the store works");
     let mut keys = Vec::new();
@@ -432,30 +416,6 @@ async fn slow_read_of_a_record_does_not_expire_the_lease() {
     assert_eq!(runs.load(Ordering::SeqCst), 1);
 }
 
-/// A store that refuses every commit for certain, as overloaded.
-#[derive(Debug)]
-struct NoCommit(Arc<MemoryStore>);
-
-#[async_trait]
-impl Layer for NoCommit {
-    fn inner(&self) -> &dyn Store {
-        &*self.0
-    }
-
-    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        let commits = |write: &Write| match &write.op {
-            WriteOp::Create(source) | WriteOp::Replace(source, _) => {
-                write.require_alias && source.contains(r#""state":"committed""#)
-            }
-            _ => false,
-        };
-        if writes.iter().any(commits) {
-            return writes.iter().map(|_| Outcome::Rejected("429".to_owned())).collect();
-        }
-        self.0.write_many(writes).await
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn refused_commit_leaves_no_open_record() {
     cov_mark::check!(commit_refused_for_certain);
@@ -463,7 +423,13 @@ async fn refused_commit_leaves_no_open_record() {
     let other = Domain::open_or_create(memory.clone(), "shop", config()).await.unwrap();
     let items: Collection<Raw> = other.create_collection("items", None).await.unwrap();
     let config = config().with_timeout(ms(3_000));
-    let domain = Domain::open_or_create(Arc::new(NoCommit(memory)), "shop", config).await.unwrap();
+    let store = Scripted::new(memory);
+    // The store is overloaded.
+    store.play(|write| match is_commit(write) {
+        true => Fate::RefuseWith(Outcome::Rejected("429".to_owned())),
+        false => Fate::Pass,
+    });
+    let domain = Domain::open_or_create(Arc::new(store), "shop", config).await.unwrap();
     let options = pessimistic();
     let refused = domain.run::<(), Error, _>(&options, async |tx| {
         tx.get_many(&items, ["a", "b"]).await?;

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use txn_core::store::{Outcome, Refusal, RefusalKind, Write, WriteOp};
 use txn_core::{Error, ErrorKind, LockMode, Options, TransactionOutcome, WaitFor};
 
-use super::support::{Fate, Item, Shop, is_commit, is_lock, writes};
+use crate::support::scripted::{is_commit, is_lock, writes};
+use crate::support::{Fate, Item, Shop};
 
 fn pessimistic() -> Options {
     Options::default().with_lock_mode(LockMode::AtRead)

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use txn_core::store::{Outcome, Refusal, RefusalKind};
 
-use super::support::{Fate, Shop, config, is_lock, writes};
+use crate::support::scripted::{is_lock, writes};
+use crate::support::{Fate, Shop, config};
 
 #[tokio::test(start_paused = true)]
 async fn refused_handoff_leaves_the_apply_to_the_owner() {

@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 use txn_core::store::{Key, Outcome, Read, Refusal, RefusalKind, Store, Write, WriteOp};
 use txn_core::{AttemptId, Error, ErrorKind, Options, TransactionOutcome};
 
-use super::support::{Fate, Item, Shop, is_commit, is_lock, refuse_and_go_down, writes};
+use crate::support::scripted::{is_commit, is_lock, refuse_and_go_down, writes};
+use crate::support::{Fate, Item, Shop};
 
 /// Answers of a server that applied a write and then failed.
 fn refusals() -> [Outcome; 4] {

@@ -9,7 +9,8 @@ use tracing_subscriber::fmt::MakeWriter;
 use txn_core::store::{Outcome, Refusal, RefusalKind};
 use txn_core::{LockMode, Options};
 
-use super::support::{Fate, Item, Shop, is_commit, is_lock, writes};
+use crate::support::scripted::{is_commit, is_lock, writes};
+use crate::support::{Fate, Item, Shop};
 
 /// A number that occurs only in the contents of documents.
 const CONTENT: i64 = 4_815_162_342;

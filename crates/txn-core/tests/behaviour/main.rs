@@ -6,4 +6,3 @@ mod in_doubt;
 mod logs;
 mod panics;
 mod reading;
-pub(crate) mod support;

@@ -9,7 +9,8 @@ use txn_core::event::{Event, Observer};
 use txn_core::store::Write;
 use txn_core::{Codec, DecodeError, Error, ErrorKind, LockMode};
 
-use super::support::{Fate, Item, Shop, config, is_commit, is_lock, writes};
+use crate::support::scripted::{is_commit, is_lock, writes};
+use crate::support::{Fate, Item, Shop, config};
 
 #[derive(Debug)]
 struct Bomb;

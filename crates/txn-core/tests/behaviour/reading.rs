@@ -7,7 +7,8 @@ use std::time::Duration;
 use txn_core::store::{Outcome, Refusal, RefusalKind, Write, WriteOp};
 use txn_core::{Committed, Domain, Error, ErrorKind, LockMode, Options};
 
-use super::support::{Fate, Item, Items, Scripted, Shop, config, is_commit};
+use crate::support::scripted::is_commit;
+use crate::support::{Fate, Item, Items, Scripted, Shop, config};
 
 /// Renames an item, if the item exists.
 async fn rename(shop: &Shop, from: &str, to: &str) {

@@ -11,7 +11,8 @@ use txn_core::store::{Key, Layer, MemoryStore, Outcome, Read, Refusal, RefusalKi
 use txn_core::{Collection, Config, Domain, Error, ErrorKind, LockMode, Options, Raw, Result};
 
 use super::{Account, Bank, Refused};
-use crate::behaviour::support::{Fate, Scripted, is_commit, is_lock, writes};
+use crate::support::scripted::{is_commit, is_lock, writes};
+use crate::support::{Fate, Scripted};
 
 /// A store that takes 2 ms for each request.
 ///

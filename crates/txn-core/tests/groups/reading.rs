@@ -10,7 +10,8 @@ use txn_core::store::{Outcome, Write};
 use txn_core::{Error, ErrorKind, LockMode, Options, ReadMode, Receipt, Result};
 
 use super::{Bank, Refused};
-use crate::behaviour::support::{Fate, Scripted, is_commit, refuse_and_go_down, writes};
+use crate::support::scripted::{is_commit, refuse_and_go_down, writes};
+use crate::support::{Fate, Scripted};
 
 /// Reads accounts in a read-only transaction.
 async fn look(bank: &Bank, ids: &[usize]) -> Result<(i64, Receipt)> {

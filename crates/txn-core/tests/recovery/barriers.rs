@@ -7,12 +7,12 @@ use std::time::Duration;
 use txn_core::store::{Key, Write, WriteOp};
 use txn_core::{AttemptId, BarrierReport, Error, ErrorKind, Options};
 
-use super::shop::{Dies, Item, Items, Process, Shop};
+use crate::support::{Dies, Item, Items, Process, SharedStore};
 
 const WAIT: Duration = Duration::from_secs(29);
 
 /// A dead process whose committed insert of `other/x` a plain client removed.
-async fn damaged_insert(w: &Shop) -> AttemptId {
+async fn damaged_insert(w: &SharedStore) -> AttemptId {
     let tid = w.left_by_the_dead(1, Dies::AfterCommit, true).await;
     let insert = Key::new("other", "x");
     let (version, _) = w.stored(&insert).await.expect("a placeholder");
@@ -21,7 +21,7 @@ async fn damaged_insert(w: &Shop) -> AttemptId {
 }
 
 /// A dead process that left two committed writes.
-async fn healthy_commit(w: &Shop) {
+async fn healthy_commit(w: &SharedStore) {
     let dead = w.process(Dies::AfterCommit).await;
     let tx = dead.domain.begin(&Options::default()).expect("begins");
     for id in ["h1", "h2"] {
@@ -30,7 +30,7 @@ async fn healthy_commit(w: &Shop) {
     tx.commit().await.expect("commits");
 }
 
-async fn assert_healthy_is_searchable(w: &Shop, p: &Process) {
+async fn assert_healthy_is_searchable(w: &SharedStore, p: &Process) {
     for id in ["h1", "h2"] {
         let (_, source) = w.stored(&p.items.key(id)).await.expect("exists");
         assert!(source.contains("\"n\":5") && !source.contains("transaction_tid"), "{source}");
@@ -43,7 +43,7 @@ fn documents(report: &BarrierReport) -> Vec<Key> {
 
 #[tokio::test(start_paused = true)]
 async fn damaged_document_does_not_fail_the_barrier() {
-    let w = Shop::of(1).await;
+    let w = SharedStore::of(1).await;
     let tid = damaged_insert(&w).await;
     healthy_commit(&w).await;
     let p = w.process(Dies::Never).await;
@@ -55,7 +55,7 @@ async fn damaged_document_does_not_fail_the_barrier() {
         assert!(!report.is_complete());
         assert_eq!(documents(&report), [Key::new("other", "x")]);
         let unapplied = &report.unapplied[0];
-        assert_eq!(unapplied.record, Shop::record_key(tid));
+        assert_eq!(unapplied.record, SharedStore::record_key(tid));
         assert_eq!(
             (unapplied.error.kind(), unapplied.error.tid()),
             (ErrorKind::Damaged, Some(tid))
@@ -78,10 +78,10 @@ async fn damaged_document_does_not_fail_the_barrier() {
 /// Each transaction that finds the damaged document touches the holder's record.
 #[tokio::test(start_paused = true)]
 async fn record_that_readers_touch_does_not_delay_barrier() {
-    let w = Shop::of(1).await;
+    let w = SharedStore::of(1).await;
     let tid = damaged_insert(&w).await;
     let p = w.process(Dies::Never).await;
-    let record = Shop::record_key(tid);
+    let record = SharedStore::record_key(tid);
     let touches = async {
         loop {
             let (version, source) = w.stored(&record).await.expect("a record");
@@ -100,10 +100,10 @@ async fn record_that_readers_touch_does_not_delay_barrier() {
 
 #[tokio::test(start_paused = true)]
 async fn unreadable_record_does_not_fail_the_barrier() {
-    let w = Shop::of(1).await;
+    let w = SharedStore::of(1).await;
     let tid = w.left_by_the_dead(1, Dies::AfterCommit, false).await;
     healthy_commit(&w).await;
-    let record = Shop::record_key(tid);
+    let record = SharedStore::record_key(tid);
     w.plainly(&record, r#"{"state":"committed","what":"is this"}"#).await;
     let foreign = Key::new(record.collection.clone(), "a note");
     w.plainly(&foreign, r#"{"state":"committed"}"#).await;
@@ -122,7 +122,7 @@ async fn unreadable_record_does_not_fail_the_barrier() {
 
 #[tokio::test(start_paused = true)]
 async fn unavailable_store_fails_the_barrier() {
-    let w = Shop::of(1).await;
+    let w = SharedStore::of(1).await;
     w.left_by_the_dead(1, Dies::AfterCommit, false).await;
     w.closed.lock().insert("items".to_owned());
     let p = w.process(Dies::Never).await;

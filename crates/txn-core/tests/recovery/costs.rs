@@ -3,7 +3,8 @@
 use txn_core::{Error, Options};
 use txn_sim::Counts;
 
-use super::shop::{Dies, Shop, ids};
+use crate::support::shop::ids;
+use crate::support::{Dies, SharedStore};
 
 const SIZES: [usize; 3] = [20, 80, 320];
 
@@ -20,7 +21,7 @@ fn is_bounded(n: usize, counts: Counts, what: &str) {
 async fn the_janitor_writes_a_constant_for_each_document() {
     for dies in [Dies::BeforeCommit, Dies::AfterCommit] {
         for n in SIZES {
-            let w = Shop::of(n).await;
+            let w = SharedStore::of(n).await;
             w.left_by_the_dead(n, dies, false).await;
             let p = w.process(Dies::Never).await;
             let (report, counts) = p.cost(p.domain.admin().janitor_pass()).await;
@@ -37,7 +38,7 @@ async fn the_janitor_writes_a_constant_for_each_document() {
 async fn a_writer_writes_a_constant_for_each_document() {
     for dies in [Dies::BeforeCommit, Dies::AfterCommit] {
         for n in SIZES {
-            let w = Shop::of(n).await;
+            let w = SharedStore::of(n).await;
             w.left_by_the_dead(n, dies, false).await;
             let p = w.process(Dies::Never).await;
             let (set, counts) = p.cost(p.put_all(n, 3)).await;
@@ -52,7 +53,7 @@ async fn a_writer_writes_a_constant_for_each_document() {
 async fn reader_requests_do_not_grow_with_documents() {
     for (dies, expected) in [(Dies::BeforeCommit, 1), (Dies::AfterCommit, 2)] {
         for n in SIZES {
-            let w = Shop::of(n).await;
+            let w = SharedStore::of(n).await;
             w.left_by_the_dead(n, dies, false).await;
             let p = w.process(Dies::Never).await;
             let (read, counts) = p.cost(p.domain.reader().get_many(&p.items, ids(n))).await;

@@ -12,8 +12,9 @@ use tokio::sync::Notify;
 use txn_core::store::{Key, Layer, Outcome, Read, Refusal, RefusalKind, Store, Write};
 use txn_core::{Config, Domain, Error, LockMode, Options};
 
-use super::shop::{Dies, Item, Items, Process, Shop, ids};
 use crate::support::Wall;
+use crate::support::shop::ids;
+use crate::support::{Dies, Item, Items, Process, SharedStore};
 
 /// A store whose next read of a record waits for `goes_on`.
 #[derive(Debug)]
@@ -81,7 +82,7 @@ struct Reading {
     items: Items,
 }
 
-async fn reading(w: &Shop, blocked: bool) -> Reading {
+async fn reading(w: &SharedStore, blocked: bool) -> Reading {
     let store = Arc::new(Halting {
         inner: w.memory.clone(),
         halts: AtomicBool::new(false),
@@ -97,7 +98,7 @@ async fn reading(w: &Shop, blocked: bool) -> Reading {
 /// Begins a transaction that locks two documents and sets both to 2.
 ///
 /// From the commit on, the store refuses the owner's writes of documents.
-async fn owner(w: &Shop) -> (Process, txn_core::Transaction) {
+async fn owner(w: &SharedStore) -> (Process, txn_core::Transaction) {
     let owner = w.process(Dies::HeldBackAfterCommit).await;
     let tx =
         owner.domain.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
@@ -109,9 +110,9 @@ async fn owner(w: &Shop) -> (Process, txn_core::Transaction) {
 }
 
 /// Lets the owner apply and drops the day, during a halted read.
-async fn drop_the_day(w: &Shop, store: &Halting, owner: &Process) {
+async fn drop_the_day(w: &SharedStore, store: &Halting, owner: &Process) {
     store.halted.notified().await;
-    owner.frail.held_back.store(false, Ordering::SeqCst);
+    owner.held_back.store(false, Ordering::SeqCst);
     assert!(owner.domain.shutdown(Duration::from_secs(30)).await, "drained");
     let janitor = Domain::open_or_create(w.memory.clone(), "shop", late()).await.expect("opens");
     let report = janitor.admin().janitor_pass().await.expect("passes");
@@ -122,7 +123,7 @@ async fn drop_the_day(w: &Shop, store: &Halting, owner: &Process) {
 #[tokio::test(start_paused = true)]
 async fn verified_read_shows_a_commit_of_a_dropped_day() {
     for blocked in [false, true] {
-        let w = Shop::of(2).await;
+        let w = SharedStore::of(2).await;
         let (owner, tx) = owner(&w).await;
         let reader = reading(&w, blocked).await;
         tx.commit().await.expect("commits");
@@ -138,7 +139,7 @@ async fn verified_read_shows_a_commit_of_a_dropped_day() {
 #[tokio::test(start_paused = true)]
 async fn read_only_sees_a_whole_commit_of_a_dropped_day() {
     for blocked in [false, true] {
-        let w = Shop::of(2).await;
+        let w = SharedStore::of(2).await;
         let (owner, tx) = owner(&w).await;
         let reader = reading(&w, blocked).await;
         let (store, items) = (&reader.store, &reader.items);

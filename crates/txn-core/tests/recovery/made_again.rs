@@ -9,7 +9,7 @@ use txn_core::event::Event;
 use txn_core::store::{Key, Layer, MemoryStore, Outcome, Store, Write, WriteOp};
 use txn_core::{AttemptId, Config, Domain, Error, Options, record::State};
 
-use super::shop::{Dies, Item, Items, Log, Process, Shop};
+use crate::support::{Dies, Item, Items, Log, Process, SharedStore};
 
 /// The change of the document in the collection that is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ async fn other(p: &Process) -> Items {
 }
 
 /// Commits 2 to `items/d0000`, and a change to `other/x`.
-async fn committed(w: &Shop, change: Change, dies: Dies) -> (Process, AttemptId) {
+async fn committed(w: &SharedStore, change: Change, dies: Dies) -> (Process, AttemptId) {
     let founder = w.process(Dies::Never).await;
     let of_founder = other(&founder).await;
     if change != Change::Insert {
@@ -68,7 +68,7 @@ async fn committed(w: &Shop, change: Change, dies: Dies) -> (Process, AttemptId)
 }
 
 /// Drops and recreates the collection. Returns the document in the new collection.
-async fn make_again(w: &Shop, then: Then) -> Option<String> {
+async fn make_again(w: &SharedStore, then: Then) -> Option<String> {
     w.memory.drop_collection("other").await.expect("drops");
     let p = w.process(Dies::Never).await;
     let again = other(&p).await;
@@ -85,7 +85,7 @@ async fn make_again(w: &Shop, then: Then) -> Option<String> {
     content(w).await
 }
 
-async fn content(w: &Shop) -> Option<String> {
+async fn content(w: &SharedStore) -> Option<String> {
     w.stored(&lost()).await.map(|(_, source)| source.to_string())
 }
 
@@ -107,10 +107,10 @@ fn cases() -> impl Iterator<Item = (Change, Then)> {
 #[tokio::test(start_paused = true)]
 async fn owner_reports_a_commit_lost_with_its_collection() {
     for (change, then) in cases() {
-        let w = Shop::of(1).await;
+        let w = SharedStore::of(1).await;
         let (owner, tid) = committed(&w, change, Dies::HeldBackAfterCommit).await;
         let stands = make_again(&w, then).await;
-        owner.frail.held_back.store(false, Ordering::SeqCst);
+        owner.held_back.store(false, Ordering::SeqCst);
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(owner.log.damaged(), [lost()], "{change:?}, {then:?}");
         assert_eq!(content(&w).await, stands, "{change:?}, {then:?}");
@@ -123,7 +123,7 @@ async fn owner_reports_a_commit_lost_with_its_collection() {
 async fn recoverer_reports_a_lost_commit_then_finishes() {
     cov_mark::check!(commit_to_a_collection_made_again);
     for (change, then) in cases() {
-        let w = Shop::of(1).await;
+        let w = SharedStore::of(1).await;
         let (_, tid) = committed(&w, change, Dies::AfterCommit).await;
         let stands = make_again(&w, then).await;
         let p = w.process(Dies::Never).await;
@@ -161,7 +161,7 @@ impl Layer for AtTheLock {
     }
 
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        let shop = Shop { memory: self.memory.clone(), closed: Arc::default() };
+        let shop = SharedStore { memory: self.memory.clone(), closed: Arc::default() };
         for write in writes {
             let WriteOp::Create(source) = &write.op else { continue };
             if write.require_alias && source.contains("\"state\":\"committed\"") {
@@ -180,7 +180,7 @@ impl Layer for AtTheLock {
 
 #[tokio::test(start_paused = true)]
 async fn owner_takes_no_lock_in_a_recreated_collection() {
-    let w = Shop::of(1).await;
+    let w = SharedStore::of(1).await;
     other(&w.process(Dies::Never).await).await;
     let is_committed = AtomicBool::new(false);
     let store = Arc::new(AtTheLock { memory: w.memory.clone(), is_committed });
@@ -202,10 +202,10 @@ async fn owner_takes_no_lock_in_a_recreated_collection() {
 #[tokio::test(start_paused = true)]
 async fn commit_is_applied_to_a_restored_lock() {
     for is_applied in [false, true] {
-        let w = Shop::of(1).await;
+        let w = SharedStore::of(1).await;
         let (_, tid) = committed(&w, Change::Put, Dies::AfterCommit).await;
         let copy = content(&w).await.expect("locked");
-        let record = w.stored(&Shop::record_key(tid)).await.expect("a record").1;
+        let record = w.stored(&SharedStore::record_key(tid)).await.expect("a record").1;
         let record: serde_json::Value = serde_json::from_str(&record).expect("JSON");
         let commit = record["commit_version"].as_str().expect("a version");
         w.memory.drop_collection("other").await.expect("drops");

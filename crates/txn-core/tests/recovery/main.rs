@@ -10,4 +10,3 @@ mod orphans;
 mod overtaken;
 mod participants;
 mod records;
-mod shop;

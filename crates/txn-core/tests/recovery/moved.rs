@@ -13,7 +13,7 @@ use txn_core::store::{
 };
 use txn_core::{AttemptId, Config, Domain, Error, ErrorKind, Options, WaitFor, record::State};
 
-use super::shop::{Dies, Item, Items, Log, Shop};
+use crate::support::{Dies, Item, Items, Log, SharedStore};
 
 /// The change of a document by the plain client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Beside {
 
     async fn meddle(&self, record: &Key) {
         let meddling = std::mem::take(&mut *self.meddling.lock());
-        let shop = Shop { memory: self.memory.clone(), closed: Arc::default() };
+        let shop = SharedStore { memory: self.memory.clone(), closed: Arc::default() };
         if self.touches_record && !meddling.is_empty() {
             let (_, source) = shop.stored(record).await.expect("a record");
             shop.plainly(record, &source).await;
@@ -113,7 +113,12 @@ struct Owner {
 /// Commits an insert of `new` and a change of `d0000`.
 ///
 /// A plain client changes documents right after the commit.
-async fn owner(w: &Shop, meddling: &[(&str, Meddling)], end: End, touches_record: bool) -> Owner {
+async fn owner(
+    w: &SharedStore,
+    meddling: &[(&str, Meddling)],
+    end: End,
+    touches_record: bool,
+) -> Owner {
     let keys = meddling.iter().map(|(id, what)| (Key::new("items", *id), *what));
     let store = Arc::new(Beside {
         memory: w.memory.clone(),
@@ -137,7 +142,7 @@ async fn owner(w: &Shop, meddling: &[(&str, Meddling)], end: End, touches_record
     Owner { domain, items, log, tid }
 }
 
-async fn content(w: &Shop, id: &str) -> Option<String> {
+async fn content(w: &SharedStore, id: &str) -> Option<String> {
     let stored = w.stored(&Key::new("items", id)).await?.1;
     let value: serde_json::Value = serde_json::from_str(&stored).expect("JSON");
     assert_eq!(value.get("transaction_tid"), None, "{stored}");
@@ -158,7 +163,7 @@ async fn owner_overwrites_locks_moved_by_a_plain_client() {
         (vec![("d0000", Remove), ("new", Remove)], vec!["d0000", "new"]),
         (vec![("d0000", Rewrite), ("new", Rewrite)], vec![]),
     ] {
-        let w = Shop::of(1).await;
+        let w = SharedStore::of(1).await;
         let owner = owner(&w, &meddling, End::Never, false).await;
         for id in ["d0000", "new"] {
             assert_eq!(content(&w, id).await.as_deref(), Some("7"), "{id} after {meddling:?}");
@@ -176,7 +181,7 @@ async fn owner_overwrites_locks_moved_by_a_plain_client() {
 async fn recoverer_reports_a_participant_it_cannot_settle() {
     cov_mark::check!(unclear_participant_reported);
     for meddling in [Meddling::Rewrite, Meddling::AddField, Meddling::Remove] {
-        let w = Shop::of(1).await;
+        let w = SharedStore::of(1).await;
         let dead = owner(&w, &[("new", meddling)], End::AtCommit, false).await;
         let p = w.process(Dies::Never).await;
         for _ in 0..2 {
@@ -207,7 +212,7 @@ async fn recoverer_reports_a_participant_it_cannot_settle() {
 async fn recoverer_finds_a_deletion_by_its_record() {
     cov_mark::check!(deletion_on_record);
     for (id, next_day) in [("new", false), ("d0000", false), ("new", true)] {
-        let w = Shop::of(1).await;
+        let w = SharedStore::of(1).await;
         let dead = owner(&w, &[], End::BeforeFinish, false).await;
         assert!(w.is_in_state(dead.tid, State::Committed).await);
         let p = w.process(Dies::Never).await;
@@ -258,7 +263,7 @@ impl Layer for SlowSearch {
 
 #[tokio::test(start_paused = true)]
 async fn janitor_retries_a_participant_that_no_scan_shows() {
-    let w = Shop::of(1).await;
+    let w = SharedStore::of(1).await;
     let dead = owner(&w, &[], End::BeforeFinish, false).await;
     let slow = SlowSearch { memory: w.memory.clone(), was_slow: AtomicBool::new(false) };
     let config = Config::default().with_janitor_interval(None);
@@ -277,7 +282,7 @@ async fn janitor_retries_a_participant_that_no_scan_shows() {
 #[tokio::test(start_paused = true)]
 async fn owner_with_a_touched_record_overwrites_nothing() {
     for meddling in [Meddling::Rewrite, Meddling::Remove] {
-        let w = Shop::of(1).await;
+        let w = SharedStore::of(1).await;
         let owner = owner(&w, &[("new", meddling)], End::Never, true).await;
         let new = owner.items.key("new");
         assert_eq!(owner.log.damaged(), std::slice::from_ref(&new), "{meddling:?}");
@@ -289,7 +294,7 @@ async fn owner_with_a_touched_record_overwrites_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn readers_see_an_insert_under_a_moved_placeholder() {
-    let w = Shop::of(1).await;
+    let w = SharedStore::of(1).await;
     owner(&w, &[("new", Meddling::Rewrite)], End::AtCommit, false).await;
     let p = w.process(Dies::Never).await;
     let read = p.domain.reader().get(&p.items, "new").await.expect("reads");

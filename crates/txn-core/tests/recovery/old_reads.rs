@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use txn_core::{CompareAndSet, Error, ErrorKind, LockMode, Options, ReadMode};
 
-use super::shop::{Dies, Item, Process, Shop};
+use crate::support::{Dies, Item, Process, SharedStore};
 
 const THOUGHT: Duration = Duration::from_millis(50);
 
@@ -28,7 +28,7 @@ async fn set_often(p: &Process, id: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn put_of_a_deleted_document_is_a_conflict() {
-    let w = Shop::of(2).await;
+    let w = SharedStore::of(2).await;
     let p = w.process(Dies::Never).await;
     let tx = p.domain.begin(&Options::default()).expect("begins");
     tx.get(&p.items, "d0000").await.expect("reads");
@@ -44,7 +44,7 @@ async fn put_of_a_deleted_document_is_a_conflict() {
 #[tokio::test(start_paused = true)]
 async fn slow_closure_with_an_old_read_runs_again() {
     cov_mark::check!(old_read_of_a_single_write);
-    let w = Shop::of(2).await;
+    let w = SharedStore::of(2).await;
     let p = w.process(Dies::Never).await;
     let set = p.domain.transact::<_, Error, _>(async |tx| {
         let before = tx.get(&p.items, "d0000").await?;
@@ -60,7 +60,7 @@ async fn slow_closure_with_an_old_read_runs_again() {
 
 #[tokio::test(start_paused = true)]
 async fn compare_and_set_of_an_old_read_is_a_mismatch() {
-    let w = Shop::of(2).await;
+    let w = SharedStore::of(2).await;
     let p = w.process(Dies::Never).await;
     for (id, deleted) in [("d0000", false), ("d0001", true)] {
         let snapshot = p.domain.reader().read(&p.items, id).await.expect("reads");
@@ -78,7 +78,7 @@ async fn compare_and_set_of_an_old_read_is_a_mismatch() {
 
 #[tokio::test(start_paused = true)]
 async fn only_an_old_read_costs_one_more_request() {
-    let w = Shop::of(1).await;
+    let w = SharedStore::of(1).await;
     let p = w.process(Dies::Never).await;
     for (thought, verifies) in [(Duration::ZERO, 0), (THOUGHT, 1)] {
         let snapshot = p.domain.reader().read(&p.items, "d0000").await.expect("reads");
@@ -96,7 +96,7 @@ async fn only_an_old_read_costs_one_more_request() {
 #[tokio::test(start_paused = true)]
 async fn second_set_of_a_plain_document_is_a_mismatch() {
     cov_mark::check!(plain_document_is_set_by_a_record);
-    let w = Shop::of(1).await;
+    let w = SharedStore::of(1).await;
     let p = w.process(Dies::Never).await;
     w.plainly(&p.items.key("plain"), r#"{"n":1}"#).await;
     let read = async || p.domain.reader().read(&p.items, "plain").await.expect("reads");
@@ -128,7 +128,7 @@ async fn is_read_under_a_lock(other: &Process) {
 #[tokio::test(start_paused = true)]
 async fn released_lock_is_no_mismatch() {
     for (reads, thinks) in [(false, false), (true, false), (false, true), (true, true)] {
-        let w = Shop::of(2).await;
+        let w = SharedStore::of(2).await;
         let (p, other) = (w.process(Dies::Never).await, w.process(Dies::Never).await);
         let before = w.stored(&p.items.key("d0000")).await.expect("exists");
         let snapshot = p.domain.reader().read(&p.items, "d0000").await.expect("reads");
@@ -153,7 +153,7 @@ async fn released_lock_is_no_mismatch() {
 #[tokio::test(start_paused = true)]
 async fn compare_and_set_waits_for_the_holder() {
     for changes in [false, true] {
-        let w = Shop::of(2).await;
+        let w = SharedStore::of(2).await;
         let (p, other) = (w.process(Dies::Never).await, w.process(Dies::Never).await);
         let pessimistic = Options::default().with_lock_mode(LockMode::AtRead);
         let tx = other.domain.begin(&pessimistic).expect("begins");
@@ -178,7 +178,7 @@ async fn compare_and_set_waits_for_the_holder() {
 
 #[tokio::test(start_paused = true)]
 async fn same_bytes_of_another_commit_are_a_mismatch() {
-    let w = Shop::of(1).await;
+    let w = SharedStore::of(1).await;
     let p = w.process(Dies::Never).await;
     let read = async || p.domain.reader().read(&p.items, "d0000").await.expect("reads");
     let set = async |snapshot, n| p.domain.compare_and_set(&p.items, snapshot, &Item { n }).await;

@@ -4,10 +4,11 @@ use txn_core::event::Event;
 use txn_core::store::Key;
 use txn_core::{AttemptId, Options, record::State};
 
-use super::shop::{Dies, Item, Process, Shop, ids};
+use crate::support::shop::ids;
+use crate::support::{Dies, Item, Process, SharedStore};
 
 /// Copies a document with a lock of `holder` to another id.
-async fn locked_copy(w: &Shop, from: &Key, to: &Key, holder: AttemptId) {
+async fn locked_copy(w: &SharedStore, from: &Key, to: &Key, holder: AttemptId) {
     let (_, source) = w.stored(from).await.expect("a document");
     let rest = source.split_once(',').expect("fields").1;
     let own = if source.contains("\"transaction_tid\"") { rest } else { &source[1..] };
@@ -29,7 +30,7 @@ async fn finished(p: &Process) -> AttemptId {
 
 #[tokio::test(start_paused = true)]
 async fn writer_replaces_a_copied_lock() {
-    let w = Shop::of(2).await;
+    let w = SharedStore::of(2).await;
     let p = w.process(Dies::Never).await;
     let holder = finished(&p).await;
     locked_copy(&w, &p.items.key("d0000"), &p.items.key("copy"), holder).await;
@@ -43,7 +44,7 @@ async fn writer_replaces_a_copied_lock() {
 
 #[tokio::test(start_paused = true)]
 async fn janitor_removes_a_copied_lock_and_keeps_content() {
-    let w = Shop::of(2).await;
+    let w = SharedStore::of(2).await;
     let p = w.process(Dies::Never).await;
     let holder = finished(&p).await;
     let copy = p.items.key("copy");
@@ -56,7 +57,7 @@ async fn janitor_removes_a_copied_lock_and_keeps_content() {
 
 #[tokio::test(start_paused = true)]
 async fn a_copied_placeholder_is_deleted() {
-    let w = Shop::of(2).await;
+    let w = SharedStore::of(2).await;
     let p = w.process(Dies::Never).await;
     let holder = finished(&p).await;
     let placeholder = format!("{{\"transaction_tid\":\"{holder}\",\"transaction_absent\":true}}");
@@ -75,7 +76,7 @@ async fn a_copied_placeholder_is_deleted() {
 async fn lock_that_its_record_does_not_name_is_void() {
     cov_mark::check!(lock_that_no_record_names);
     for janitor in [false, true] {
-        let w = Shop::of(3).await;
+        let w = SharedStore::of(3).await;
         let holder = w.left_by_the_dead(2, Dies::AfterCommit, false).await;
         let p = w.process(Dies::Never).await;
         let orphan = p.items.key("d0002");
@@ -89,7 +90,7 @@ async fn lock_that_its_record_does_not_name_is_void() {
         let expected = if janitor { [Some(2), Some(2), Some(1)] } else { [Some(7); 3] };
         assert_eq!(p.values(3).await, expected);
         assert!(p.log.damaged().is_empty(), "{:?}", p.log);
-        let record = w.stored(&Shop::record_key(holder)).await.expect("a record").1;
+        let record = w.stored(&SharedStore::record_key(holder)).await.expect("a record").1;
         let state = serde_json::to_string(&State::Finished).expect("a state");
         assert!(record.contains(&format!("\"state\":{state}")), "{record}");
     }
@@ -97,7 +98,7 @@ async fn lock_that_its_record_does_not_name_is_void() {
 
 #[tokio::test(start_paused = true)]
 async fn readers_and_single_writes_remove_an_orphan_lock() {
-    let w = Shop::of(2).await;
+    let w = SharedStore::of(2).await;
     let p = w.process(Dies::Never).await;
     let holder = finished(&p).await;
     let copy = p.items.key("copy");

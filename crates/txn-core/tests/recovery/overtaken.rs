@@ -8,10 +8,10 @@ use txn_core::AttemptId;
 use txn_core::store::Key;
 
 use super::records::held_back;
-use super::shop::{Dies, Shop};
+use crate::support::{Dies, SharedStore};
 
 /// Reads a document or a record.
-async fn json_of(w: &Shop, key: &Key) -> Value {
+async fn json_of(w: &SharedStore, key: &Key) -> Value {
     let (_, source) = w.stored(key).await.expect("exists");
     serde_json::from_str(&source).expect("JSON")
 }
@@ -22,7 +22,7 @@ fn compact(tid: AttemptId) -> Value {
 }
 
 /// Overwrites a locked document. The list of recent commits keeps its oldest entry, and `commits`.
-async fn written_over(w: &Shop, key: &Key, commits: &[AttemptId]) {
+async fn written_over(w: &SharedStore, key: &Key, commits: &[AttemptId]) {
     let mut document = json_of(w, key).await;
     let oldest = document["transaction_recent"][0].clone();
     let listed = std::iter::once(oldest).chain(commits.iter().copied().map(compact));
@@ -38,7 +38,7 @@ async fn written_over(w: &Shop, key: &Key, commits: &[AttemptId]) {
 #[tokio::test(start_paused = true)]
 async fn owner_reports_its_overwritten_commit() {
     for is_followed in [false, true] {
-        let w = Shop::of(2).await;
+        let w = SharedStore::of(2).await;
         // The document has an older commit than the version under the lock.
         let earlier = w.process(Dies::Never).await;
         for n in [1, 2] {
@@ -46,13 +46,13 @@ async fn owner_reports_its_overwritten_commit() {
         }
         earlier.domain.shutdown(Duration::from_secs(30)).await;
         let (owner, tid) = held_back(&w).await;
-        let record = json_of(&w, &Shop::record_key(tid)).await;
+        let record = json_of(&w, &SharedStore::record_key(tid)).await;
         let commit: AttemptId =
             serde_json::from_value(record["commit_version"].clone()).expect("a tid");
         let (first, last) = (commit.with_attempt(1), commit.with_attempt(2));
         let key = owner.items.key("d0000");
         written_over(&w, &key, &[if is_followed { commit } else { first }, last]).await;
-        owner.frail.held_back.store(false, Ordering::SeqCst);
+        owner.held_back.store(false, Ordering::SeqCst);
         owner.domain.shutdown(Duration::from_secs(30)).await;
         let told = if is_followed { vec![] } else { vec![key] };
         assert_eq!(owner.log.damaged(), told, "followed: {is_followed}");

@@ -5,17 +5,17 @@ use std::time::Duration;
 use txn_core::store::{Key, Store, Write, WriteOp};
 use txn_core::{Committed, Error, ErrorKind, LockMode, Options, record::State};
 
-use super::shop::{Dies, Item, Shop};
+use crate::support::{Dies, Item, SharedStore};
 
-async fn state(w: &Shop, tid: txn_core::AttemptId, state: State) -> bool {
-    let record = w.stored(&Shop::record_key(tid)).await.expect("a record").1;
+async fn state(w: &SharedStore, tid: txn_core::AttemptId, state: State) -> bool {
+    let record = w.stored(&SharedStore::record_key(tid)).await.expect("a record").1;
     record.contains(&format!("\"state\":{}", serde_json::to_string(&state).expect("a state")))
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropped_collection_keeps_no_other_document_locked() {
     for janitor in [false, true] {
-        let w = Shop::of(2).await;
+        let w = SharedStore::of(2).await;
         let tid = w.left_by_the_dead(2, Dies::AfterCommit, true).await;
         w.memory.drop_collection("other").await.expect("drops");
         let p = w.process(Dies::Never).await;
@@ -43,7 +43,7 @@ async fn dropped_collection_keeps_no_other_document_locked() {
 /// An attempt that locks the first document and rolls the second forward finds its own lock.
 #[tokio::test(start_paused = true)]
 async fn roll_forward_does_not_wound_its_own_attempt() {
-    let w = Shop::of(2).await;
+    let w = SharedStore::of(2).await;
     let dead = w.process(Dies::AfterCommit).await;
     let (gone, kept) = ("d0000", "d0001");
     let tx = dead.domain.begin(&Options::default()).expect("begins");
@@ -67,7 +67,7 @@ async fn roll_forward_does_not_wound_its_own_attempt() {
 
 #[tokio::test(start_paused = true)]
 async fn collection_missing_for_long_counts_as_gone() {
-    let w = Shop::of(2).await;
+    let w = SharedStore::of(2).await;
     let tid = w.left_by_the_dead(2, Dies::AfterCommit, true).await;
     w.memory.drop_collection("other").await.expect("drops");
     let p = w.process(Dies::Never).await;
@@ -85,7 +85,7 @@ async fn collection_missing_for_long_counts_as_gone() {
 #[tokio::test(start_paused = true)]
 async fn closed_collection_keeps_no_other_document_locked() {
     for janitor in [false, true] {
-        let w = Shop::of(2).await;
+        let w = SharedStore::of(2).await;
         let tid = w.left_by_the_dead(2, Dies::AfterCommit, true).await;
         w.closed.lock().insert("other".to_owned());
         let p = w.process(Dies::Never).await;
@@ -112,7 +112,7 @@ async fn closed_collection_keeps_no_other_document_locked() {
 #[tokio::test(start_paused = true)]
 async fn damaged_participant_keeps_no_other_locked() {
     for garbage in ["{\"transaction_version\":7}", "{\"n\":99}"] {
-        let w = Shop::of(3).await;
+        let w = SharedStore::of(3).await;
         let tid = w.left_by_the_dead(3, Dies::AfterCommit, false).await;
         let p = w.process(Dies::Never).await;
         let damaged = p.items.key("d0002");
@@ -124,7 +124,7 @@ async fn damaged_participant_keeps_no_other_locked() {
         assert!(report.damaged.iter().any(|(key, _)| *key == damaged), "{report:?}");
         assert!(state(&w, tid, State::Committed).await, "the record stays open");
     }
-    let w = Shop::of(3).await;
+    let w = SharedStore::of(3).await;
     w.left_by_the_dead(3, Dies::AfterCommit, false).await;
     let p = w.process(Dies::Never).await;
     let key = p.items.key("d0002");

@@ -7,10 +7,11 @@ use txn_core::event::Event;
 use txn_core::store::{Write, WriteOp};
 use txn_core::{AttemptId, LockMode, Options, TransactionOutcome};
 
-use super::shop::{Dies, Item, Process, Shop, ids};
+use crate::support::shop::ids;
+use crate::support::{Dies, Item, Process, SharedStore};
 
-async fn delete_record(w: &Shop, tid: AttemptId) {
-    let key = Shop::record_key(tid);
+async fn delete_record(w: &SharedStore, tid: AttemptId) {
+    let key = SharedStore::record_key(tid);
     let (version, _) = w.stored(&key).await.expect("a record");
     w.write(Write::new(key, WriteOp::Delete(version))).await;
 }
@@ -27,7 +28,7 @@ fn voided(p: &Process) -> Vec<bool> {
 async fn holder_without_a_record_is_reported_as_such() {
     cov_mark::check!(dead_holder_without_a_record);
     cov_mark::check!(dead_holder_with_a_record);
-    let w = Shop::of(2).await;
+    let w = SharedStore::of(2).await;
     let tid = w.left_by_the_dead(2, Dies::AfterCommit, false).await;
     delete_record(&w, tid).await;
     let p = w.process(Dies::Never).await;
@@ -49,7 +50,7 @@ async fn holder_without_a_record_is_reported_as_such() {
 }
 
 /// Commits 2 to two documents. From the commit on, the store refuses the owner's applies.
-pub(super) async fn held_back(w: &Shop) -> (Process, AttemptId) {
+pub(super) async fn held_back(w: &SharedStore) -> (Process, AttemptId) {
     let owner = w.process(Dies::HeldBackAfterCommit).await;
     let tx = owner.domain.begin(&Options::default()).expect("begins");
     for id in ids(2) {
@@ -63,19 +64,19 @@ pub(super) async fn held_back(w: &Shop) -> (Process, AttemptId) {
 
 #[tokio::test(start_paused = true)]
 async fn delayed_owner_rewrites_its_deleted_record() {
-    let w = Shop::of(2).await;
+    let w = SharedStore::of(2).await;
     let (owner, tid) = held_back(&w).await;
     delete_record(&w, tid).await;
     let other = w.process(Dies::Never).await;
     other.domain.admin().janitor_pass().await.expect("passes");
     assert!(voided(&other).is_empty(), "the owner counts as alive");
     assert_eq!(owner.values(2).await, [Some(2), Some(2)]);
-    owner.frail.held_back.store(false, Ordering::SeqCst);
+    owner.held_back.store(false, Ordering::SeqCst);
     owner.domain.shutdown(Duration::from_secs(30)).await;
     assert_eq!(other.values(2).await, [Some(2), Some(2)]);
     let outcome = other.domain.outcome(tid).await.expect("known");
     assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "the outcome stays committed");
-    assert_eq!(owner.log.damaged(), [Shop::record_key(tid)], "the damage is reported");
+    assert_eq!(owner.log.damaged(), [SharedStore::record_key(tid)], "the damage is reported");
 }
 
 /// No process found the locks in between. The commit is applied when the owner finds the record
@@ -83,15 +84,15 @@ async fn delayed_owner_rewrites_its_deleted_record() {
 #[tokio::test(start_paused = true)]
 async fn owner_rewrites_a_deleted_record_after_the_apply() {
     cov_mark::check!(committed_record_was_removed);
-    let w = Shop::of(2).await;
+    let w = SharedStore::of(2).await;
     let (owner, tid) = held_back(&w).await;
     delete_record(&w, tid).await;
-    owner.frail.held_back.store(false, Ordering::SeqCst);
+    owner.held_back.store(false, Ordering::SeqCst);
     assert!(owner.domain.shutdown(Duration::from_secs(30)).await, "drained");
     assert_eq!(owner.values(2).await, [Some(2), Some(2)]);
     let outcome = w.process(Dies::Never).await.domain.outcome(tid).await.expect("known");
     assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "the outcome stays committed");
-    assert_eq!(owner.log.damaged(), [Shop::record_key(tid)], "the damage is reported");
+    assert_eq!(owner.log.damaged(), [SharedStore::record_key(tid)], "the damage is reported");
 }
 
 /// Another process aborted the transaction between two reads of the owner.
@@ -100,14 +101,14 @@ async fn owner_rewrites_a_deleted_record_after_the_apply() {
 #[tokio::test(start_paused = true)]
 async fn owner_reports_its_commit_found_aborted() {
     cov_mark::check!(committed_record_was_replaced);
-    let w = Shop::of(2).await;
+    let w = SharedStore::of(2).await;
     let (owner, tid) = held_back(&w).await;
-    let record = Shop::record_key(tid);
+    let record = SharedStore::record_key(tid);
     let aborted = format!(
         "{{\"state\":\"aborted\",\"tid\":\"{tid}\",\"attempt\":0,\"coordinator\":\"x\",\"created_at\":0,\"modified_at\":0}}"
     );
     w.plainly(&record, &aborted).await;
-    owner.frail.held_back.store(false, Ordering::SeqCst);
+    owner.held_back.store(false, Ordering::SeqCst);
     assert!(!owner.domain.shutdown(Duration::from_secs(30)).await, "not drained");
     assert_eq!(owner.values(2).await, [Some(2), Some(2)], "the caller received Ok");
     assert_eq!(owner.log.damaged(), [record]);
@@ -116,7 +117,7 @@ async fn owner_reports_its_commit_found_aborted() {
 /// Only the record of the transaction is left. No lock is left, or no lock was written.
 #[tokio::test(start_paused = true)]
 async fn pending_record_without_a_lock_is_aborted() {
-    let w = Shop::of(2).await;
+    let w = SharedStore::of(2).await;
     let p = w.process(Dies::Never).await;
     let tx = p.domain.begin(&Options::default()).expect("begins");
     let tid = tx.tid();
@@ -124,7 +125,7 @@ async fn pending_record_without_a_lock_is_aborted() {
     let pending = format!(
         "{{\"state\":\"pending\",\"tid\":\"{tid}\",\"attempt\":0,\"coordinator\":\"x\",\"created_at\":0,\"modified_at\":0}}"
     );
-    let key = Shop::record_key(tid);
+    let key = SharedStore::record_key(tid);
     let create = WriteOp::Create(pending.into());
     w.write(Write { key, require_alias: true, op: create }).await;
     let report = p.domain.admin().janitor_pass().await.expect("passes");

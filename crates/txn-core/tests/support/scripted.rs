@@ -1,17 +1,18 @@
-//! A shop on a memory store with scripted answers.
+//! A store with scripted answers.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::support::drained;
-pub(crate) use crate::support::{Item, Items, config};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use txn_core::store::{
-    Key, Layer, MemoryStore, Outcome, Read, Store, StoreError, StoreErrorKind, Write, WriteOp,
+    Key, Layer, Outcome, Read, Store, StoreError, StoreErrorKind, Write, WriteOp,
 };
-use txn_core::{Config, Domain, Error};
+
+/// The error of a closed index.
+const CLOSED: &str = "index_closed_exception";
 
 /// The effect and the answer of one write.
 #[derive(Clone, Debug)]
@@ -28,6 +29,21 @@ pub(crate) enum Fate {
     Panic,
 }
 
+/// The moment from which the writes of a process no longer arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dies {
+    Never,
+    BeforeCommit,
+    AfterCommit,
+    /// The store refuses writes of documents after the commit.
+    ///
+    /// The process lives on, and its writes arrive again once `held_back` is cleared.
+    HeldBackAfterCommit,
+}
+
+/// The collections that are closed, for all processes.
+pub(crate) type Closed = Arc<Mutex<BTreeSet<String>>>;
+
 type Script = Box<dyn Fn(&Write) -> Fate + Send + Sync>;
 
 /// Forwards calls to another store, with the answers of a script.
@@ -36,6 +52,7 @@ pub(crate) struct Scripted {
     script: Mutex<Arc<Script>>,
     refresh: Mutex<Fate>,
     down: AtomicBool,
+    closed: Closed,
 }
 
 impl fmt::Debug for Scripted {
@@ -46,18 +63,48 @@ impl fmt::Debug for Scripted {
 
 impl Scripted {
     pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
+        Self::with_closed(inner, Closed::default())
+    }
+
+    pub(crate) fn with_closed(inner: Arc<dyn Store>, closed: Closed) -> Self {
         let pass: Script = Box::new(|_| Fate::Pass);
         Self {
             inner,
             script: Mutex::new(Arc::new(pass)),
             refresh: Mutex::new(Fate::Pass),
             down: AtomicBool::new(false),
+            closed,
         }
     }
 
     /// Replaces the script for writes.
     pub(crate) fn play(&self, script: impl Fn(&Write) -> Fate + Send + Sync + 'static) {
         *self.script.lock() = Arc::new(Box::new(script));
+    }
+
+    /// Plays the death of a process. Returns the switch for held-back writes.
+    pub(crate) fn die(&self, dies: Dies) -> Arc<AtomicBool> {
+        let (dead, held_back) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
+        let held = held_back.clone();
+        self.play(move |write| {
+            let commits = is_commit(write);
+            if dies == Dies::BeforeCommit && commits {
+                dead.store(true, Ordering::SeqCst);
+            }
+            if dead.load(Ordering::SeqCst) && write.op.changes() {
+                return Fate::RefuseWith(Outcome::Rejected("the process is dead".to_owned()));
+            }
+            if held.load(Ordering::SeqCst) && !write.require_alias {
+                return Fate::RefuseWith(Outcome::RejectedInDoubt(CLOSED.to_owned()));
+            }
+            match dies {
+                Dies::AfterCommit if commits => dead.store(true, Ordering::SeqCst),
+                Dies::HeldBackAfterCommit if commits => held.store(true, Ordering::SeqCst),
+                _ => {}
+            }
+            Fate::Pass
+        });
+        held_back
     }
 
     /// Sets the fate of refreshes.
@@ -71,10 +118,20 @@ impl Scripted {
     }
 
     async fn read(&self, keys: &[Key], read: impl Future<Output = Vec<Read>> + Send) -> Vec<Read> {
-        match self.up() {
-            Ok(()) => read.await,
-            Err(error) => keys.iter().map(|_| Read::Unavailable(error.clone())).collect(),
+        if let Err(error) = self.up() {
+            return keys.iter().map(|_| Read::Unavailable(error.clone())).collect();
         }
+        let mut reads = read.await;
+        for (key, read) in keys.iter().zip(&mut reads) {
+            if self.is_closed(&key.collection) {
+                *read = Read::Unavailable(StoreError::new(StoreErrorKind::Unavailable, CLOSED));
+            }
+        }
+        reads
+    }
+
+    fn is_closed(&self, collection: &str) -> bool {
+        self.closed.lock().contains(collection)
     }
 
     fn up(&self) -> Result<(), StoreError> {
@@ -118,6 +175,10 @@ impl Layer for Scripted {
             let fate = script(write);
             if let Fate::RefuseWith(outcome) = fate {
                 outcomes.push(outcome);
+                continue;
+            }
+            if self.is_closed(&write.key.collection) {
+                outcomes.push(Outcome::RejectedInDoubt(CLOSED.to_owned()));
                 continue;
             }
             let mut carried_out = self.inner.write_many(std::slice::from_ref(write)).await;
@@ -173,58 +234,4 @@ pub(crate) fn is_lock(write: &Write) -> bool {
 /// Whether a write contains this text.
 pub(crate) fn writes(write: &Write, text: &str) -> bool {
     matches!(&write.op, WriteOp::Create(source) | WriteOp::Replace(source, _) if source.contains(text))
-}
-
-/// A shop with some items, each with `n` 1.
-pub(crate) struct Shop {
-    pub(crate) memory: Arc<MemoryStore>,
-    pub(crate) store: Arc<Scripted>,
-    /// The process with the scripted store.
-    pub(crate) domain: Domain,
-    pub(crate) items: Items,
-    /// Another process, on the plain memory store.
-    pub(crate) other: Domain,
-}
-
-impl Shop {
-    pub(crate) async fn open(ids: &[&str]) -> Self {
-        Self::open_with(ids, config()).await
-    }
-
-    pub(crate) async fn open_with(ids: &[&str], config: Config) -> Self {
-        let memory = Arc::new(MemoryStore::new());
-        let other =
-            Domain::open_or_create(memory.clone(), "shop", self::config()).await.expect("opens");
-        let items: Items = other.create_collection("items", None).await.expect("opens");
-        let fill = async |tx: &txn_core::Transaction| {
-            ids.iter().try_for_each(|id| tx.insert(&items, *id, &Item { n: 1 }))
-        };
-        other.transact::<_, Error, _>(fill).await.expect("inserts");
-        let store = Arc::new(Scripted::new(memory.clone()));
-        let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("opens");
-        let shop = Self { memory, store, domain, items, other };
-        shop.drained().await;
-        shop
-    }
-
-    /// Waits until no lock and no open record is left. Applies run after the acknowledgement.
-    pub(crate) async fn drained(&self) {
-        drained(&self.other).await;
-    }
-
-    /// Reads an item in the other process.
-    pub(crate) async fn value(&self, id: &str) -> Option<i64> {
-        self.other.reader().verified().get(&self.items, id).await.expect("reads").map(|i| i.n)
-    }
-
-    /// Reads and sets items in one transaction.
-    pub(crate) async fn set(&self, domain: &Domain, ids: &[&str], n: i64) -> Result<(), Error> {
-        let items = &self.items;
-        domain
-            .transact(async |tx| {
-                tx.get_many(items, ids.iter().copied()).await?;
-                ids.iter().try_for_each(|id| tx.put(items, *id, &Item { n }))
-            })
-            .await
-    }
 }
