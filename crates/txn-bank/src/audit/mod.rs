@@ -340,35 +340,51 @@ fn damaged(findings: &mut Vec<Finding>, document: String, error: &serde_json::Er
     findings.push(Finding::Damaged { document, what });
 }
 
+/// The sums of all transfers.
+struct Ledger<'a> {
+    /// The expected balances, by account and currency.
+    entries: BTreeMap<(&'a str, Currency), i128>,
+    /// The deposited amounts.
+    deposits: Sums,
+    /// The number of deposits.
+    count: usize,
+}
+
+impl<'a> Ledger<'a> {
+    /// Sums the transfers up. Transfers whose legs do not balance become findings.
+    fn of(transfers: &'a BTreeMap<String, Transfer>, findings: &mut Vec<Finding>) -> Self {
+        let mut ledger = Self { entries: BTreeMap::new(), deposits: Sums::new(), count: 0 };
+        for (key, transfer) in transfers {
+            let mut sums = Sums::new();
+            for entry in &transfer.legs {
+                let amount = i128::from(entry.amount);
+                *ledger.entries.entry((&entry.account, entry.currency)).or_default() += amount;
+                *sums.entry(entry.currency).or_default() += amount;
+            }
+            match transfer.kind {
+                Kind::Deposit => {
+                    ledger.count += 1;
+                    for (currency, sum) in sums {
+                        *ledger.deposits.entry(currency).or_default() += sum;
+                    }
+                }
+                Kind::Transfer => {
+                    for (currency, sum) in sums.into_iter().filter(|(_, sum)| *sum != 0) {
+                        findings.push(Finding::Unbalanced { key: key.clone(), currency, sum });
+                    }
+                }
+            }
+        }
+        ledger
+    }
+}
+
 fn compare(
     accounts: &BTreeMap<String, Account>,
     transfers: &BTreeMap<String, Transfer>,
     mut findings: Vec<Finding>,
 ) -> Audit {
-    let mut ledger: BTreeMap<(&str, Currency), i128> = BTreeMap::new();
-    let mut deposits = Sums::new();
-    let mut count = 0;
-    for (key, transfer) in transfers {
-        let mut sums = Sums::new();
-        for entry in &transfer.legs {
-            let amount = i128::from(entry.amount);
-            *ledger.entry((&entry.account, entry.currency)).or_default() += amount;
-            *sums.entry(entry.currency).or_default() += amount;
-        }
-        match transfer.kind {
-            Kind::Deposit => {
-                count += 1;
-                for (currency, sum) in sums {
-                    *deposits.entry(currency).or_default() += sum;
-                }
-            }
-            Kind::Transfer => {
-                for (currency, sum) in sums.into_iter().filter(|(_, sum)| *sum != 0) {
-                    findings.push(Finding::Unbalanced { key: key.clone(), currency, sum });
-                }
-            }
-        }
-    }
+    let Ledger { mut entries, deposits, count } = Ledger::of(transfers, &mut findings);
     let mut totals: BTreeMap<Currency, (i128, i128)> = BTreeMap::new();
     for (currency, sum) in deposits {
         totals.entry(currency).or_default().0 = sum;
@@ -376,7 +392,7 @@ fn compare(
     for (name, account) in accounts {
         let Account { balance, currency, .. } = *account;
         totals.entry(currency).or_default().1 += i128::from(balance);
-        let expected = ledger.remove(&(name.as_str(), currency)).unwrap_or_default();
+        let expected = entries.remove(&(name.as_str(), currency)).unwrap_or_default();
         let account_name = || name.clone();
         if expected != i128::from(balance) {
             let account = account_name();
@@ -389,7 +405,7 @@ fn compare(
             findings.push(Finding::Closed { account: account_name(), balance });
         }
     }
-    for ((account, currency), expected) in ledger {
+    for ((account, currency), expected) in entries {
         findings.push(Finding::NoAccount { account: account.to_owned(), currency, expected });
     }
     let totals: Vec<Total> = totals

@@ -6,7 +6,7 @@ mod load;
 mod notify;
 mod requests;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -199,19 +199,7 @@ async fn carry_out(
     let json = global.json;
     let mut exit = Exit::Done;
     let written = match asked {
-        Asked::Init { .. } => {
-            let [accounts, transfers] = bank.collection_names();
-            let domain = bank.domain().name();
-            if json {
-                output::print_json(&json!({
-                    "domain": domain, "accounts": accounts, "transfers": transfers, "store": store,
-                }))
-            } else {
-                output::print(&format!(
-                    "The bank {domain} is ready: {accounts} and {transfers} on {store}."
-                ))
-            }
-        }
+        Asked::Init { .. } => print_ready(bank, store, json),
         Asked::Open(new) => {
             let account = bank.open_account(&new).await?;
             output::accounts(&[(new.name().to_owned(), account)], json)
@@ -220,29 +208,7 @@ async fn carry_out(
             let key = key.unwrap_or_else(|| bank.new_key());
             let calls = notify::calls(&notify, &key, &legs);
             let options = TransferOptions::default().with_open(open).with_after_commit(calls);
-            let done = transfer(bank, &key, &legs, &options).await?;
-            if json {
-                let status = match done.status {
-                    Status::Done => "done",
-                    Status::AlreadyDone => "already done",
-                };
-                output::print_json(&json!({
-                    "status": status, "key": key, "tid": done.tid, "attempts": done.attempts,
-                    "legs": done.transfer.legs, "created_at": done.transfer.created_at,
-                }))
-            } else {
-                let line = match done.status {
-                    Status::Done => {
-                        let by = done.tid.map(|tid| format!(" (transaction {tid})"));
-                        format!("Done: {key}{}", by.unwrap_or_default())
-                    }
-                    Status::AlreadyDone => format!(
-                        "Already done: {key}, at {}. Nothing was moved now.",
-                        output::time_of(done.transfer.created_at)
-                    ),
-                };
-                output::print(&line).and_then(|()| output::transfer(&done.transfer))
-            }
+            print_transferred(&key, &transfer(bank, &key, &legs, &options).await?, json)
         }
         Asked::Accounts(names) => {
             let accounts = bank.accounts(&names).await?;
@@ -272,6 +238,41 @@ async fn carry_out(
         Asked::Events(asked) => return events::carry_out(bank, asked, global).await,
     };
     said(written, exit)
+}
+
+fn print_ready(bank: &Bank, store: &str, json: bool) -> io::Result<()> {
+    let [accounts, transfers] = bank.collection_names();
+    let domain = bank.domain().name();
+    if json {
+        return output::print_json(&json!({
+            "domain": domain, "accounts": accounts, "transfers": transfers, "store": store,
+        }));
+    }
+    output::print(&format!("The bank {domain} is ready: {accounts} and {transfers} on {store}."))
+}
+
+fn print_transferred(key: &str, done: &Transferred, json: bool) -> io::Result<()> {
+    if json {
+        let status = match done.status {
+            Status::Done => "done",
+            Status::AlreadyDone => "already done",
+        };
+        return output::print_json(&json!({
+            "status": status, "key": key, "tid": done.tid, "attempts": done.attempts,
+            "legs": done.transfer.legs, "created_at": done.transfer.created_at,
+        }));
+    }
+    let line = match done.status {
+        Status::Done => {
+            let by = done.tid.map(|tid| format!(" (transaction {tid})"));
+            format!("Done: {key}{}", by.unwrap_or_default())
+        }
+        Status::AlreadyDone => format!(
+            "Already done: {key}, at {}. Nothing was moved now.",
+            output::time_of(done.transfer.created_at)
+        ),
+    };
+    output::print(&line).and_then(|()| output::transfer(&done.transfer))
 }
 
 /// Makes a transfer, and asks for an unknown outcome.

@@ -73,20 +73,22 @@ pub(crate) fn lines(rows: &[[String; 5]]) -> io::Result<()> {
     print(&table.to_string())
 }
 
-pub(crate) fn audit(audit: &Audit, json: bool) -> io::Result<()> {
-    if json {
-        #[derive(serde::Serialize)]
-        struct Whole<'a> {
-            clean: bool,
-            accounts: usize,
-            deposits: usize,
-            transfers: usize,
-            recovered: Option<usize>,
-            totals: &'a [txn_bank::Total],
-            voided: &'a [txn_bank::Voided],
-            findings: &'a [txn_bank::Finding],
-        }
-        return print_json(&Whole {
+/// An audit, as JSON.
+#[derive(serde::Serialize)]
+struct AuditJson<'a> {
+    clean: bool,
+    accounts: usize,
+    deposits: usize,
+    transfers: usize,
+    recovered: Option<usize>,
+    totals: &'a [txn_bank::Total],
+    voided: &'a [txn_bank::Voided],
+    findings: &'a [txn_bank::Finding],
+}
+
+impl<'a> AuditJson<'a> {
+    fn of(audit: &'a Audit) -> Self {
+        Self {
             clean: audit.is_clean(),
             accounts: audit.accounts,
             deposits: audit.deposits,
@@ -95,7 +97,13 @@ pub(crate) fn audit(audit: &Audit, json: bool) -> io::Result<()> {
             totals: &audit.totals,
             voided: &audit.voided,
             findings: &audit.findings,
-        });
+        }
+    }
+}
+
+pub(crate) fn audit(audit: &Audit, json: bool) -> io::Result<()> {
+    if json {
+        return print_json(&AuditJson::of(audit));
     }
     let mut table = table(["currency", "paid in", "held", "difference"], &[1, 2, 3]);
     for total in &audit.totals {

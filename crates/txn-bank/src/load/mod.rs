@@ -111,6 +111,17 @@ impl Observer for Tally {
     }
 }
 
+impl Tally {
+    /// Adds the counts to a report.
+    fn add_to(&self, report: &mut LoadReport) {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        report.wounds = count(&self.wounds);
+        report.conflicts = count(&self.waits) + report.wounds;
+        report.retries = count(&self.retries);
+        report.recovered = count(&self.recovered);
+    }
+}
+
 /// Receives the progress of a load, a few times per second.
 pub type Progress = dyn Fn(Duration, u64, u64) + Send + Sync;
 
@@ -164,6 +175,20 @@ struct Tracks {
     unknown: Vec<AttemptId>,
 }
 
+impl Tracks {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            latency: Latency::new()?,
+            committed: 0,
+            failed: 0,
+            most_attempts: 0,
+            errors: BTreeMap::new(),
+            last_error: None,
+            unknown: Vec::new(),
+        })
+    }
+}
+
 impl Load {
     fn account(number: usize) -> String {
         format!("load-{number:04}")
@@ -192,16 +217,7 @@ impl Load {
                 return Ok(LoadReport { drained, interrupted: true, ..LoadReport::default() });
             }
         };
-        let tracks = Tracks {
-            latency: Latency::new()?,
-            committed: 0,
-            failed: 0,
-            most_attempts: 0,
-            errors: BTreeMap::new(),
-            last_error: None,
-            unknown: Vec::new(),
-        };
-        let tracks = Arc::new(Mutex::new(tracks));
+        let tracks = Arc::new(Mutex::new(Tracks::new()?));
         let began = Instant::now();
         let end = began + self.duration;
         let mut workers = JoinSet::new();
@@ -236,15 +252,9 @@ impl Load {
         let until = Instant::now() + WRAP_UP;
         let mut report = self.settle(bank, &tracks, until).await;
         report.drained = bank.shutdown(until.saturating_duration_since(Instant::now())).await;
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        report.opened = opened;
-        report.seconds = seconds;
         report.per_second = if seconds > 0.0 { report.committed as f64 / seconds } else { 0.0 };
-        report.wounds = count(&tally.wounds);
-        report.conflicts = count(&tally.waits) + report.wounds;
-        report.retries = count(&tally.retries);
-        report.recovered = count(&tally.recovered);
-        report.interrupted = interrupted;
+        (report.opened, report.seconds, report.interrupted) = (opened, seconds, interrupted);
+        tally.add_to(&mut report);
         Ok(report)
     }
 

@@ -75,6 +75,17 @@ struct Tracks {
     finished: Latency,
 }
 
+impl Tracks {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            report: SubmittedReport::default(),
+            accepted: Latency::new()?,
+            committed: Latency::new()?,
+            finished: Latency::new()?,
+        })
+    }
+}
+
 /// The state that the workers of a load share.
 struct Desk {
     bank: Bank,
@@ -114,12 +125,7 @@ impl Load {
         let requests = bank.requests(config).await?;
         let running: Vec<Processor> =
             (0..processors).map(|_| requests.start(Some(APPLICATION))).collect();
-        let tracks = Tracks {
-            report: SubmittedReport::default(),
-            accepted: Latency::new()?,
-            committed: Latency::new()?,
-            finished: Latency::new()?,
-        };
+        let tracks = Tracks::new()?;
         let began = Instant::now();
         let (set_end, end) = watch::channel(began + self.duration);
         let (load, tracks) = (self.clone(), Mutex::new(tracks));
@@ -146,24 +152,13 @@ impl Load {
                 // Accepted transfers continue without the workers.
                 () = tokio::time::sleep_until(last) => workers.abort_all(),
                 _ = tick.tick() => {
-                    let failed = |report: &SubmittedReport| report.errors.values().sum();
-                    let (committed, failed) = {
-                        let tracks = desk.tracks.lock();
-                        (tracks.report.committed, failed(&tracks.report))
-                    };
+                    let (committed, failed) = desk.counts();
                     progress(began.elapsed(), committed, failed);
                 }
             }
         }
         let seconds = began.elapsed().as_secs_f64();
-        let until = Instant::now() + WRAP_UP;
-        let left = || until.saturating_duration_since(Instant::now());
-        let mut drained = true;
-        for processor in running {
-            drained &= processor.stop(left()).await;
-        }
-        drained &= desk.requests.shutdown(left()).await;
-        drained &= bank.shutdown(left()).await;
+        let drained = desk.wrap_up(running).await;
         let mut report = desk.report(seconds);
         (report.opened, report.drained, report.interrupted) = (opened, drained, interrupted);
         Ok(report)
@@ -171,6 +166,18 @@ impl Load {
 }
 
 impl Desk {
+    /// Ends the processors, the requests and the bank. Returns whether all work was done.
+    async fn wrap_up(&self, running: Vec<Processor>) -> bool {
+        let until = Instant::now() + WRAP_UP;
+        let left = || until.saturating_duration_since(Instant::now());
+        let mut drained = true;
+        for processor in running {
+            drained &= processor.stop(left()).await;
+        }
+        drained &= self.requests.shutdown(left()).await;
+        drained & self.bank.shutdown(left()).await
+    }
+
     async fn work(&self) {
         while Instant::now() < *self.end.borrow() {
             let Err(error) = self.one().await else { continue };
@@ -178,6 +185,12 @@ impl Desk {
             self.tracks.lock().report.last_error = Some(error.to_string());
             tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// The numbers of committed and of failed transfers so far.
+    fn counts(&self) -> (u64, u64) {
+        let tracks = self.tracks.lock();
+        (tracks.report.committed, tracks.report.errors.values().sum())
     }
 
     fn failed(&self, kind: String) {

@@ -105,22 +105,7 @@ async fn look(domain: &Domain, older_ms: u64, limit: usize) -> Result<Findings, 
     for one in &open.transactions {
         messages.extend(of_open(one, older_ms));
     }
-    let mut holders: Vec<AttemptId> = Vec::new();
-    for lock in locks.locks.iter().filter(|lock| lock.state == TransactionState::NoRecord) {
-        if lock.age_ms >= older_ms && !holders.contains(&lock.holder) {
-            holders.push(lock.holder);
-            messages.push(Message::error(
-                "lock_without_record",
-                format!(
-                    "{} holds {} for {} and has written no record",
-                    lock.holder,
-                    lock.document,
-                    time(lock.age_ms)
-                ),
-                format!("`txn recover`, or `txn abort {}`", lock.holder),
-            ));
-        }
-    }
+    messages.extend(of_holders(&locks.locks, older_ms));
     let void = locks.locks.iter().filter(|lock| lock.standing == LockStanding::Void).count();
     if void > 0 {
         messages.push(Message::note(
@@ -157,6 +142,24 @@ async fn look(domain: &Domain, older_ms: u64, limit: usize) -> Result<Findings, 
         messages.push(Message::note("limit_reached", text, "raise --limit to see all"));
     }
     Ok(Findings { open: open.transactions, locks: locks.locks, truncated, messages })
+}
+
+/// The holders without a record, one message for each.
+fn of_holders(locks: &[DocumentLock], older_ms: u64) -> Vec<Message> {
+    let mut holders: Vec<AttemptId> = Vec::new();
+    let mut messages = Vec::new();
+    for lock in locks.iter().filter(|lock| lock.state == TransactionState::NoRecord) {
+        if lock.age_ms >= older_ms && !holders.contains(&lock.holder) {
+            holders.push(lock.holder);
+            let (holder, document, age) = (lock.holder, &lock.document, time(lock.age_ms));
+            messages.push(Message::error(
+                "lock_without_record",
+                format!("{holder} holds {document} for {age} and has written no record"),
+                format!("`txn recover`, or `txn abort {holder}`"),
+            ));
+        }
+    }
+    messages
 }
 
 /// A transaction without progress.
@@ -213,13 +216,10 @@ async fn state_of(session: &Session, limit: usize) -> Result<Answer, Failure> {
         text += &format!("; {}", clock(ahead));
     }
     if let Some(waiting) = &outbox {
-        text += &format!(
-            "\nOutbox: {} events wait, {} dead letters",
-            waiting["events"], waiting["dead"]
-        );
+        let (events, dead) = (&waiting["events"], &waiting["dead"]);
+        text += &format!("\nOutbox: {events} events wait, {dead} dead letters");
     }
-    text += "\n";
-    text += &lines(&findings.messages);
+    text = format!("{text}\n{}", lines(&findings.messages));
     let json = json!({
         "well": match exit { Exit::CouldNotFindOut => Value::Null, _ => json!(well) },
         "domain": overview.domain,
@@ -365,12 +365,7 @@ pub(super) async fn doctor(
     checks.push(("clock of this machine".to_owned(), of_clock(overview.clock_ahead_ms)));
     let days: Vec<String> = overview.partitions.iter().map(|part| part.day.to_string()).collect();
     if !days.contains(&tomorrow(overview.now_ms)) {
-        let message = Message::error(
-            "partition_missing",
-            "tomorrow has no partition yet",
-            "see TXN_LOG=warn for the reason: a template, a privilege, or the limit of shards",
-        );
-        checks.push(("partition of tomorrow".to_owned(), Some(message)));
+        checks.push(("partition of tomorrow".to_owned(), Some(without_tomorrow())));
     }
     for partition in &overview.partitions {
         let name = format!("partition {}", partition.day);
@@ -397,14 +392,8 @@ pub(super) async fn doctor(
     let rest: Vec<Message> = rest.cloned().collect();
     let all: Vec<Message> = told.into_iter().chain(rest.iter().cloned()).collect();
     let well = is_well(&all);
-    let mut text = String::new();
-    for (what, message) in &checks {
-        text += &match message {
-            None => format!("ok  {what}\n"),
-            Some(message) => format!("BAD {what}: {}\n", message.line()),
-        };
-    }
-    text += &lines(&rest);
+    let text: String =
+        checks.iter().map(|(what, message)| checked(what, message.as_ref())).collect();
     let checks: Vec<Value> = checks
         .iter()
         .map(|(what, message)| json!({ "check": what, "ok": message.is_none() }))
@@ -414,7 +403,23 @@ pub(super) async fn doctor(
         Exit::Well => Exit::well_if(well),
         exit => exit,
     };
-    Ok(Answer::new(exit, text, json))
+    Ok(Answer::new(exit, text + &lines(&rest), json))
+}
+
+fn without_tomorrow() -> Message {
+    Message::error(
+        "partition_missing",
+        "tomorrow has no partition yet",
+        "see TXN_LOG=warn for the reason: a template, a privilege, or the limit of shards",
+    )
+}
+
+/// The line of a check, with its fault.
+fn checked(what: &str, fault: Option<&Message>) -> String {
+    match fault {
+        None => format!("ok  {what}\n"),
+        Some(message) => format!("BAD {what}: {}\n", message.line()),
+    }
 }
 
 /// Whether a message is about a collection, or about a document of it.

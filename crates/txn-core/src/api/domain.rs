@@ -267,7 +267,7 @@ impl Domain {
             tx = match nesting::within(tid, closure(&tx)).instrument(span).await {
                 Ok(value) => match run.closure_returned(tx).await? {
                     Next::Committed(receipt) => return Ok(Committed { value, receipt }),
-                    Next::Rerun(tx) | Next::NextAttempt(tx) => tx,
+                    Next::Rerun(tx) | Next::Retry(tx) => tx,
                 },
                 Err(error) => match run.closure_failed(tx).await? {
                     Some(tx) => tx,

@@ -39,7 +39,7 @@ pub(super) enum Next {
     /// The closure runs again in this attempt, because a group changed its reads.
     Rerun(Transaction),
     /// The closure runs in the next attempt.
-    NextAttempt(Transaction),
+    Retry(Transaction),
 }
 
 /// Refuses new transactions after the shutdown of the domain began.
@@ -202,7 +202,7 @@ impl<'a> TransactionRun<'a> {
     }
 
     async fn leave_group(&mut self, tx: Transaction) -> Result<Next> {
-        Ok(Next::NextAttempt(self.start_over(tx, RetryReason::LeftGroup).await?))
+        Ok(Next::Retry(self.start_over(tx, RetryReason::LeftGroup).await?))
     }
 
     async fn end_attempt(
@@ -215,9 +215,7 @@ impl<'a> TransactionRun<'a> {
                 tx.run_callbacks();
                 Ok(Next::Committed(Receipt { attempts: u32::from(self.tries), ..receipt }))
             }
-            Err(AttemptError::Retry(reason)) => {
-                Ok(Next::NextAttempt(self.start_over(tx, reason).await?))
-            }
+            Err(AttemptError::Retry(reason)) => Ok(Next::Retry(self.start_over(tx, reason).await?)),
             // An unknown one-document write has no record that its tid could be asked for.
             Err(AttemptError::Fail(error)) if error.kind() == ErrorKind::Unknown => Err(error),
             Err(AttemptError::Fail(error)) => Err(error.in_transaction(tx.attempt().tid)),

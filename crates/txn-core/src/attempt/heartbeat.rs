@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 use futures::FutureExt;
 
 use crate::attempt::Attempt;
+use crate::engine::store::settle::write_under;
 use crate::engine::store::store_access::ReadPreference;
-use crate::store::WriteOp;
 use txn_protocol::machines::record::Beat;
-use txn_protocol::machines::settle::{Answer, Condition};
+use txn_protocol::machines::settle::Answer;
 use txn_protocol::record::{Record, State};
 
 /// Starts the heartbeat with the first lock, once.
@@ -67,11 +67,8 @@ async fn beat_once(attempt: &Attempt) -> bool {
     };
     let Ok(source) = pending.encode() else { return false };
     let before = *writer;
-    let op = match writer.beat() {
-        Some(Condition::Absent) => WriteOp::Create(source),
-        Some(Condition::At(version)) => WriteOp::Replace(source, version),
-        None => return false,
-    };
+    let Some(condition) = writer.beat() else { return false };
+    let op = write_under(condition, source);
     let Ok(outcome) = attempt.engine.table.write_record(attempt.tid, &op, &attempt.deadline).await
     else {
         return false;

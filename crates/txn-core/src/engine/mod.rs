@@ -104,19 +104,13 @@ impl Engine {
         let recent = Arc::new(RecentCommits::new(&base));
         let singles = SingleWrites::new(&base, hot.clone(), recent.clone());
         let histories = Arc::new(Histories::new(&base));
-        let verdicts = Verdicts::new(&base, live_attempts.clone(), detector.clone());
-        let verdicts = Arc::new(verdicts);
-        let unlocker = Arc::new(Unlocker::new(&base));
-        let applier = Arc::new(Applier::new(
+        let HolderParts { verdicts, unlocker, applier, recovery } = HolderParts::new(
             &base,
             hot.clone(),
             recent.clone(),
             live_attempts.clone(),
             detector.clone(),
-            verdicts.clone(),
-        ));
-        let recovery = Recovery::new(&base, verdicts.clone(), unlocker.clone(), applier.clone());
-        let recovery = Arc::new(recovery);
+        );
         let reads = Reads::new(&base, unlocker.clone(), recovery.clone(), histories.clone());
         let reads = Arc::new(reads);
         let turns = Arc::new(Turns::new(&base, hot.clone(), reads.clone()));
@@ -196,6 +190,32 @@ fn base_of(store: Arc<dyn Store>, name: &str, config: Config) -> Base {
     let time = Arc::new(Time::new(context.clone(), store.clone()));
     let table = Arc::new(Table::new(context.clone(), store.clone(), time.clone(), name));
     Base { context, store, time, table }
+}
+
+/// The parts that decide holders, and apply or release their locks.
+struct HolderParts {
+    verdicts: Arc<Verdicts>,
+    unlocker: Arc<Unlocker>,
+    applier: Arc<Applier>,
+    recovery: Arc<Recovery>,
+}
+
+impl HolderParts {
+    fn new(
+        base: &Base,
+        hot: Arc<Hot>,
+        recent: Arc<RecentCommits>,
+        live_attempts: Arc<LiveAttempts>,
+        detector: Arc<FailureDetector>,
+    ) -> Self {
+        let verdicts = Verdicts::new(base, live_attempts.clone(), detector.clone());
+        let verdicts = Arc::new(verdicts);
+        let unlocker = Arc::new(Unlocker::new(base));
+        let applier = Applier::new(base, hot, recent, live_attempts, detector, verdicts.clone());
+        let applier = Arc::new(applier);
+        let recovery = Recovery::new(base, verdicts.clone(), unlocker.clone(), applier.clone());
+        Self { verdicts, unlocker, applier, recovery: Arc::new(recovery) }
+    }
 }
 
 /// Checks a domain name, which becomes a part of collection names.

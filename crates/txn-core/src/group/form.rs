@@ -237,7 +237,7 @@ impl Groups {
     ) {
         match result {
             Ok(receipt) => {
-                components.into_iter().for_each(|members| reply_committed(members, receipt))
+                components.into_iter().for_each(|members| reply_committed(members, receipt));
             }
             Err(error) => self.reply_failed(components, error),
         }

@@ -149,7 +149,8 @@ impl Groups {
             let permit = GroupPermit(Arc::new(PermitGuard { groups: self.clone(), number }));
             let forming = self.clone().form_group(permit, runtime.id());
             self.engine.context.lifecycle.spawn_for(&runtime, forming);
-            // Each set of collections has permits of its own. A permit that is back at once belonged to a runtime that has ended.
+            // Each set of collections has permits of its own. A permit that is back at once
+            // belonged to a runtime that has ended.
             if only.is_some() || !self.queue.lock().is_granted(number) {
                 return;
             }

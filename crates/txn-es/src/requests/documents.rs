@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use reqwest::Method;
@@ -14,7 +15,7 @@ use txn_store::{
 use crate::identity::target::{Target, Targets, identity_alias, identity_aliases};
 use crate::requests::bulk::{self, Item, Op, Settled};
 use crate::requests::classify::{self, Fate, Parts, Whole};
-use crate::transport::{ADMIN_ROOM, Failure, Request, RequestClass, Transport, room_for};
+use crate::transport::{ADMIN_ROOM, Answer, Failure, Request, RequestClass, Transport, room_for};
 use crate::{index::names, requests::scan};
 
 /// The state that all handles of one store share.
@@ -148,7 +149,6 @@ impl Inner {
     }
 
     async fn bulk_chunk(&self, items: &[Item<'_>]) -> Vec<Settled> {
-        let timeout = self.transport.server_timeout(RequestClass::Write);
         let mut settled = Vec::with_capacity(items.len());
         let mut parts = Parts::default();
         // The flag: an earlier try may have been carried out.
@@ -158,69 +158,20 @@ impl Inner {
                 let each = items.iter().zip(all);
                 each.map(|(item, one)| if in_doubt { item.in_doubt(one) } else { one })
             };
-            let halves = |in_doubt| {
-                let (first, second) = items.split_at(items.len() / 2);
-                [(second, in_doubt), (first, in_doubt)]
-            };
             let body = bulk::encode(items);
             let len = body.len();
+            let several = items.len() > 1;
             // Errors may repeat the sent text.
             let only_reads = items.iter().all(|item| item.op == Op::Read);
-            let documents = if only_reads { self.max_bytes } else { 0 };
-            let changes = items.iter().any(Item::changes);
-            let request = Request {
-                method: Method::POST,
-                path: "/_bulk",
-                query: &[("pipeline", "_none"), ("timeout", &timeout)],
-                body: Some(body),
-                items: items.len(),
-                room: room_for(items.len(), documents).saturating_add(2 * len),
-                class: if changes { RequestClass::Write } else { RequestClass::Read },
-            };
-            let fate = match self.transport.send(request).await {
+            let next = match self.send_bulk(items, body, only_reads).await {
                 Ok(answer) if answer.status == 200 => {
                     parts.take();
                     settled.extend(told(bulk::decode(items, &answer.body)));
                     continue;
                 }
-                Ok(answer) => match classify::whole(&answer) {
-                    Whole::TooLarge if items.len() > 1 => {
-                        stack.extend(halves(in_doubt));
-                        continue;
-                    }
-                    Whole::TooLarge => {
-                        let reason = format!(
-                            "the server, or a proxy before it, takes no request of {len} bytes: raise \
-                             `http.max_content_length`, or the limit of the proxy"
-                        );
-                        Fate::Invalid(Refusal { kind: RefusalKind::TooLarge, reason })
-                    }
-                    // Nothing was carried out. Halve the request to find the invalid item.
-                    Whole::Malformed(Fate::Invalid(refusal)) if items.len() > 1 => {
-                        match (len < WHOLE_BYTES, parts.refuse()) {
-                            (true, true) => {
-                                stack.extend(halves(in_doubt));
-                                continue;
-                            }
-                            (true, false) => Fate::Rejected(refusal.reason),
-                            (false, _) => Fate::Unknown(refusal.reason),
-                        }
-                    }
-                    // Halve the request to find the refused item. The halves are in doubt, because
-                    // the proxy may have forwarded the first try before it refused.
-                    Whole::Barred(_) if items.len() > 1 && parts.refuse() => {
-                        stack.extend(halves(true));
-                        continue;
-                    }
-                    // The server may have started a large request before it refused.
-                    Whole::Same(Fate::Rejected(text)) if len >= WHOLE_BYTES => {
-                        Fate::RejectedInDoubt(text)
-                    }
-                    Whole::Malformed(fate) | Whole::Barred(fate) | Whole::Same(fate) => fate,
-                },
-                Err(Failure::TooLarge(_)) if only_reads && items.len() > 1 => {
-                    stack.extend(halves(in_doubt));
-                    continue;
+                Ok(answer) => after_refusal(classify::whole(&answer), len, several, &mut parts),
+                Err(Failure::TooLarge(_)) if only_reads && several => {
+                    AfterRefusal::Halve { is_new_doubt: false }
                 }
                 Err(failure) if only_reads => {
                     let error = match failure {
@@ -231,12 +182,43 @@ impl Inner {
                     settled.resize(settled.len() + items.len(), read);
                     continue;
                 }
-                Err(failure) => classify::fate_of_failure(failure),
+                Err(failure) => AfterRefusal::End(classify::fate_of_failure(failure)),
             };
-            let all = items.iter().map(|item| item.settle(fate.clone())).collect();
-            settled.extend(told(all));
+            match next {
+                AfterRefusal::Halve { is_new_doubt } => {
+                    let (first, second) = items.split_at(items.len() / 2);
+                    let in_doubt = in_doubt || is_new_doubt;
+                    stack.extend([(second, in_doubt), (first, in_doubt)]);
+                }
+                AfterRefusal::End(fate) => {
+                    let all = items.iter().map(|item| item.settle(fate.clone())).collect();
+                    settled.extend(told(all));
+                }
+            }
         }
         settled
+    }
+
+    async fn send_bulk(
+        &self,
+        items: &[Item<'_>],
+        body: Bytes,
+        only_reads: bool,
+    ) -> Result<Answer, Failure> {
+        let documents = if only_reads { self.max_bytes } else { 0 };
+        let changes = items.iter().any(Item::changes);
+        let timeout = self.transport.server_timeout(RequestClass::Write);
+        let room = room_for(items.len(), documents).saturating_add(2 * body.len());
+        let request = Request {
+            method: Method::POST,
+            path: "/_bulk",
+            query: &[("pipeline", "_none"), ("timeout", &timeout)],
+            body: Some(body),
+            items: items.len(),
+            room,
+            class: if changes { RequestClass::Write } else { RequestClass::Read },
+        };
+        self.transport.send(request).await
     }
 
     pub(crate) async fn scan(
@@ -248,51 +230,9 @@ impl Inner {
     ) -> Result<Page, StoreError> {
         let target = self.existing(collection).await?;
         let mut size = size.clamp(1, scan::MAX_PAGE).min(target.most_per_page());
-        let what = format!("scanning {}", target.name);
-        let first_path = format!("/{}/_search", names::segment(&target.name));
-        let mut query = vec![("scroll", scan::KEEP_ALIVE)];
-        if self.server.is_opensearch() {
-            // With segment replication, replicas lag behind a refresh.
-            query.push(("preference", "_primary"));
-        }
-        let answer = loop {
-            let (path, query, body) = match &from {
-                None => (first_path.as_str(), query.as_slice(), scan::first(filter, size)),
-                Some(cursor) => {
-                    let (page, scroll_id) = scan::parts(cursor)?;
-                    size = page;
-                    ("/_search/scroll", [].as_slice(), scan::next(scroll_id))
-                }
-            };
-            let request = Request {
-                method: Method::POST,
-                path,
-                query,
-                body: Some(body.into()),
-                items: size,
-                room: room_for(size, self.max_bytes),
-                // Each request advances a scroll.
-                class: match from {
-                    None => RequestClass::Read,
-                    Some(_) => RequestClass::Write,
-                },
-            };
-            match self.transport.send(request).await {
-                Ok(answer) => break answer,
-                Err(Failure::TooLarge(error)) if size == 1 => return Err(too_large(error)),
-                // The next scan has smaller pages. A scroll cannot change its page size.
-                Err(Failure::TooLarge(error)) => {
-                    size /= 2;
-                    target.shrink_pages(size);
-                    if from.is_some() {
-                        return Err(error);
-                    }
-                }
-                Err(failure) => return Err(failure.into_error()),
-            }
-        };
+        let answer = self.ask_page(&target, filter, &mut size, from.as_ref()).await?;
         if answer.status != 200 {
-            let mut error = classify::error(&what, &answer);
+            let mut error = classify::error(&format!("scanning {}", target.name), &answer);
             if from.is_some() && error.kind == StoreErrorKind::NotFound {
                 // The scroll has expired; the collection still exists.
                 error.kind = StoreErrorKind::Unavailable;
@@ -317,6 +257,60 @@ impl Inner {
             }
         };
         Ok(Page { documents: found.documents, next })
+    }
+
+    /// Asks for the first or the next page of a scan.
+    ///
+    /// Sets `size` to the size of the page that was asked for.
+    async fn ask_page(
+        &self,
+        target: &Target,
+        filter: &Filter,
+        size: &mut usize,
+        from: Option<&Cursor>,
+    ) -> Result<Answer, StoreError> {
+        let first_path = format!("/{}/_search", names::segment(&target.name));
+        let mut query = vec![("scroll", scan::KEEP_ALIVE)];
+        if self.server.is_opensearch() {
+            // With segment replication, replicas lag behind a refresh.
+            query.push(("preference", "_primary"));
+        }
+        loop {
+            let (path, query, body) = match from {
+                None => (first_path.as_str(), query.as_slice(), scan::first(filter, *size)),
+                Some(cursor) => {
+                    let (page, scroll_id) = scan::parts(cursor)?;
+                    *size = page;
+                    ("/_search/scroll", [].as_slice(), scan::next(scroll_id))
+                }
+            };
+            let request = Request {
+                method: Method::POST,
+                path,
+                query,
+                body: Some(body.into()),
+                items: *size,
+                room: room_for(*size, self.max_bytes),
+                // Each request advances a scroll.
+                class: match from {
+                    None => RequestClass::Read,
+                    Some(_) => RequestClass::Write,
+                },
+            };
+            match self.transport.send(request).await {
+                Ok(answer) => return Ok(answer),
+                Err(Failure::TooLarge(error)) if *size == 1 => return Err(too_large(error)),
+                // The next scan has smaller pages. A scroll cannot change its page size.
+                Err(Failure::TooLarge(error)) => {
+                    *size /= 2;
+                    target.shrink_pages(*size);
+                    if from.is_some() {
+                        return Err(error);
+                    }
+                }
+                Err(failure) => return Err(failure.into_error()),
+            }
+        }
     }
 
     /// Frees the servers' resources of a scan. A failure is harmless, because the scroll expires.
@@ -357,6 +351,46 @@ pub(crate) fn no_index(name: &str) -> StoreError {
 pub(crate) fn too_large(error: StoreError) -> StoreError {
     let advice = "if the documents are that large, raise EsConfig::with_max_bulk_bytes";
     StoreError::new(StoreErrorKind::Misconfigured, format!("{}; {advice}", error.message))
+}
+
+/// The step after a bulk request that failed as a whole.
+enum AfterRefusal {
+    /// Send both halves, to find the item that caused the refusal.
+    Halve { is_new_doubt: bool },
+    /// All items have the same end.
+    End(Fate),
+}
+
+/// Returns the step after the server refused a whole request.
+///
+/// `len`: the bytes of the request. `several`: whether the request can be halved.
+fn after_refusal(whole: Whole, len: usize, several: bool, parts: &mut Parts) -> AfterRefusal {
+    AfterRefusal::End(match whole {
+        Whole::TooLarge if several => return AfterRefusal::Halve { is_new_doubt: false },
+        Whole::TooLarge => {
+            let reason = format!(
+                "the server, or a proxy before it, takes no request of {len} bytes: raise \
+                 `http.max_content_length`, or the limit of the proxy"
+            );
+            Fate::Invalid(Refusal { kind: RefusalKind::TooLarge, reason })
+        }
+        // Nothing was carried out. Halve the request to find the invalid item.
+        Whole::Malformed(Fate::Invalid(refusal)) if several => {
+            match (len < WHOLE_BYTES, parts.refuse()) {
+                (true, true) => return AfterRefusal::Halve { is_new_doubt: false },
+                (true, false) => Fate::Rejected(refusal.reason),
+                (false, _) => Fate::Unknown(refusal.reason),
+            }
+        }
+        // Halve the request to find the refused item. The halves are in doubt, because the proxy
+        // may have forwarded the first try before it refused.
+        Whole::Barred(_) if several && parts.refuse() => {
+            return AfterRefusal::Halve { is_new_doubt: true };
+        }
+        // The server may have started a large request before it refused.
+        Whole::Same(Fate::Rejected(text)) if len >= WHOLE_BYTES => Fate::RejectedInDoubt(text),
+        Whole::Malformed(fate) | Whole::Barred(fate) | Whole::Same(fate) => fate,
+    })
 }
 
 fn plan_write<'a>(

@@ -148,20 +148,14 @@ impl LockRepository {
                                 (found.token, true)
                             }
                             _ => {
-                                if applicant.wait(&mut waiting) {
-                                    found.waiting = waiting;
-                                    tx.put(&self.locks, &id, &Stored::Known(found))?;
-                                }
+                                self.keep_waiting(tx, &id, found, waiting, applicant)?;
                                 return Ok(Created::Held(other));
                             }
                         },
                         None => {
                             if let Some(waiter) = applicant.turn_of_another(found.token, &waiting) {
                                 let waiter = waiter.clone();
-                                if applicant.wait(&mut waiting) {
-                                    found.waiting = waiting;
-                                    tx.put(&self.locks, &id, &Stored::Known(found))?;
-                                }
+                                self.keep_waiting(tx, &id, found, waiting, applicant)?;
                                 return Ok(Created::Reserved(waiter));
                             }
                             (found.token, found.abandoned)
@@ -177,6 +171,22 @@ impl LockRepository {
             Ok::<_, LockError>(Created::Granted { token, abandoned })
         });
         granted.await
+    }
+
+    /// Enters an applicant in the queue of a lock that it does not get.
+    fn keep_waiting(
+        &self,
+        tx: &Transaction,
+        id: &str,
+        mut lock: Lock,
+        mut waiting: Vec<Waiter>,
+        applicant: &Applicant<'_>,
+    ) -> Result<()> {
+        if applicant.wait(&mut waiting) {
+            lock.waiting = waiting;
+            tx.put(&self.locks, id, &Stored::Known(lock))?;
+        }
+        Ok(())
     }
 
     /// Releases a lock, if this grant holds it. Returns whether the grant held it.

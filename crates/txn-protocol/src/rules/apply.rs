@@ -184,19 +184,10 @@ pub fn applying(
         return Applying::Unclear(Some(*version));
     }
     if stored.lock == Some(tid) {
-        if is_participants_lock(rules, participant, *version, stored) {
-            return match participant.op {
-                Op::Write => Applying::Write(*version),
-                // At this version the placeholder was bare, or its owner has read the content that
-                // a plain client added to it.
-                Op::Insert if stored.absent => Applying::Write(*version),
-                Op::Delete => Applying::Delete(*version),
-                Op::Read if stored.absent => unlocking(now, tid),
-                Op::Read => Applying::Unlock(*version),
-                Op::Insert => Applying::Damaged,
-            };
-        }
-        return unlocking(now, tid);
+        return match is_participants_lock(rules, participant, *version, stored) {
+            true => under_own_lock(participant.op, tid, now, stored, *version),
+            false => unlocking(now, tid),
+        };
     }
     // No other transaction could write the document before the participant was applied. So another
     // tid than the one under the lock says that the participant was applied. A later tid is not
@@ -215,6 +206,26 @@ pub fn applying(
         }
         (Op::Write | Op::Insert | Op::Delete, Some(holder)) => Applying::Held(holder),
         (Op::Write | Op::Insert | Op::Delete, None) => Applying::Damaged,
+    }
+}
+
+/// The next step for a document under the lock of the participant.
+fn under_own_lock(
+    op: Op,
+    tid: AttemptId,
+    now: &View,
+    stored: &Stored,
+    version: Version,
+) -> Applying {
+    match op {
+        Op::Write => Applying::Write(version),
+        // At this version the placeholder was bare, or its owner has read the content that a plain
+        // client added to it.
+        Op::Insert if stored.absent => Applying::Write(version),
+        Op::Delete => Applying::Delete(version),
+        Op::Read if stored.absent => unlocking(now, tid),
+        Op::Read => Applying::Unlock(version),
+        Op::Insert => Applying::Damaged,
     }
 }
 

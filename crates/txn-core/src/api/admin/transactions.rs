@@ -250,6 +250,30 @@ fn state_of(
     }
 }
 
+/// The verdict on a committed transaction, and its reason.
+fn verdict_on_commit(participants: &[ParticipantReport]) -> (Verdict, String) {
+    let count = |is: &dyn Fn(ParticipantState) -> bool| {
+        participants.iter().filter(|participant| is(participant.state)).count()
+    };
+    let broken = count(&ParticipantState::needs_operator);
+    let open = count(&|state| state != ParticipantState::Applied);
+    let of = participants.len();
+    match (broken, open) {
+        (0, 0) => {
+            let why = format!("all {of} participants are applied; the mark is missing");
+            (Verdict::Unmarked, why)
+        }
+        (0, _) => {
+            let why = format!("{open} of {of} participants are not applied");
+            (Verdict::Unapplied, why)
+        }
+        _ => {
+            let why = format!("{broken} of {of} participants need a repair by an operator");
+            (Verdict::Damaged, why)
+        }
+    }
+}
+
 /// The verdict on a transaction, and its reason.
 fn verdict(
     engine: &Engine,
@@ -261,9 +285,6 @@ fn verdict(
 ) -> (Verdict, String) {
     let lease = lease_ms(engine, tid);
     let unchanged = record.map_or(0, |record| since(engine, record.modified_at));
-    let count = |is: &dyn Fn(ParticipantState) -> bool| {
-        participants.iter().filter(|participant| is(participant.state)).count()
-    };
     match state {
         TransactionState::NoRecord if locks == 0 => {
             let why = "no record and no lock: the transaction has not written yet, never wrote, or \
@@ -280,25 +301,7 @@ fn verdict(
             let why = format!("last heartbeat {unchanged} ms ago; the lease is {lease} ms");
             (if unchanged > lease { Verdict::Overdue } else { Verdict::Running }, why)
         }
-        TransactionState::Committed => {
-            let broken = count(&ParticipantState::needs_operator);
-            let open = count(&|state| state != ParticipantState::Applied);
-            let of = participants.len();
-            match (broken, open) {
-                (0, 0) => {
-                    let why = format!("all {of} participants are applied; the mark is missing");
-                    (Verdict::Unmarked, why)
-                }
-                (0, _) => {
-                    let why = format!("{open} of {of} participants are not applied");
-                    (Verdict::Unapplied, why)
-                }
-                _ => {
-                    let why = format!("{broken} of {of} participants need a repair by an operator");
-                    (Verdict::Damaged, why)
-                }
-            }
-        }
+        TransactionState::Committed => verdict_on_commit(participants),
         TransactionState::Finished => {
             (Verdict::Finished, "committed, and applied to all participants".to_owned())
         }

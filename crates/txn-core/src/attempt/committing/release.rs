@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::attempt::Attempt;
+use crate::engine::deadline::Deadline;
 use crate::engine::store::store_access::ReadPreference;
 use crate::event::Event;
 use crate::store::{Key, Outcome, Write};
@@ -38,16 +39,7 @@ pub(in crate::attempt) async fn release(attempt: &Arc<Attempt>, why: &str, retri
     };
     let deadline = engine.context.deadline(engine.context.config.lease_of(attempt.tid.attempt()));
     if has_record || !uncertain.is_empty() {
-        // A lock may land late, and a heartbeat shows a live attempt. An `aborted` record
-        // spares other processes the wait for the lease.
-        let found = engine.table.record_of(attempt.tid, ReadPreference::Primary, &deadline).await;
-        if let Ok(found) = found
-            && found.record.as_ref().is_none_or(|record| !record.state.is_committed())
-            && let Err(error) =
-                Box::pin(engine.verdicts.decide(attempt.tid, found, why, &deadline)).await
-        {
-            tracing::warn!(tid = %attempt.tid, why = %error.into_error(), "the aborted record could not be written");
-        }
+        abort_record(attempt, why, &deadline).await;
     }
     let voids: Vec<Write> = held.iter().map(|(key, lock)| lock.void(key)).collect();
     let mut left: BTreeSet<Key> = uncertain.clone();
@@ -74,6 +66,21 @@ pub(in crate::attempt) async fn release(attempt: &Arc<Attempt>, why: &str, retri
     engine.hot.lock_queues.release(held.keys().chain(&uncertain));
     if !(held.is_empty() && uncertain.is_empty()) || retried {
         engine.context.emit(&Event::Aborted { tid: attempt.tid, why: why.to_owned(), retried });
+    }
+}
+
+/// Writes the `aborted` record, which spares other processes the wait for the lease.
+///
+/// A lock may land late, and a heartbeat shows a live attempt.
+async fn abort_record(attempt: &Attempt, why: &str, deadline: &Deadline) {
+    let engine = &attempt.engine;
+    let found = engine.table.record_of(attempt.tid, ReadPreference::Primary, deadline).await;
+    if let Ok(found) = found
+        && found.record.as_ref().is_none_or(|record| !record.state.is_committed())
+        && let Err(error) =
+            Box::pin(engine.verdicts.decide(attempt.tid, found, why, deadline)).await
+    {
+        tracing::warn!(tid = %attempt.tid, why = %error.into_error(), "the aborted record could not be written");
     }
 }
 

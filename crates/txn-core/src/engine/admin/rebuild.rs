@@ -8,9 +8,10 @@ use std::sync::Arc;
 use crate::engine::admin::DomainAdmin;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
+use crate::engine::store::settle::write_under;
 use crate::engine::table::domain_document::encode;
 use crate::error::{Error, ErrorKind};
-use crate::store::{CollectionSpec, Filter, Key, Outcome, Role, Write, WriteOp};
+use crate::store::{CollectionSpec, Filter, Key, Outcome, Role, Version, Write};
 use txn_protocol::ids::Day;
 use txn_protocol::machines::domain::DomainDocument;
 
@@ -52,14 +53,7 @@ impl DomainAdmin {
         let named = found.as_ref().map(|(document, ..)| document.partitions.clone());
         let mut document = match found {
             Some((document, ..)) => document,
-            None => {
-                // Days before the oldest partition count as dropped, as far as their retention is
-                // over. The fate of younger days is unknown.
-                let last = today.plus(-1 - i64::from(self.context.config.retention_days));
-                let oldest = existing.keys().next().map_or(last, |day| day.plus(-1));
-                let dropped_through = Some(last.min(oldest));
-                DomainDocument { dropped_through, ..DomainDocument::default() }
-            }
+            None => self.new_document(&existing, today),
         };
         document.partitions = self.official_partitions(&document, &existing, deadline).await?;
         for (name, uid) in claims {
@@ -67,40 +61,47 @@ impl DomainAdmin {
                 document.collections.insert(name, uid);
             }
         }
-        let key = self.table.domain_key();
-        let source = encode(&document)?;
-        let op = match version {
-            Some(version) => WriteOp::Replace(source, version),
-            None => WriteOp::Create(source),
-        };
-        match self.store.write_one(Write::new(key.clone(), op)).await {
-            Outcome::Applied(_) => {}
-            other => {
-                let doing =
-                    "rebuild the domain document: stop all processes of the domain, and try again";
-                return Err(Error::from_refused(&other, &key, doing).into());
-            }
-        }
+        self.write_rebuilt(&document, version).await?;
         for (day, name) in &document.partitions {
             let alias = self.table.alias(*day);
             self.store
                 .retry_unavailable(deadline, || self.store.documents().add_alias(&alias, name))
                 .await?;
         }
-        let mut given_up: Vec<Day> = match named {
-            Some(named) => named.into_keys().collect(),
-            None => {
-                let first = document.dropped_through.map(|through| through.plus(1));
-                let days = std::iter::successors(first, |day| Some(day.plus(1)));
-                days.take_while(|day| *day <= today).collect()
-            }
-        };
-        given_up.retain(|day| !document.partitions.contains_key(day));
         Ok(RebuildReport {
-            given_up,
+            given_up: given_up(named, &document, today),
             partitions: document.partitions.into_keys().collect(),
             collections: document.collections.into_keys().collect(),
         })
+    }
+
+    /// A domain document in place of a lost one.
+    ///
+    /// Days before the oldest partition count as dropped, as far as their retention is over. The
+    /// state of younger days is unknown.
+    fn new_document(&self, existing: &BTreeMap<Day, Vec<Arc<str>>>, today: Day) -> DomainDocument {
+        let last = today.plus(-1 - i64::from(self.context.config.retention_days));
+        let oldest = existing.keys().next().map_or(last, |day| day.plus(-1));
+        let dropped_through = Some(last.min(oldest));
+        DomainDocument { dropped_through, ..DomainDocument::default() }
+    }
+
+    /// Writes the domain document over the version that was read.
+    async fn write_rebuilt(
+        &self,
+        document: &DomainDocument,
+        version: Option<Version>,
+    ) -> Result<(), AttemptError> {
+        let key = self.table.domain_key();
+        let op = write_under(version.into(), encode(document)?);
+        match self.store.write_one(Write::new(key.clone(), op)).await {
+            Outcome::Applied(_) => Ok(()),
+            other => {
+                let doing =
+                    "rebuild the domain document: stop all processes of the domain, and try again";
+                Err(Error::from_refused(&other, &key, doing).into())
+            }
+        }
     }
 
     /// Chooses the partition of each day.
@@ -161,4 +162,25 @@ impl DomainAdmin {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The days that lose their partition.
+///
+/// `named`: the partitions that the domain document named before. Without them every day without a
+/// partition after the last dropped day counts.
+fn given_up(
+    named: Option<BTreeMap<Day, String>>,
+    document: &DomainDocument,
+    today: Day,
+) -> Vec<Day> {
+    let mut days: Vec<Day> = match named {
+        Some(named) => named.into_keys().collect(),
+        None => {
+            let first = document.dropped_through.map(|through| through.plus(1));
+            let days = std::iter::successors(first, |day| Some(day.plus(1)));
+            days.take_while(|day| *day <= today).collect()
+        }
+    };
+    days.retain(|day| !document.partitions.contains_key(day));
+    days
 }

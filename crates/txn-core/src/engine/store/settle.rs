@@ -112,11 +112,8 @@ impl StoreAccess {
             let (written, proven) = match machine.next(L::seen(&found)) {
                 Settle::Known(proven) => return Ok(Settled { proven, written: None, found }),
                 Settle::Stuck => return Err(unsettled(Because::Stuck, in_doubt)),
-                Settle::Write(Condition::Absent, proven) => {
-                    (content(&found).map(WriteOp::Create), proven)
-                }
-                Settle::Write(Condition::At(version), proven) => {
-                    (content(&found).map(|content| WriteOp::Replace(content, version)), proven)
+                Settle::Write(condition, proven) => {
+                    (content(&found).map(|content| write_under(condition, content)), proven)
                 }
                 Settle::Touch(version, proven) => match L::source(&found) {
                     Some(source) => (Ok(WriteOp::Replace(source, version)), proven),
@@ -153,6 +150,14 @@ impl StoreAccess {
                 found = look.map_err(|error| stopped(error, in_doubt))?;
             }
         }
+    }
+}
+
+/// The write of a document under a condition.
+pub(crate) fn write_under(condition: Condition, source: Source) -> WriteOp {
+    match condition {
+        Condition::Absent => WriteOp::Create(source),
+        Condition::At(version) => WriteOp::Replace(source, version),
     }
 }
 

@@ -93,19 +93,13 @@ impl Table {
         let mut missing: Option<String> = None;
         loop {
             step = match step {
-                Making::Ask => {
-                    let document = match self.context.rules.decides(Rule::TouchGone) {
-                        true => self.change_domain(deadline, |_| false).await?.0,
-                        false => self.domain_document(deadline).await?.0,
-                    };
-                    match (Making::asked(&document, &self.context.rules, day), missing.take()) {
-                        (Making::AddAlias(official), Some(missing)) if official == missing => {
-                            return Err(self.lost_partition(day, &official).into());
-                        }
-                        (Making::Create, _) if !make => return Ok(Partition::Unmade),
-                        (step, _) => step,
+                Making::Ask => match (self.ask_domain(day, deadline).await?, missing.take()) {
+                    (Making::AddAlias(official), Some(missing)) if official == missing => {
+                        return Err(self.lost_partition(day, &official).into());
                     }
-                }
+                    (Making::Create, _) if !make => return Ok(Partition::Unmade),
+                    (step, _) => step,
+                },
                 Making::Create => match self.may_make(day, deadline).await? {
                     true => {
                         own = self.create_partition(day, deadline).await?;
@@ -113,21 +107,7 @@ impl Table {
                     }
                     false => Making::Gone,
                 },
-                Making::Name => {
-                    let named = |document: &mut DomainDocument| {
-                        document.name_partition(&self.context.rules, day, &own)
-                    };
-                    let (document, _) = self.change_domain(deadline, named).await?;
-                    let step = Making::named(&document, day);
-                    if step != Making::AddAlias(own.clone()) {
-                        self.store
-                            .retry_unavailable(deadline, || {
-                                self.store.documents().drop_collection(&own)
-                            })
-                            .await?;
-                    }
-                    step
-                }
+                Making::Name => self.name_partition(day, &own, deadline).await?,
                 Making::AddAlias(official) => {
                     let alias = self.alias(day);
                     let add = || self.store.documents().add_alias(&alias, &official);
@@ -147,6 +127,35 @@ impl Table {
                 Making::Gone => return Ok(Partition::Gone),
             };
         }
+    }
+
+    /// Asks the domain document for the partition of a day, by an acknowledged touch.
+    async fn ask_domain(&self, day: Day, deadline: &Deadline) -> Result<Making, AttemptError> {
+        let document = match self.context.rules.decides(Rule::TouchGone) {
+            true => self.change_domain(deadline, |_| false).await?.0,
+            false => self.domain_document(deadline).await?.0,
+        };
+        Ok(Making::asked(&document, &self.context.rules, day))
+    }
+
+    /// Names a new collection as the partition of a day, unless the day has one.
+    ///
+    /// A collection that lost to another one is dropped.
+    async fn name_partition(
+        &self,
+        day: Day,
+        own: &str,
+        deadline: &Deadline,
+    ) -> Result<Making, AttemptError> {
+        let named =
+            |document: &mut DomainDocument| document.name_partition(&self.context.rules, day, own);
+        let (document, _) = self.change_domain(deadline, named).await?;
+        let step = Making::named(&document, day);
+        if step != Making::AddAlias(own.to_owned()) {
+            let drop = || self.store.documents().drop_collection(own);
+            self.store.retry_unavailable(deadline, drop).await?;
+        }
+        Ok(step)
     }
 
     /// Whether a day without a partition may get one.

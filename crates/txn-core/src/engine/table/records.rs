@@ -128,20 +128,10 @@ impl Table {
                         found.insert(*tid, RecordLookup::missing());
                     }
                     Read::MissingCollection => {
-                        self.days.forget_ready(tid.day());
-                        let partition = match self.context.rules.decides(Rule::MissingIsNotGone) {
-                            // Boxed, because the future is large and this path is rare.
-                            true => Box::pin(self.partition(tid.day(), false, deadline)).await?,
-                            false => Partition::Gone,
-                        };
-                        match partition {
-                            Partition::Gone => {
-                                found.insert(*tid, RecordLookup::without_record(HolderState::Gone));
-                            }
-                            Partition::Unmade => {
-                                found.insert(*tid, RecordLookup::missing());
-                            }
-                            Partition::Ready => {
+                        // Boxed, because the future is large and this path is rare.
+                        match Box::pin(self.without_partition(*tid, deadline)).await? {
+                            Some(lookup) => drop(found.insert(*tid, lookup)),
+                            None => {
                                 let none = || format!("no copy of {} yet", key.collection);
                                 why.get_or_insert_with(none);
                             }
@@ -157,6 +147,26 @@ impl Table {
                 self.context.pause(deadline, &mut backoff, WaitReason::Store(why)).await?;
             }
         }
+    }
+
+    /// Looks up a record whose partition a read did not find.
+    ///
+    /// `None`: the partition exists, and a later read finds it.
+    async fn without_partition(
+        self: &Arc<Self>,
+        tid: AttemptId,
+        deadline: &Deadline,
+    ) -> Result<Option<RecordLookup>, AttemptError> {
+        self.days.forget_ready(tid.day());
+        let partition = match self.context.rules.decides(Rule::MissingIsNotGone) {
+            true => self.partition(tid.day(), false, deadline).await?,
+            false => Partition::Gone,
+        };
+        Ok(match partition {
+            Partition::Gone => Some(RecordLookup::without_record(HolderState::Gone)),
+            Partition::Unmade => Some(RecordLookup::missing()),
+            Partition::Ready => None,
+        })
     }
 }
 

@@ -61,15 +61,8 @@ impl Table {
         let now = self.context.now();
         let known_for = |mark| now.saturating_sub(self.days.lift_known_since(day, mark, now));
         if !may_drop(&self.context.rules, document.lifted.get(&day).map(|mark| known_for(mark))) {
-            // The process that set a block since may be dead. The deletion of a missing document
-            // detects the block, and changes nothing.
-            let probe = Write::new(Key::new(name, "no-record"), WriteOp::Delete(version));
-            if matches!(
-                self.store.write_one(probe).await,
-                Outcome::Rejected(_) | Outcome::RejectedInDoubt(_)
-            ) {
-                self.lift_blocks(&BTreeSet::from([day]), deadline).await?;
-            }
+            // The process that set a block since may be dead.
+            self.lift_block_if_set(day, name, version, deadline).await?;
             return Ok(false);
         }
         // An open record is better found before the block than after it.
@@ -83,11 +76,8 @@ impl Table {
         loop {
             let yes = match step {
                 Dropping::Block => {
-                    self.store
-                        .retry_unavailable(deadline, || {
-                            self.store.documents().block_writes(name, true)
-                        })
-                        .await?;
+                    let block = || self.store.documents().block_writes(name, true);
+                    self.store.retry_unavailable(deadline, block).await?;
                     true
                 }
                 Dropping::Look => !self.has_open_records(name, deadline).await?,
@@ -117,6 +107,24 @@ impl Table {
             };
             step = step.next(&self.context.rules, yes);
         }
+    }
+
+    /// Lifts the block of a partition, if there is one.
+    ///
+    /// The deletion of a missing document detects a block, and changes nothing.
+    async fn lift_block_if_set(
+        &self,
+        day: Day,
+        name: &str,
+        version: Version,
+        deadline: &Deadline,
+    ) -> Result<(), AttemptError> {
+        let probe = Write::new(Key::new(name, "no-record"), WriteOp::Delete(version));
+        let outcome = self.store.write_one(probe).await;
+        if matches!(outcome, Outcome::Rejected(_) | Outcome::RejectedInDoubt(_)) {
+            self.lift_blocks(&BTreeSet::from([day]), deadline).await?;
+        }
+        Ok(())
     }
 
     /// Whether a partition has open records, which keep its day.
