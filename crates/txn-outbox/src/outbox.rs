@@ -1,5 +1,7 @@
 //! The outbox of a domain: the API for emitting events.
 
+mod store_source;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -117,17 +117,7 @@ impl Requests {
             };
             let request = match given {
                 Some(given) => given.clone(),
-                None => {
-                    let steps = entry.undo.as_deref().unwrap_or_default();
-                    let operations = version.map(|version| Undo::operations(steps, version));
-                    let operations = operations.unwrap_or_default();
-                    if operations.is_empty() {
-                        return Err(RequestError::Invalid(format!("{id:?} changed nothing")));
-                    }
-                    let mut request = Request::new(operations);
-                    request.application.clone_from(&entry.application);
-                    request
-                }
+                None => reversal_of(&entry, version)?,
             };
             let now = wall_ms(&inner.domain);
             let mut new = Entry::new(reversal, request, now);
@@ -167,4 +157,16 @@ impl Requests {
         self.inner.submitted(&status);
         Ok(status)
     }
+}
+
+/// The request that undoes a committed request.
+fn reversal_of(entry: &Entry, version: Option<CommitVersion>) -> Result<Request> {
+    let steps = entry.undo.as_deref().unwrap_or_default();
+    let operations = version.map(|version| Undo::operations(steps, version)).unwrap_or_default();
+    if operations.is_empty() {
+        return Err(RequestError::Invalid(format!("{:?} changed nothing", entry.id)));
+    }
+    let mut request = Request::new(operations);
+    request.application.clone_from(&entry.application);
+    Ok(request)
 }

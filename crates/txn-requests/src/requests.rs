@@ -12,10 +12,10 @@ use crate::config::RequestsConfig;
 use crate::contents::request::Request;
 use crate::contents::selection::Selection;
 use crate::error::{RequestError, Result};
-use crate::inner::{Halt, Inner, LOOKS, millis};
 use crate::model::{Entry, State, Status};
 use crate::processing::apply::Stop;
 use crate::processing::companion::Companion;
+use crate::processing::inner::{Halt, Inner, LOOKS, millis};
 
 /// The counts of a purge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -150,6 +150,14 @@ pub struct Entry {
     pub outcome: Option<Outcome>,
 }
 
+impl Entry {
+    /// Whether the outcome is still unknown.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.kind == Kind::Info && self.outcome.is_none()
+    }
+}
+
 /// The word `txn`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Transactional {

@@ -424,6 +424,56 @@ impl World {
         }
     }
 
+    pub(crate) fn fresh_version(&mut self, d: usize) -> u8 {
+        let mut most = 0;
+        self.doc_versions(d, |v| most = most.max(*v));
+        most + 1
+    }
+
+    pub(crate) fn fresh_record_version(&mut self, who: Who) -> u8 {
+        let mut most = 0;
+        self.rec_versions(who, |v| most = most.max(*v));
+        most + 1
+    }
+
+    /// Visits every version of a document.
+    pub(crate) fn doc_versions(&mut self, d: usize, mut visit: impl FnMut(&mut u8)) {
+        visit(&mut self.docs[d].now.version);
+        visit(&mut self.docs[d].durable.version);
+        for txn in &mut self.txns {
+            visit(&mut txn.seen[d].version);
+            visit(&mut txn.held[d]);
+            visit(&mut txn.own.relocked[d]);
+        }
+        for slot in &mut self.recs {
+            visit(&mut slot.now.versions[d]);
+            visit(&mut slot.durable.versions[d]);
+        }
+        for message in self.net.iter_mut().flatten() {
+            match &mut message.body {
+                Body::Doc(at, _) if *at == d => visit(&mut message.expected),
+                Body::Rec(_, rec) => visit(&mut rec.versions[d]),
+                Body::Doc(..) => {}
+            }
+        }
+    }
+
+    /// Visits every version of a record.
+    pub(crate) fn rec_versions(&mut self, who: Who, mut visit: impl FnMut(&mut u8)) {
+        let slot = &mut self.recs[usize::from(who) - 1];
+        visit(&mut slot.now.version);
+        visit(&mut slot.durable.version);
+        let txn = &mut self.txns[txn_of(who)];
+        if self::who(txn_of(who), txn.attempt) == who {
+            visit(&mut txn.own.record);
+        }
+        for message in self.net.iter_mut().flatten() {
+            if matches!(message.body, Body::Rec(at, _) if at == who) {
+                visit(&mut message.expected);
+            }
+        }
+    }
+
     /// Carries a write out, and returns the new version.
     ///
     /// A document without content and lock is deleted.

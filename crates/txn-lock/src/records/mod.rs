@@ -1,4 +1,5 @@
 //! The documents of locks, and their repository.
 
+mod lock_name;
 pub(crate) mod model;
 pub(crate) mod repository;

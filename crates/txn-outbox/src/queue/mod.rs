@@ -6,4 +6,3 @@ pub(crate) mod model;
 pub(crate) mod name;
 pub(crate) mod shard;
 pub(crate) mod source;
-pub(crate) mod store_source;

@@ -65,11 +65,13 @@ mod set;
 mod tests;
 #[cfg(test)]
 mod turns;
+#[cfg(feature = "testing")]
+mod visit;
 
 pub use document::{Entry, LAST_TICKET, MOST_BYTES, MOST_SLOTS, Node, Slot, Ticket};
 pub use numbers::Numbers;
 pub use order::heads;
-#[cfg(feature = "testing")]
-pub use policy::Part;
 pub use policy::{BoardWrite, Look, Policy, Work, Written};
 pub use set::{BITMAP_BITS, DocumentSet, KeyHash, MOST_HASHES};
+#[cfg(feature = "testing")]
+pub use visit::Part;

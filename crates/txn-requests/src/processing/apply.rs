@@ -176,44 +176,56 @@ async fn carry_out_one(
             .await?;
         }
         Operation::Add(add) => {
-            change(tx, of, at, target, |value, text| {
-                let fail = |why, current| Err((Some(add.path.clone()), why, current));
-                let Some(place) = value.pointer_mut(&add.path) else {
-                    return fail(Why::NotANumber, None);
-                };
-                let Value::Number(found) = place else {
-                    return fail(Why::NotANumber, Some(place.clone()));
-                };
-                if !exact::pointer(text, &add.path).is_some_and(exact::is_exact) {
-                    return fail(Why::WouldRound, None);
-                }
-                match added(found, add) {
-                    Ok(sum) => *found = sum,
-                    Err(why) => return fail(why, Some(place.clone())),
-                }
-                Ok(())
-            })
-            .await?;
+            change(tx, of, at, target, |value, text| add_to(value, text, add)).await?;
         }
-        Operation::Expect(expect) => match &expect.that {
-            Condition::Exists(exists) => match (tx.get(raw, id_of(target)).await?, exists) {
-                (None, true) => return refuse(None, Why::Missing, None),
-                (Some(_), false) => return refuse(None, Why::Exists, None),
-                _ => {}
-            },
-            Condition::Field(Field { path, equals }) => {
-                let Some(text) = tx.get(raw, id_of(target)).await? else {
-                    return refuse(Some(path), Why::Missing, None);
-                };
-                let found = exact::pointer(text.as_str(), path);
-                if !exact::same(found.unwrap_or("null"), &equals.to_string()) {
-                    let found = found.and_then(|found| serde_json::from_str(found).ok());
-                    return refuse(Some(path), Why::FieldDiffers, found);
-                }
+        // The loop above has checked all versions.
+        Operation::Expect(Expect { that: Condition::Version(_), .. }) => {}
+        Operation::Expect(expect) => {
+            let content = tx.get(raw, id_of(target)).await?;
+            let text = content.as_ref().map(Raw::as_str);
+            if let Err((path, why, current)) = check(text, &expect.that) {
+                return refuse(path.as_deref(), why, current);
             }
-            // The loop above has checked all versions.
-            Condition::Version(_) => {}
-        },
+        }
+    }
+    Ok(())
+}
+
+/// Checks a condition on the text of a document, apart from its version.
+fn check(text: Option<&str>, condition: &Condition) -> Result<(), Misfit> {
+    match (condition, text) {
+        (Condition::Exists(true), None) => Err((None, Why::Missing, None)),
+        (Condition::Exists(false), Some(_)) => Err((None, Why::Exists, None)),
+        (Condition::Exists(_) | Condition::Version(_), _) => Ok(()),
+        (Condition::Field(Field { path, .. }), None) => {
+            Err((Some(path.clone()), Why::Missing, None))
+        }
+        (Condition::Field(Field { path, equals }), Some(text)) => {
+            let found = exact::pointer(text, path);
+            if exact::same(found.unwrap_or("null"), &equals.to_string()) {
+                return Ok(());
+            }
+            let found = found.and_then(|found| serde_json::from_str(found).ok());
+            Err((Some(path.clone()), Why::FieldDiffers, found))
+        }
+    }
+}
+
+/// Adds an amount to a number of a document.
+fn add_to(value: &mut Value, text: &str, add: &Add) -> Result<(), Misfit> {
+    let fail = |why, current| Err((Some(add.path.clone()), why, current));
+    let Some(place) = value.pointer_mut(&add.path) else {
+        return fail(Why::NotANumber, None);
+    };
+    let Value::Number(found) = place else {
+        return fail(Why::NotANumber, Some(place.clone()));
+    };
+    if !exact::pointer(text, &add.path).is_some_and(exact::is_exact) {
+        return fail(Why::WouldRound, None);
+    }
+    match added(found, add) {
+        Ok(sum) => *found = sum,
+        Err(why) => return fail(why, Some(place.clone())),
     }
     Ok(())
 }

@@ -14,10 +14,11 @@ use txn_lock::instance::{Dead, random, wall_ms};
 use txn_lock::stored::Stored;
 use txn_outbox::OutboxError;
 
+use crate::contents::refusal::Refusal;
 use crate::error::{RequestError, Result};
-use crate::inner::{Deferral, Halt, Inner, millis};
 use crate::model::{Claim, Entry, Reason, State};
 use crate::processing::apply::Stop;
+use crate::processing::inner::{Deferral, Halt, Inner, millis};
 
 /// The number of retries before a request is left for later.
 ///
@@ -116,14 +117,7 @@ impl Inner {
                 Err(error) => error,
             };
             tries += 1;
-            let passes = matches!(
-                error.kind(),
-                ErrorKind::Unavailable
-                    | ErrorKind::Overloaded
-                    | ErrorKind::Unknown
-                    | ErrorKind::Exists
-            );
-            if !passes {
+            if !may_succeed_later(error.kind()) {
                 return self.failed(&entry, &grant, &error.to_string()).await;
             }
             // The claim stays. A later execution detects a commit with an unknown outcome.
@@ -239,17 +233,7 @@ impl Inner {
                 Ok(Processed::Committed)
             }
             Err(Halt::Stop(Stop::Refused(refusal))) => {
-                let refused = self
-                    .change(id, |entry, now| {
-                        let ours = entry.is_claimed_as(grant);
-                        if ours {
-                            entry.reason = Some(Reason::Refused((*refusal).clone()));
-                            entry.enter(State::RolledBack, now);
-                        }
-                        Ok((ours, ()))
-                    })
-                    .await;
-                self.told(refused.map(|()| Processed::Refused))
+                self.told(self.refused(id, grant, &refusal).await)
             }
             Err(Halt::Stop(Stop::Engine(error))) => Err(error),
             Err(Halt::Failed(RequestError::Outbox(error)))
@@ -262,6 +246,19 @@ impl Inner {
             }
             Err(Halt::Failed(error)) => self.told(Err(error)),
         }
+    }
+
+    /// Ends a request that its documents refuse.
+    async fn refused(&self, id: &str, grant: &str, refusal: &Refusal) -> Result<Processed> {
+        let refused = self.change(id, |entry, now| {
+            let ours = entry.is_claimed_as(grant);
+            if ours {
+                entry.reason = Some(Reason::Refused(refusal.clone()));
+                entry.enter(State::RolledBack, now);
+            }
+            Ok((ours, Processed::Refused))
+        });
+        refused.await
     }
 
     /// Releases a request that has to wait.
@@ -341,4 +338,12 @@ impl Inner {
         let pause = pause.unwrap_or(before * 2).min(LONGEST_DEFERRAL);
         deferred.insert(id.to_owned(), Deferral { until: self.now() + pause, pause });
     }
+}
+
+/// Whether a further try of the same execution may succeed.
+fn may_succeed_later(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Unavailable | ErrorKind::Overloaded | ErrorKind::Unknown | ErrorKind::Exists
+    )
 }

@@ -1,23 +1,17 @@
 //! Processors: tasks that find requests and execute them concurrently.
 
 use std::collections::VecDeque;
-use std::ops::AddAssign;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use serde::Serialize;
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use txn_lock::instance::Dead;
 
-use crate::contents::selection::Selection;
-use crate::error::Result;
-use crate::inner::Inner;
-use crate::model::{Entry, State};
-use crate::processing::process::Processed;
-use crate::requests::Requests;
+use crate::model::Entry;
+use crate::processing::inner::Inner;
 
 /// A running processor. A dropped processor starts no further request, and ends.
 #[derive(Debug)]
@@ -29,6 +23,20 @@ pub struct Processor {
 }
 
 impl Processor {
+    /// Starts a processor for the requests of one application, or of all.
+    pub(crate) fn start(inner: &Arc<Inner>, application: Option<String>) -> Self {
+        let stop = inner.closing.child_token();
+        let tasks = TaskTracker::new();
+        inner.processors.fetch_add(1, Ordering::AcqRel);
+        let run = Loop::new(inner, application, stop.clone(), tasks.clone()).run();
+        // Two trackers: one for the handle of the processor, one for the shutdown.
+        inner.tasks.spawn(tasks.track_future(run));
+        let beat = tasks.track_future(beat(Arc::downgrade(inner), stop.clone()));
+        inner.config.heartbeat.spawn(&inner.tasks, beat);
+        tasks.close();
+        Self { tasks, inner: inner.clone(), stop: stop.drop_guard() }
+    }
+
     /// Stops the processor. Waits for its current requests, for at most `deadline`.
     ///
     /// Returns whether all of them have ended. The remaining ones continue.
@@ -39,130 +47,6 @@ impl Processor {
             () = self.tasks.wait() => true,
             () = self.inner.clock().sleep(deadline) => false,
         }
-    }
-}
-
-/// The results of one pass over open requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Tally {
-    /// The number of committed requests.
-    pub committed: usize,
-    /// The number of requests that were rolled back.
-    ///
-    /// Counts refused requests, and requests in the state `terminating`.
-    pub rolled_back: usize,
-    /// The number of committed requests that the pass marked as finished.
-    pub finished: usize,
-    /// The number of failed requests that will be retried.
-    pub failed: usize,
-    /// The number of quarantined requests.
-    pub quarantined: usize,
-}
-
-impl Tally {
-    pub(crate) fn count(&mut self, processed: Processed) {
-        match processed {
-            Processed::Committed => self.committed += 1,
-            Processed::Refused => self.rolled_back += 1,
-            Processed::Failed => self.failed += 1,
-            Processed::Quarantined => self.quarantined += 1,
-            Processed::Waits | Processed::NotOurs => {}
-        }
-    }
-}
-
-impl AddAssign for Tally {
-    fn add_assign(&mut self, other: Self) {
-        self.committed += other.committed;
-        self.rolled_back += other.rolled_back;
-        self.finished += other.finished;
-        self.failed += other.failed;
-        self.quarantined += other.quarantined;
-    }
-}
-
-impl Requests {
-    /// Starts a processor for the requests of one application, or of all.
-    ///
-    /// Any number of processors may run in any number of processes, and each request still has one
-    /// effect. Each processor also runs the recovery, every
-    /// [`RequestsConfig::recover_every`](crate::RequestsConfig::recover_every).
-    #[must_use = "a processor ends when its handle is dropped"]
-    pub fn start(&self, application: Option<&str>) -> Processor {
-        let inner = &self.inner;
-        let stop = inner.closing.child_token();
-        let tasks = TaskTracker::new();
-        inner.processors.fetch_add(1, Ordering::AcqRel);
-        let run =
-            run(Arc::downgrade(inner), application.map(str::to_owned), stop.clone(), tasks.clone());
-        // Two trackers: one for the handle of the processor, one for the shutdown.
-        inner.tasks.spawn(tasks.track_future(run));
-        let beat = tasks.track_future(beat(Arc::downgrade(inner), stop.clone()));
-        inner.config.heartbeat.spawn(&inner.tasks, beat);
-        tasks.close();
-        Processor { tasks, inner: inner.clone(), stop: stop.drop_guard() }
-    }
-
-    /// Executes the open requests once, oldest first, and returns.
-    ///
-    /// The call takes unclaimed requests, and those of processors that an earlier call observed as
-    /// dead.
-    ///
-    /// # Errors
-    /// As [`Requests::list`]. Failures of single requests only count in the [`Tally`].
-    pub async fn process_open(&self, application: Option<&str>) -> Result<Tally> {
-        let mut tally = Tally::default();
-        for (entry, dead) in self.inner.find_work(application).await? {
-            tally.count(self.inner.process(&entry.id, dead.as_ref()).await?);
-        }
-        Ok(tally)
-    }
-}
-
-impl Inner {
-    /// The requests that this process may execute, oldest first.
-    ///
-    /// Each comes with evidence if its processor is dead.
-    pub(crate) async fn find_work(
-        &self,
-        application: Option<&str>,
-    ) -> Result<Vec<(Entry, Option<Dead>)>> {
-        let selection = Selection::default()
-            .with_states([State::Created, State::Pending])
-            .with_application_name(application);
-        let mut work = Vec::new();
-        for entry in self.select(&selection).await? {
-            if work.len() >= self.config.batch {
-                break;
-            }
-            // Requests that only other processes can execute must not fill the batch.
-            let cannot = self.is_deferred(&entry.id) || !self.can_emit(&entry.request);
-            if cannot || self.working.lock().contains(&entry.id) {
-                continue;
-            }
-            if let Some(dead) = self.may_take(&entry).await? {
-                work.push((entry, dead));
-            }
-        }
-        Ok(work)
-    }
-
-    /// Whether a request is free. The inner value is evidence of a dead processor.
-    pub(crate) async fn may_take(&self, entry: &Entry) -> Result<Option<Option<Dead>>> {
-        let claim = match &entry.claim {
-            Some(claim) if entry.state == State::Pending => claim,
-            _ => return Ok(Some(None)),
-        };
-        if claim.instance == self.instances.id() {
-            return Ok(Some(None));
-        }
-        let lease = Duration::from_millis(claim.lease_ms);
-        Ok(self.instances.look(&claim.instance, lease).await?.map(Some))
-    }
-
-    pub(crate) fn is_deferred(&self, id: &str) -> bool {
-        self.deferred.lock().get(id).is_some_and(|deferral| deferral.until > self.now())
     }
 }
 
@@ -207,96 +91,133 @@ async fn beat(inner: Weak<Inner>, stop: CancellationToken) {
     }
 }
 
-async fn run(
+/// The task of one processor.
+struct Loop {
     inner: Weak<Inner>,
+    /// The application whose requests the processor executes; `None`: all.
     application: Option<String>,
     stop: CancellationToken,
     tasks: TaskTracker,
-) {
-    let Some(this) = inner.upgrade() else { return };
-    let room = Arc::new(Semaphore::new(this.config.concurrency));
-    // Allows one recovery pass at a time.
-    let recovery = Arc::new(Semaphore::new(1));
-    let (poll, recover_every) = (this.config.poll, this.config.recover_every);
-    let (mut look_at, mut recover_at) = (this.now(), this.now() + recover_every);
-    drop(this);
-    let fits = |of: &Option<String>| application.is_none() || *of == application;
-    while let Some(this) = inner.upgrade().filter(|_| !stop.is_cancelled()) {
-        let mut work: Vec<Work> = Vec::new();
-        {
-            let mut fresh = this.fresh.lock();
-            let (ours, others): (VecDeque<_>, _) = fresh.drain(..).partition(|(_, of)| fits(of));
-            *fresh = others;
-            let fresh = |(id, _)| Work { id, dead: None, suspect: false };
-            work.extend(ours.into_iter().map(fresh));
-        }
-        let mut more = false;
-        if this.now() >= look_at {
-            match this.find_work(application.as_deref()).await {
-                Ok(found) => {
-                    more = found.len() >= this.config.batch;
-                    work.extend(found.into_iter().map(Work::of));
-                }
-                Err(error) => tracing::warn!(%error, "could not poll for requests"),
-            }
-            look_at = this.now() + poll;
-        }
-        for Work { id, dead, suspect } in work {
-            // Suspects wait for each other, and meanwhile take no permit from other requests.
-            let permits = u32::from(!suspect);
-            // Claims a request only after its permit. Other processes can take the remaining ones.
-            let permit = tokio::select! {
-                biased;
-                () = stop.cancelled() => break,
-                permit = room.clone().acquire_many_owned(permits) => permit,
-            };
-            let Ok(permit) = permit else { break };
-            let this = this.clone();
-            let one = async move {
-                if let Err(error) = this.process(&id, dead.as_ref()).await {
-                    tracing::warn!(%error, "a request is retried later");
-                }
-                drop(permit);
-            };
-            inner_spawn(&inner, &tasks, one);
-        }
-        // Runs in its own task, because the recovery may wait for a lease of other processes.
-        if this.now() >= recover_at
-            && let Ok(one) = recovery.clone().try_acquire_owned()
-        {
-            recover_at = this.now() + recover_every;
-            let (this, application) = (this.clone(), application.clone());
-            let pass = async move {
-                if let Err(error) = this.recover_pass(application.as_deref()).await {
-                    tracing::warn!(%error, "could not recover requests");
-                }
-                drop(one);
-            };
-            inner_spawn(&inner, &tasks, pass);
-        }
-        if more {
-            look_at = this.now();
-            continue;
-        }
-        let left = look_at.saturating_sub(this.now());
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => {}
-            () = this.kicked.notified() => {}
-            () = this.clock().sleep(left) => {}
-        }
-    }
-    if let Some(this) = inner.upgrade() {
-        this.processors.fetch_sub(1, Ordering::AcqRel);
-    }
+    /// A permit for each request that runs.
+    room: Arc<Semaphore>,
+    /// Allows one recovery pass at a time.
+    recovery: Arc<Semaphore>,
+    look_at: Duration,
+    recover_at: Duration,
 }
 
-fn inner_spawn(
-    inner: &Weak<Inner>,
-    tasks: &TaskTracker,
-    one: impl Future<Output = ()> + Send + 'static,
-) {
-    if let Some(inner) = inner.upgrade() {
-        inner.tasks.spawn(tasks.track_future(one));
+impl Loop {
+    fn new(
+        inner: &Arc<Inner>,
+        application: Option<String>,
+        stop: CancellationToken,
+        tasks: TaskTracker,
+    ) -> Self {
+        Self {
+            application,
+            stop,
+            tasks,
+            room: Arc::new(Semaphore::new(inner.config.concurrency)),
+            recovery: Arc::new(Semaphore::new(1)),
+            look_at: inner.now(),
+            recover_at: inner.now() + inner.config.recover_every,
+            inner: Arc::downgrade(inner),
+        }
+    }
+
+    async fn run(mut self) {
+        while let Some(this) = self.inner.upgrade().filter(|_| !self.stop.is_cancelled()) {
+            let mut work = self.take_fresh(&this);
+            let more = this.now() >= self.look_at && self.poll(&this, &mut work).await;
+            for one in work {
+                if !self.execute(&this, one).await {
+                    break;
+                }
+            }
+            self.start_recovery(&this);
+            if more {
+                self.look_at = this.now();
+                continue;
+            }
+            let left = self.look_at.saturating_sub(this.now());
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => {}
+                () = this.kicked.notified() => {}
+                () = this.clock().sleep(left) => {}
+            }
+        }
+        if let Some(this) = self.inner.upgrade() {
+            this.processors.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Takes the requests that this process has submitted.
+    fn take_fresh(&self, this: &Inner) -> Vec<Work> {
+        let fits = |of: &Option<String>| self.application.is_none() || *of == self.application;
+        let mut fresh = this.fresh.lock();
+        let (ours, others): (VecDeque<_>, _) = fresh.drain(..).partition(|(_, of)| fits(of));
+        *fresh = others;
+        ours.into_iter().map(|(id, _)| Work { id, dead: None, suspect: false }).collect()
+    }
+
+    /// Adds the open requests of the store to the work. Returns whether more may be open.
+    async fn poll(&mut self, this: &Inner, work: &mut Vec<Work>) -> bool {
+        let found = this.find_work(self.application.as_deref()).await;
+        self.look_at = this.now() + this.config.poll;
+        match found {
+            Ok(found) => {
+                let more = found.len() >= this.config.batch;
+                work.extend(found.into_iter().map(Work::of));
+                more
+            }
+            Err(error) => {
+                tracing::warn!(%error, "could not poll for requests");
+                false
+            }
+        }
+    }
+
+    /// Executes a request in a task, after its permit. Returns `false` if the processor stops.
+    async fn execute(&self, this: &Arc<Inner>, Work { id, dead, suspect }: Work) -> bool {
+        // Suspects wait for each other, and meanwhile take no permit from other requests.
+        let permits = u32::from(!suspect);
+        // Claims a request only after its permit. Other processes can take the remaining ones.
+        let permit = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return false,
+            permit = self.room.clone().acquire_many_owned(permits) => permit,
+        };
+        let Ok(permit) = permit else { return false };
+        let inner = this.clone();
+        self.spawn(this, async move {
+            if let Err(error) = inner.process(&id, dead.as_ref()).await {
+                tracing::warn!(%error, "a request is retried later");
+            }
+            drop(permit);
+        });
+        true
+    }
+
+    /// Starts a recovery pass if it is due.
+    ///
+    /// The pass runs in its own task, because it may wait for a lease of other processes.
+    fn start_recovery(&mut self, this: &Arc<Inner>) {
+        if this.now() < self.recover_at {
+            return;
+        }
+        let Ok(one) = self.recovery.clone().try_acquire_owned() else { return };
+        self.recover_at = this.now() + this.config.recover_every;
+        let (inner, application) = (this.clone(), self.application.clone());
+        self.spawn(this, async move {
+            if let Err(error) = inner.recover_pass(application.as_deref()).await {
+                tracing::warn!(%error, "could not recover requests");
+            }
+            drop(one);
+        });
+    }
+
+    fn spawn(&self, this: &Inner, one: impl Future<Output = ()> + Send + 'static) {
+        this.tasks.spawn(self.tasks.track_future(one));
     }
 }

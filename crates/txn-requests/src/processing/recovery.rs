@@ -11,10 +11,9 @@ use txn_lock::instance::wall_ms;
 
 use crate::contents::selection::Selection;
 use crate::error::{RequestError, Result};
-use crate::inner::{Inner, by_id, millis};
-use crate::model::{Entry, Reason, State, Status};
-use crate::processing::processor::Tally;
-use crate::requests::Requests;
+use crate::model::{Entry, Reason, State};
+use crate::processing::inner::{Inner, by_id, millis};
+use crate::processing::tally::Tally;
 
 /// How long a pass waits for unapplied commits of other processes.
 const APPLY: Duration = Duration::from_secs(30);
@@ -60,60 +59,9 @@ impl fmt::Display for Stuck {
     }
 }
 
-impl Requests {
-    /// Recovers requests without a recent change, oldest first.
-    ///
-    /// The call recovers up to [`RequestsConfig::batch`](crate::RequestsConfig::batch) requests
-    /// that have not changed for
-    /// [`RequestsConfig::recover_after`](crate::RequestsConfig::recover_after). Created requests
-    /// are executed, and pending ones if their processor is dead. Terminating requests are rolled
-    /// back. Committed requests are marked as finished after their effects are applied. If
-    /// processors must be watched first, the call takes one of their leases longer.
-    ///
-    /// # Errors
-    /// As [`Requests::list`]. The next pass retries requests that failed.
-    pub async fn recover(&self, application: Option<&str>) -> Result<Tally> {
-        let (mut tally, watched) = self.inner.recover_pass(application).await?;
-        if let Some(lease) = watched {
-            self.inner.clock().sleep(lease).await;
-            let (more, _) = self.inner.recover_pass(application).await?;
-            tally += more;
-        }
-        Ok(tally)
-    }
-
-    /// Lists open and quarantined requests without a change for `age`.
-    ///
-    /// The oldest come first, each with the reason. A good `age` is one hour.
-    ///
-    /// # Errors
-    /// As [`Requests::list`].
-    pub async fn stuck(&self, age: Duration) -> Result<Vec<(Status, Stuck)>> {
-        let inner = &self.inner;
-        let mut stuck = Vec::new();
-        let states = State::OPEN.into_iter().chain([State::Quarantined]);
-        for entry in inner.aged(states, None, age).await? {
-            let by = entry.claim.as_ref().map(|claim| claim.name.clone());
-            let why = match (entry.state, by, &entry.reason) {
-                (State::Quarantined, _, reason) => Stuck::Quarantined(reason.clone()),
-                (State::Committed, ..) => Stuck::Unfinished,
-                (State::Terminating, ..) => Stuck::Terminating,
-                (State::Pending, Some(by), _) => match inner.may_take(&entry).await? {
-                    Some(Some(_)) => Stuck::Abandoned { by },
-                    _ => Stuck::Held { by },
-                },
-                (_, _, Some(reason)) => Stuck::Failing(reason.clone()),
-                _ => Stuck::Unclaimed,
-            };
-            stuck.push((entry.status(), why));
-        }
-        Ok(stuck)
-    }
-}
-
 impl Inner {
     /// The requests in these states without a change for `age`, oldest first.
-    async fn aged(
+    pub(crate) async fn aged(
         &self,
         states: impl IntoIterator<Item = State>,
         application: Option<&str>,

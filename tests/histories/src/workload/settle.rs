@@ -6,7 +6,7 @@ use txn_core::{Domain, Error, Options, TransactionOutcome};
 
 use super::worker::seen_of;
 use super::{Workload, WorkloadConfig};
-use crate::history::{Entry, History, Micro, Outcome, Seen};
+use crate::history::{History, Micro, Outcome, Seen};
 use crate::recorder::Recorder;
 
 /// How many keys one of the final transactions reads.
@@ -65,13 +65,5 @@ impl Workload {
             history.finals = Some(finals);
         }
         result
-    }
-}
-
-impl Entry {
-    /// Whether the outcome is still unknown.
-    #[must_use]
-    pub fn is_open(&self) -> bool {
-        self.kind == crate::history::Kind::Info && self.outcome.is_none()
     }
 }

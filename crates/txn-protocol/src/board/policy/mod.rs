@@ -15,9 +15,6 @@ use super::numbers::Numbers;
 use super::order::heads;
 use super::set::{DocumentSet, KeyHash};
 
-#[cfg(feature = "testing")]
-pub use visit::Part;
-
 /// The present work of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Work {

@@ -2,32 +2,8 @@
 //!
 //! A model renames these values, which keeps its states finite.
 
-use std::time::Duration;
-
-use txn_store::Version;
-
 use super::Policy;
-use crate::board::document::{Slot, Ticket};
-
-/// A value that counts only by its differences to other values.
-#[derive(Debug)]
-pub enum Part<'a> {
-    /// A moment.
-    Time(&'a mut Duration),
-    /// A ticket.
-    Ticket(&'a mut Ticket),
-    /// The version of a slot.
-    Version(&'a mut Version),
-}
-
-impl Slot {
-    /// Visits the ticket.
-    pub fn visit(&mut self, visit: &mut dyn FnMut(Part<'_>)) {
-        if let Some((_, entry)) = &mut self.wish {
-            visit(Part::Ticket(&mut entry.ticket));
-        }
-    }
-}
+use crate::board::visit::Part;
 
 impl Policy {
     /// Visits each moment, ticket and version, which lets a model rename them.
