@@ -11,6 +11,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use crate::lexer::{Piece, is_word, pieces};
+
 /// A module, or an item of one, from the root of its crate.
 type Name = Vec<String>;
 
@@ -375,58 +377,15 @@ fn paths<'a>(tokens: &[&'a str], mut at: usize) -> (Vec<(Vec<&'a str>, &'a str)>
     (vec![(path, alias)], at)
 }
 
-fn is_word(token: &str) -> bool {
-    token.starts_with(|c: char| c.is_alphabetic() || c == '_')
-}
-
 /// Returns the words and signs of a text, without comments, literals and tests.
 fn tokens(text: &str) -> Vec<&str> {
     // The tests of a file are at its end.
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
-    let mut tokens = Vec::new();
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let length = if rest.starts_with("//") {
-            rest.find('\n').unwrap_or(rest.len())
-        } else if rest.starts_with("::") {
-            2
-        } else if is_word(rest) {
-            rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len())
-        } else if first == '"' {
-            string(rest)
-        } else if let Some(quoted) = rest.strip_prefix('\'') {
-            // A character, or the name of a lifetime.
-            let escaped = usize::from(quoted.starts_with('\\'));
-            let mut chars = quoted.char_indices().skip(escaped + 1);
-            chars.next().filter(|(_, c)| *c == '\'').map_or(1, |(at, _)| at + 2)
-        } else {
-            first.len_utf8()
-        };
-        let (token, behind) = rest.split_at(length);
-        let raw = token == "r" && behind.starts_with(['"', '#']);
-        rest = behind;
-        if raw {
-            let hashes = behind.len() - behind.trim_start_matches('#').len();
-            let end = format!("\"{}", "#".repeat(hashes));
-            let body = behind.get(hashes + 1..).unwrap_or_default();
-            rest = body.split_once(&end).map_or("", |(_, behind)| behind);
-        } else if !token.starts_with("//") && !token.trim().is_empty() {
-            tokens.push(token);
-        }
-    }
-    tokens
-}
-
-/// Returns the length of a string literal.
-fn string(text: &str) -> usize {
-    let mut escaped = false;
-    for (at, c) in text.char_indices().skip(1) {
-        match c {
-            '"' if !escaped => return at + 1,
-            _ => escaped = c == '\\' && !escaped,
-        }
-    }
-    text.len()
+    let code = |(_, piece)| match piece {
+        Piece::Code(code) => Some(code),
+        Piece::Text(_) | Piece::Comment(_) => None,
+    };
+    pieces(text).into_iter().filter_map(code).collect()
 }
 
 #[cfg(test)]

@@ -12,10 +12,8 @@ use txn_protocol::rule::Rule;
 use crate::Failure;
 use crate::cargo::{cargo, root};
 use crate::circles::{circles, methods, scattered};
+use crate::lengths::{long_files, long_functions};
 use crate::{commits, links, prose};
-
-/// The maximum number of lines of a library's file.
-const MOST_LINES: usize = 600;
 
 /// The maximum number of files in a folder of a library.
 const MOST_FILES: usize = 12;
@@ -41,16 +39,7 @@ const LAYERS: [(&str, &[&str]); 3] =
 /// The packages with a type whose methods stand in several folders.
 ///
 /// The lint does not check the calls of methods in these packages.
-const IN_SEVERAL_FOLDERS: [&str; 8] = [
-    "txn-bank",
-    "txn-es",
-    "txn-lock",
-    "txn-outbox",
-    "txn-protocol",
-    "txn-requests",
-    "histories",
-    "models",
-];
+const IN_SEVERAL_FOLDERS: [&str; 2] = ["txn-bank", "txn-es"];
 
 /// The texts that have to name the rules.
 struct Mentions {
@@ -73,7 +62,8 @@ pub(crate) fn lint() -> Result<(), Failure> {
     let mut gaps = unnamed(Rule::ALL, &mentions);
     for package in folders(&root.join("crates"))? {
         let texts = texts(&package.join("src"))?;
-        gaps.extend(long(&texts));
+        gaps.extend(long_files(&texts));
+        gaps.extend(texts.iter().flat_map(|(path, text)| long_functions(path, text)));
         gaps.extend(crowded(texts.iter().map(|(path, _)| path.as_path())));
     }
     gaps.extend(commits::wrong_subjects()?);
@@ -205,15 +195,6 @@ fn below(name: &str) -> BTreeSet<String> {
         }
     }
     found
-}
-
-/// Returns the files that are too long.
-fn long(texts: &[(PathBuf, String)]) -> Vec<String> {
-    let lines = texts.iter().map(|(path, text)| (path, text.lines().count()));
-    lines
-        .filter(|(_, lines)| *lines > MOST_LINES)
-        .map(|(path, lines)| format!("{} has {lines} lines, at most {MOST_LINES}", path.display()))
-        .collect()
 }
 
 /// Returns the files that name a layer above theirs.
@@ -369,13 +350,6 @@ mod tests {
         let gaps = unnamed(&RULES, &mentions(REASONS, MODEL, &mutations));
         assert_eq!(gaps.len(), 1, "{gaps:?}");
         assert!(gaps[0].starts_with("TOUCH_KEEPS_LOCK has a mutation"), "{gaps:?}");
-    }
-
-    #[test]
-    fn a_long_file_is_a_gap() {
-        let file = |lines: usize| ("a.rs".into(), "\n".repeat(lines));
-        assert_eq!(long(&[file(MOST_LINES)]), Vec::<String>::new());
-        assert_eq!(long(&[file(MOST_LINES + 1)]), ["a.rs has 601 lines, at most 600"]);
     }
 
     #[test]

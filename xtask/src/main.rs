@@ -7,6 +7,9 @@ mod cargo;
 mod checks;
 mod circles;
 mod commits;
+mod features;
+mod lengths;
+mod lexer;
 mod links;
 mod lint;
 mod live;
@@ -54,9 +57,11 @@ enum Task {
     },
     /// Check rules that no compiler checks.
     ///
-    /// Each rule of the protocol has its reason, its model and its mutation. No file is too long.
-    /// Crates depend downwards, and the links of the documents resolve.
+    /// Each rule of the protocol has its reason, its model and its mutation. No file and no
+    /// function is too long. Crates depend downwards, and the links of the documents resolve.
     Lint,
+    /// Check each package without features, and with each feature alone.
+    Features,
     /// Check that every published crate can be packed, and pack it.
     Package,
     /// Build the documents as a book, in the folder `book`.
@@ -139,6 +144,7 @@ fn main() -> ExitCode {
         Task::Servers(ServersTask::Status) => servers::status(),
         Task::Test { quick, part } => checks::test(quick, part),
         Task::Lint => lint::lint(),
+        Task::Features => features::check(),
         Task::Package => package::package(),
         Task::Book => book::build(),
         Task::Torture { seconds, target, system, faults, rest } => {

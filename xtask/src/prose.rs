@@ -1,8 +1,10 @@
-//! Plain English in comments, documents and the names of tests.
+//! Plain English in comments, documents, messages and the names of tests.
 //!
 //! The rules are those that a program can check. Each is a function from text to violations.
 
 use std::path::Path;
+
+use crate::lexer::{Piece, pieces};
 
 /// Words that leave the actor of a sentence unnamed.
 const BANNED: [&str; 5] = ["whoever", "nobody", "somebody", "anybody", "anew"];
@@ -18,6 +20,9 @@ const MOST_COLUMNS: usize = 100;
 
 /// The maximum length of a test's name.
 const MOST_NAME: usize = 50;
+
+/// The file with the examples of violations.
+const EXAMPLES: &str = "xtask/src/prose.rs";
 
 /// Words that say nothing about an item.
 const EMPTY: [&str; 7] = ["a", "an", "its", "of", "s", "the", "this"];
@@ -44,6 +49,19 @@ pub(crate) fn in_rust(path: &Path, text: &str) -> Vec<String> {
             found.push(at(line, "the comment only repeats the name".to_owned()));
         }
     }
+    for (start, piece) in pieces(text) {
+        let before = &text[..start];
+        let what = match piece {
+            Piece::Code(_) => continue,
+            Piece::Text(content) if !path.ends_with(EXAMPLES) => in_message(content),
+            Piece::Comment(comment) if !is_alone(before) => {
+                in_passage(&[comment.trim_start_matches('/')])
+            }
+            Piece::Text(_) | Piece::Comment(_) => continue,
+        };
+        let line = || before.matches('\n').count() + 1;
+        found.extend(what.into_iter().map(|what| at(line(), what)));
+    }
     for (number, line) in text.lines().enumerate() {
         let is_wide = line.chars().count() > MOST_COLUMNS;
         let is_link = line.contains("](") || line.contains("://");
@@ -67,21 +85,45 @@ pub(crate) fn in_markdown(path: &Path, text: &str) -> Vec<String> {
     found.map(|what| format!("{}: {what}", path.display())).collect()
 }
 
+/// Whether only white space precedes a piece on its line.
+fn is_alone(before: &str) -> bool {
+    before.rsplit('\n').next().is_none_or(|line| line.trim().is_empty())
+}
+
+/// Returns the violations in the content of a string literal.
+///
+/// Only the words count. A message has a form of its own, and a literal may be no message.
+fn in_message(content: &str) -> Vec<String> {
+    let plain = content.replace("\\n", " ").replace('\\', " ");
+    let words: Vec<&str> = plain.split_whitespace().collect();
+    banned(&words).into_iter().collect()
+}
+
+/// Returns a violation if a word leaves the actor of its sentence unnamed.
+fn banned(words: &[&str]) -> Option<String> {
+    let word = words.iter().find(|word| BANNED.contains(&&*bare(word).to_lowercase()))?;
+    Some(format!("name the actor instead of {word:?}: {} …", start_of(words)))
+}
+
+/// Returns the first words of a sentence.
+fn start_of(words: &[&str]) -> String {
+    words.iter().take(6).copied().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns a word without punctuation.
+fn bare(word: &str) -> &str {
+    let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+    word.strip_suffix("'s").unwrap_or(word)
+}
+
 fn in_passage(lines: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for sentence in sentences(lines) {
         let words: Vec<&str> = sentence.split_whitespace().collect();
-        let start = words.iter().take(6).copied().collect::<Vec<_>>().join(" ");
-        let bare = |word: &str| {
-            let word = word.trim_matches(|c: char| !c.is_alphanumeric());
-            word.strip_suffix("'s").unwrap_or(word).to_owned()
-        };
-        if let Some(word) = words.iter().find(|word| BANNED.contains(&&*bare(word).to_lowercase()))
-        {
-            found.push(format!("name the actor instead of {word:?}: {start} …"));
-        }
+        let start = start_of(&words);
+        found.extend(banned(&words));
         let first = words.first().map(|word| bare(word)).unwrap_or_default();
-        if OPENINGS.contains(&&*first) && !sentence.ends_with('?') {
+        if OPENINGS.contains(&first) && !sentence.ends_with('?') {
             found.push(format!("begin with a noun instead of {first:?}: {start} …"));
         }
         if words.len() > MOST_WORDS {
@@ -257,6 +299,23 @@ mod tests {
         }
         let page = in_markdown(Path::new("a.md"), "Fine.\n\n- Those of a lock.\n");
         assert!(page.len() == 1 && page[0].contains("begin with a noun"), "{page:?}");
+    }
+
+    #[test]
+    fn messages_and_trailing_comments_are_checked() {
+        for text in [
+            "fn a() { warn(\"the lock that nobody\\nholds\"); }",
+            "fn a() { warn(\"first\", r#\"second: \"whoever\" waits\"#); }",
+            "let a = 1; // Somebody waits.",
+        ] {
+            let found = rust(text);
+            assert!(found.len() == 1 && found[0].contains("name the actor"), "{text}: {found:?}");
+        }
+        let opening = rust("let a = 1; // What a lock is.\n");
+        assert!(opening.len() == 1 && opening[0].starts_with("a.rs:1: begin"), "{opening:?}");
+        let second = rust("\nlet a = \"x\";\nlet b = \"for nobody\";\n");
+        assert!(second.len() == 1 && second[0].starts_with("a.rs:3:"), "{second:?}");
+        assert_eq!(rust("let a = \"What is a lock?\"; // A lock.\n"), [""; 0]);
     }
 
     #[test]
