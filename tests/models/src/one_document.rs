@@ -65,7 +65,7 @@ pub struct State {
     told: [Told; WRITERS],
     /// A write with a lost answer.
     late: Option<Late>,
-    lates: u8,
+    late_writes: u8,
     vanishing: u8,
     refused: u8,
 }
@@ -80,7 +80,7 @@ pub struct Single {
     /// How many commits the document keeps.
     pub keeps: usize,
     /// How many writes are late.
-    pub lates: u8,
+    pub late_writes: u8,
     /// How many writes may vanish.
     pub vanishing: u8,
     /// How many writes are applied and answered with a refusal.
@@ -249,11 +249,11 @@ impl Single {
         } else {
             steps.push(Step(writer, "is refused", unanswered(*state)));
         }
-        if state.lates > 0 && state.late.is_none() {
+        if state.late_writes > 0 && state.late.is_none() {
             let mut to = *state;
-            (to.late, to.lates) = (
+            (to.late, to.late_writes) = (
                 Some(Late { writer: number(writer), read: read.version, written }),
-                state.lates - 1,
+                state.late_writes - 1,
             );
             steps.push(Step(writer, "writes, late, no answer", unanswered(to)));
         }
@@ -304,9 +304,9 @@ impl Model for Single {
     type Action = Step;
 
     fn init_states(&self) -> Vec<State> {
-        let Self { lates, vanishing, refused, .. } = *self;
+        let Self { late_writes, vanishing, refused, .. } = *self;
         let now = Content { listed: 1, ..Content::default() };
-        vec![State { now, lates, vanishing, refused, ..State::default() }]
+        vec![State { now, late_writes, vanishing, refused, ..State::default() }]
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
@@ -395,7 +395,7 @@ pub fn suite() -> Suite {
         rules: Rules::all(),
         processes: [0, 0, 1, 1],
         keeps: WRITERS + 1,
-        lates: 1,
+        late_writes: 1,
         vanishing: 1,
         refused: 0,
     };

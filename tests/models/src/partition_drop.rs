@@ -42,7 +42,7 @@ pub struct Drops {
     /// How many answers come from a node that does not know the partition.
     pub lags: u8,
     /// How many commits are late.
-    pub lates: u8,
+    pub late_writes: u8,
     /// How many moves of the watermark may vanish.
     pub vanishing: u8,
     /// How many janitors die before they finish.
@@ -138,9 +138,9 @@ impl Drops {
                     }
                 }
                 steps.push(Step("the owner commits", to));
-                if day.lates > 0 && !day.late {
+                if day.late_writes > 0 && !day.late {
                     let mut to = *day;
-                    (to.late, to.sent, to.lates) = (true, true, day.lates - 1);
+                    (to.late, to.sent, to.late_writes) = (true, true, day.late_writes - 1);
                     steps.push(Step("the owner's commit is under way", to));
                 }
                 if day.lags > 0 {
@@ -358,8 +358,8 @@ impl Model for Drops {
         // The slow process has read its clock, and is about to make the partition.
         let mut making = [Maker::No; PROCESSES];
         making[SLOW] = Maker::Ask;
-        let Self { lags, lates, vanishing, deaths, .. } = *self;
-        vec![Day { making, lags, lates, vanishing, deaths, ..Day::default() }]
+        let Self { lags, late_writes, vanishing, deaths, .. } = *self;
+        vec![Day { making, lags, late_writes, vanishing, deaths, ..Day::default() }]
     }
 
     fn actions(&self, day: &Day, steps: &mut Vec<Step>) {
@@ -431,7 +431,7 @@ impl Subject for Drops {
 /// The model with its broken variants.
 #[must_use]
 pub fn suite() -> Suite {
-    let drops = Drops { rules: Rules::all(), lags: 1, lates: 1, vanishing: 1, deaths: 1 };
+    let drops = Drops { rules: Rules::all(), lags: 1, late_writes: 1, vanishing: 1, deaths: 1 };
     let case = |bounds, drops, states, large| Case {
         name: "one day, three makers, two janitors",
         bounds,

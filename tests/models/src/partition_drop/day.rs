@@ -141,7 +141,7 @@ pub struct Day {
     pub(super) late: bool,
     /// Whether a commit was sent and not acknowledged.
     pub(super) sent: bool,
-    pub(super) lates: u8,
+    pub(super) late_writes: u8,
     pub(super) lags: u8,
     pub(super) vanishing: u8,
     pub(super) deaths: u8,
