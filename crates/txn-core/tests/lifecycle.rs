@@ -5,10 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Item, Items, Log, drained};
-use async_trait::async_trait;
-use parking_lot::Mutex;
-use txn_core::clock::{Clock, SystemClock};
+use crate::support::{Item, Items, Log, Wall, drained};
 use txn_core::event::Event;
 use txn_core::store::fields::TRANSACTION_TID;
 use txn_core::store::{Filter, Key, MemoryStore, Read, Store, Version, Write, WriteOp};
@@ -388,40 +385,18 @@ async fn a_collection_belongs_to_one_domain() {
     }
 }
 
-/// A wall clock that can be set.
-#[derive(Debug)]
-struct Wall {
-    system: SystemClock,
-    ahead: Mutex<Duration>,
-}
-
-#[async_trait]
-impl Clock for Wall {
-    fn wall(&self) -> Duration {
-        self.system.wall() + *self.ahead.lock()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.system.monotonic()
-    }
-
-    async fn sleep(&self, duration: Duration) {
-        self.system.sleep(duration).await;
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn old_days_are_dropped_and_never_come_back() {
     let w = world().await;
     let dead = w.leave_lock("a", Some(State::Pending)).await;
-    let wall = Arc::new(Wall { system: SystemClock::default(), ahead: Mutex::default() });
+    let wall = Wall::ahead(Duration::ZERO);
     let config = Config::default().with_janitor_interval(None).with_clock(wall.clone());
     let late =
         Domain::open_or_create(w.store.clone(), "shop", config.clone()).await.expect("opens");
     let report = late.admin().janitor_pass().await.expect("passes");
     assert_eq!(report.partitions_dropped, 0);
     let day = 24 * 3600;
-    *wall.ahead.lock() = Duration::from_secs(9 * day);
+    wall.set_ahead(Duration::from_secs(9 * day));
     let report = late.admin().janitor_pass().await.expect("passes");
     // The pass created later partitions. Both clocks have partitions for today and tomorrow.
     assert!(report.partitions_dropped >= 1 && report.is_clean(), "{report:?}");
@@ -523,10 +498,10 @@ async fn write_block_of_a_dead_janitor_is_lifted() {
     let report = w.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered > 0, "{report:?}");
     assert_eq!(w.value("a").await, Some(1));
-    let wall = Arc::new(Wall { system: SystemClock::default(), ahead: Mutex::default() });
+    let wall = Wall::ahead(Duration::ZERO);
     let config = Config::default().with_janitor_interval(None).with_clock(wall.clone());
     let late = Domain::open_or_create(w.store.clone(), "shop", config).await.expect("opens");
-    *wall.ahead.lock() = Duration::from_secs(30 * 24 * 3_600);
+    wall.set_ahead(Duration::from_secs(30 * 24 * 3_600));
     for _ in 0..2 {
         let report = late.admin().janitor_pass().await.expect("passes");
         assert_eq!(report.partitions_dropped, 0, "a lift may be under way");
