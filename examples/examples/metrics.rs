@@ -54,7 +54,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let text = exposition.render();
     println!("{text}");
     for line in [
-        r#"txn_commits_total{domain="shop"} 1"#,
+        r#"txn_commits_total{domain="shop",label="none"} 1"#,
         r#"txn_documents_written_total{domain="shop"} 2"#,
         r#"txn_results_total{domain="shop",result="exists"} 1"#,
         r#"txn_commit_seconds_count{domain="shop"} 1"#,

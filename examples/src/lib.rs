@@ -55,11 +55,13 @@ mod tests {
         for figure in txn_metrics::figures::FIGURES {
             let kind = format!("{:?}", figure.kind).to_lowercase();
             let unit = if figure.unit == metrics::Unit::Seconds { ", seconds" } else { "" };
-            let label = figure.label.map_or(String::new(), |(label, _)| format!("`{label}`"));
+            let labels: Vec<String> =
+                figure.labels.iter().map(|(label, _)| format!("`{label}`")).collect();
+            let label = labels.join(", ");
             let row =
                 format!("| `{}` | {kind}{unit} | {label} | {} |\n", figure.name, figure.about);
             assert!(page.contains(&row), "no such row: {row}");
-            for value in figure.label.iter().flat_map(|(_, values)| values.iter()) {
+            for value in figure.labels.iter().flat_map(|(_, values)| values.iter()) {
                 assert!(page.contains(&format!("`{value}`")), "{value} of {row}");
             }
         }

@@ -1,13 +1,14 @@
 //! `cargo xtask test`.
 
 use std::cell::{Cell, RefCell};
+use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use txn_testkit::servers::ServerKind;
 
-use crate::cargo::{Needs, TestTargets, cargo, cargo_test};
+use crate::cargo::{Needs, TestTargets, cargo, cargo_test, root};
 use crate::prerequisites::CargoDeny;
 use crate::programs::{self, Program, Runner};
 use crate::servers::Borrowed;
@@ -81,6 +82,7 @@ fn before_the_tests(times: &Times, part: Option<Part>) -> (Vec<Step>, Step) {
             }
             if tests {
                 prerequisites::postgres()?;
+                prerequisites::promtool()?;
                 prerequisites::for_servers(&ServerKind::ALL)?;
             }
             Ok(())
@@ -123,6 +125,10 @@ fn with_servers(targets: TestTargets, times: &Times, part: Option<Part>) -> Vec<
     }
     if includes(part, Part::Packages) {
         steps.push(tests.run("tests of every package", minutes(8)));
+        for call in ["check rules alerts.yml", "test rules alerts_test.yml"] {
+            let name = format!("promtool {call}");
+            steps.push(Step::command(name, seconds(1), promtool(call)));
+        }
     }
     if includes(part, Part::Servers) {
         steps.extend(tests.on("a server of each version", &SINGLE, minutes(10), Needs::Servers));
@@ -194,6 +200,13 @@ impl Tests {
             built.borrow().iter().filter(has).cloned().collect()
         }
     }
+}
+
+/// A call of promtool in the folder of the alert rules.
+fn promtool(call: &str) -> Command {
+    let mut command = Command::new("promtool");
+    command.current_dir(root().join("docs/monitoring")).args(call.split(' '));
+    command
 }
 
 fn runner<'a>(

@@ -141,6 +141,18 @@ pub(crate) fn postgres() -> Result<(), Failure> {
     Ok(())
 }
 
+/// Checks that alert rules can be tested.
+pub(crate) fn promtool() -> Result<(), Failure> {
+    let exists = || succeeds(Command::new("promtool").arg("--version"));
+    if !exists() {
+        install_first_of(["prometheus".to_owned()])?;
+    }
+    match exists() {
+        true => Ok(()),
+        false => Err("promtool is missing: install the package prometheus".into()),
+    }
+}
+
 /// Installs the first of these packages that the distribution has.
 ///
 /// If this is impossible, the function does nothing, because the test then reports the missing

@@ -92,6 +92,10 @@ pub(crate) enum Command {
     },
     /// List the locked documents with their holders
     Locks,
+    /// List the processes of the domain
+    Processes,
+    /// List past waits for locks, newest first
+    History,
     /// Find transactions and locks that make no progress; exit code 1 if there are any
     Hanging {
         /// Only what began at least this number of seconds ago

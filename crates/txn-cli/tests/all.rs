@@ -5,5 +5,6 @@
 
 mod desk;
 mod parts;
+mod signals;
 mod systems;
 mod transactions;

@@ -89,6 +89,19 @@ pub struct Config {
     pub application_name: Option<String>,
     /// The name of this process, for operators who read records. Default: the process id.
     pub process_name: String,
+    /// The address of this process's metrics, for operators who list the processes of the domain.
+    pub metrics_address: Option<String>,
+    /// How many ended waits for locks this process remembers.
+    ///
+    /// [`Admin::contention`](crate::Admin::contention) returns them. A wait takes about 300 bytes.
+    /// With 0 the process remembers none. Default: 1,024; at most 65,536.
+    pub contention_waits: usize,
+    /// Whether this process writes its last waits for locks into the domain.
+    ///
+    /// Operators can then read the waits of all processes, even after their end. Once per
+    /// `janitor_interval` the process writes one document with its last 500 waits, if there are new
+    /// ones. No commit waits for this write. Default: no.
+    pub write_contention: bool,
     /// Receives the events of the domain, for logs and metrics.
     pub observer: Option<Arc<dyn Observer>>,
     /// The runtime for tasks of callers in current-thread runtimes: commits, applies, heartbeats
@@ -127,6 +140,9 @@ impl Default for Config {
             group_commit: None,
             application_name: None,
             process_name: format!("pid {}", std::process::id()),
+            metrics_address: None,
+            contention_waits: 1_024,
+            write_contention: false,
             observer: None,
             runtime: None,
             clock: Arc::new(SystemClock::default()),
@@ -138,6 +154,12 @@ impl Default for Config {
 
 /// The maximum of `timeout` and `attempt_timeout` together.
 const LONGEST: Duration = Duration::from_secs(12 * 3600);
+
+/// The maximum of `contention_waits`.
+const MOST_WAITS: usize = 65_536;
+
+/// The maximum length of a label in bytes.
+const LONGEST_LABEL: usize = 64;
 
 macro_rules! setters {
     ($($(#[$doc:meta])* $name:ident: $field:ident: $type:ty;)*) => {
@@ -180,6 +202,12 @@ impl Config {
         with_application_name: application_name: Option<String>;
         /// Sets [`Config::process_name`].
         with_process_name: process_name: String;
+        /// Sets [`Config::metrics_address`].
+        with_metrics_address: metrics_address: Option<String>;
+        /// Sets [`Config::contention_waits`].
+        with_contention_waits: contention_waits: usize;
+        /// Sets [`Config::write_contention`].
+        with_write_contention: write_contention: bool;
         /// Sets [`Config::observer`].
         with_observer: observer: Option<Arc<dyn Observer>>;
         /// Sets [`Config::clock`].
@@ -214,6 +242,9 @@ impl Config {
         if self.max_concurrent_transactions == 0 {
             return refuse("max_concurrent_transactions is 0");
         }
+        if self.contention_waits > MOST_WAITS {
+            return refuse("contention_waits must be at most 65,536");
+        }
         if self.retention_days == 0 {
             return refuse("retention_days must be at least 1");
         }
@@ -233,7 +264,11 @@ impl Config {
     }
 
     /// How long a transaction with these options may take.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for options that cannot work.
     pub(crate) fn deadline_of(&self, options: &Options) -> Result<Duration> {
+        options.check_label()?;
         let deadline = options.timeout.unwrap_or(self.timeout);
         self.check_wait(deadline)?;
         Ok(deadline)
@@ -306,6 +341,11 @@ pub struct Options {
     pub wait_for: WaitFor,
     /// Replaces [`Config::timeout`], within the same bound.
     pub timeout: Option<Duration>,
+    /// A name for what the transaction does, such as `checkout`.
+    ///
+    /// Records, events, metrics and errors of waiting transactions carry the label. A label has 1
+    /// to 64 of the characters `a-z`, `A-Z`, `0-9` and `-_.:/`. Use few labels, and no ids.
+    pub label: Option<Arc<str>>,
     /// A JSON value that the record keeps for operators and their programs. Never logged.
     pub metadata: Option<String>,
 }
@@ -314,13 +354,14 @@ pub struct Options {
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { lock_mode, read_mode, read_only, .. } = self;
-        let Self { wait_for, timeout, metadata, .. } = self;
+        let Self { wait_for, timeout, label, metadata, .. } = self;
         f.debug_struct("Options")
             .field("lock_mode", lock_mode)
             .field("read_mode", read_mode)
             .field("read_only", read_only)
             .field("wait_for", wait_for)
             .field("timeout", timeout)
+            .field("label", label)
             .field("metadata_bytes", &metadata.as_ref().map(String::len))
             .finish()
     }
@@ -340,5 +381,27 @@ impl Options {
         with_timeout: timeout: Option<Duration>;
         /// Sets [`Options::metadata`].
         with_metadata: metadata: Option<String>;
+    }
+
+    /// Sets [`Options::label`].
+    #[must_use]
+    pub fn with_label(mut self, label: impl Into<Arc<str>>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    fn check_label(&self) -> Result<()> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/".contains(c);
+        match self.label.as_deref() {
+            Some(label) if label.is_empty() || label.len() > LONGEST_LABEL => {
+                let message = format!("a label has 1 to {LONGEST_LABEL} bytes");
+                Err(Error::invalid(message))
+            }
+            // The message leaves the label out: it may hold content of the caller.
+            Some(label) if !label.chars().all(is_plain) => {
+                Err(Error::invalid("a label consists of letters, digits and `-_.:/`"))
+            }
+            _ => Ok(()),
+        }
     }
 }

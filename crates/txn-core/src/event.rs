@@ -1,7 +1,12 @@
 //! Events of the engine, for an observer.
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+use crate::engine::holders::outcome::TransactionOutcome;
 use crate::store::Key;
 use txn_protocol::ids::{AttemptId, CommitVersion, Day};
 
@@ -14,7 +19,131 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
     fn on_event(&self, event: &Event);
 }
 
+/// The reason why an attempt ended without a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum AbortReason {
+    /// An older transaction aborted the attempt.
+    Wounded,
+    /// Another transaction changed a document that the attempt read.
+    Changed,
+    /// The attempt did not wait for a lock of another transaction, or for another process's turn.
+    Blocked,
+    /// Another write came before a write without a record.
+    Overtaken,
+    /// The attempt took longer than `attempt_timeout`.
+    TimedOut,
+    /// The transaction could not be merged into a group.
+    LeftGroup,
+    /// The application rolled back, or its closure returned an error.
+    RolledBack,
+    /// The caller dropped the transaction.
+    Abandoned,
+    /// The store or the engine refused the transaction.
+    Failed,
+    /// The attempt had locks, and wrote nothing.
+    NothingToWrite,
+}
+
+impl AbortReason {
+    /// All reasons.
+    pub const ALL: [Self; 10] = [
+        Self::Wounded,
+        Self::Changed,
+        Self::Blocked,
+        Self::Overtaken,
+        Self::TimedOut,
+        Self::LeftGroup,
+        Self::RolledBack,
+        Self::Abandoned,
+        Self::Failed,
+        Self::NothingToWrite,
+    ];
+
+    /// The name of the reason, for logs and metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Wounded => "wounded",
+            Self::Changed => "changed",
+            Self::Blocked => "blocked",
+            Self::Overtaken => "overtaken",
+            Self::TimedOut => "timed_out",
+            Self::LeftGroup => "left_group",
+            Self::RolledBack => "rolled_back",
+            Self::Abandoned => "abandoned",
+            Self::Failed => "failed",
+            Self::NothingToWrite => "nothing_to_write",
+        }
+    }
+}
+
+/// The end of a wait for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum WaitEnd {
+    /// The holder no longer holds the document.
+    Released,
+    /// An older transaction aborted the waiting attempt.
+    Wounded,
+    /// The time of the waiting attempt or transaction ended.
+    TimedOut,
+    /// The attempt stopped waiting: its caller left, or the attempt starts again.
+    GaveUp,
+}
+
+impl WaitEnd {
+    /// All ends.
+    pub const ALL: [Self; 4] = [Self::Released, Self::Wounded, Self::TimedOut, Self::GaveUp];
+
+    /// The name of the end, for logs and metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Released => "released",
+            Self::Wounded => "wounded",
+            Self::TimedOut => "timed_out",
+            Self::GaveUp => "gave_up",
+        }
+    }
+}
+
+/// The cause of damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum DamageCause {
+    /// A plain client bypassed a lock: it wrote, deleted or unlocked a locked document.
+    LockBypassed,
+    /// A plain client removed the record of a committed transaction.
+    RecordRemoved,
+    /// A collection was deleted, or made again.
+    CollectionLost,
+    /// A commit cannot be applied for another reason, which the event names.
+    NotApplicable,
+}
+
+impl DamageCause {
+    /// All causes.
+    pub const ALL: [Self; 4] =
+        [Self::LockBypassed, Self::RecordRemoved, Self::CollectionLost, Self::NotApplicable];
+
+    /// The name of the cause, for logs and metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::LockBypassed => "lock_bypassed",
+            Self::RecordRemoved => "record_removed",
+            Self::CollectionLost => "collection_lost",
+            Self::NotApplicable => "not_applicable",
+        }
+    }
+}
+
 /// One step of a transaction, as this process observed it. No event holds a document's body.
+///
+/// A label is that of [`Options::with_label`](crate::Options::with_label). A group has the labels
+/// of its members, joined by `+`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -22,6 +151,8 @@ pub enum Event {
     Started {
         /// The attempt.
         tid: AttemptId,
+        /// The label of the transaction.
+        label: Option<Arc<str>>,
     },
     /// Transactions of this process were merged into a group, and one attempt is about to commit
     /// the group.
@@ -49,17 +180,42 @@ pub enum Event {
     Waiting {
         /// The attempt that waits.
         tid: AttemptId,
+        /// The label of the attempt that waits.
+        label: Option<Arc<str>>,
         /// The attempt that holds the lock.
         holder: AttemptId,
+        /// The label of the holder, if this process knows it.
+        holder_label: Option<Arc<str>>,
         /// The document.
         document: Key,
+    },
+    /// A wait for one holder of one document ended.
+    WaitEnded {
+        /// The attempt that waited.
+        tid: AttemptId,
+        /// The label of the attempt that waited.
+        label: Option<Arc<str>>,
+        /// The attempt that held the lock.
+        holder: AttemptId,
+        /// The label of the holder, if this process knows it.
+        holder_label: Option<Arc<str>>,
+        /// The document.
+        document: Key,
+        /// The time of the wait.
+        waited: Duration,
+        /// The end of the wait.
+        end: WaitEnd,
     },
     /// An older transaction aborted a younger one and takes its lock.
     Wounded {
         /// The older attempt.
         by: AttemptId,
+        /// The label of the older attempt.
+        label: Option<Arc<str>>,
         /// The younger attempt.
         victim: AttemptId,
+        /// The label of the younger attempt, if this process knows it.
+        victim_label: Option<Arc<str>>,
         /// The document that both attempts want.
         document: Key,
     },
@@ -67,6 +223,8 @@ pub enum Event {
     Committed {
         /// The attempt.
         tid: AttemptId,
+        /// The label of the transaction.
+        label: Option<Arc<str>>,
         /// The version of the written documents.
         commit_version: CommitVersion,
         /// The number of written documents.
@@ -76,10 +234,28 @@ pub enum Event {
     Aborted {
         /// The attempt.
         tid: AttemptId,
+        /// The label of the transaction.
+        label: Option<Arc<str>>,
+        /// The reason, for programs.
+        reason: AbortReason,
         /// The reason, for logs.
         why: String,
         /// Whether another attempt follows.
         retried: bool,
+    },
+    /// A commit was sent, and its caller cannot learn the outcome now.
+    ///
+    /// [`Domain::outcome`](crate::Domain::outcome) answers later, except for a one-document write.
+    Unknown {
+        /// The attempt.
+        tid: AttemptId,
+    },
+    /// [`Domain::outcome`](crate::Domain::outcome) answered.
+    OutcomeKnown {
+        /// The attempt.
+        tid: AttemptId,
+        /// The final outcome.
+        outcome: TransactionOutcome,
     },
     /// All documents of a committed transaction of this process are applied.
     Finished {
@@ -122,6 +298,8 @@ pub enum Event {
         tid: AttemptId,
         /// The document or the record.
         document: Key,
+        /// The cause.
+        cause: DamageCause,
         /// The damage and its consequence, for logs.
         what: String,
     },

@@ -44,6 +44,7 @@ mod group;
 
 pub use api::admin::Admin;
 pub use api::collection::{Codec, Collection, DecodeError, DocumentId, Raw, Typed};
+pub use api::domain::load::Load;
 pub use api::domain::{Committed, Domain, TransactionFn};
 pub use api::history::SnapshotReader;
 pub use api::reader::{CompareAndSet, Reader, Versioned};
@@ -54,6 +55,8 @@ pub use engine::admin::barrier::{BarrierReport, UnappliedWrite};
 pub use engine::admin::janitor::JanitorReport;
 pub use engine::admin::rebuild::RebuildReport;
 pub use engine::holders::outcome::TransactionOutcome;
+pub use engine::signals::contention::LockWait;
+pub use engine::signals::process_entry::ProcessEntry;
 pub use error::{Error, ErrorKind, Result};
 #[doc(inline)]
 pub use txn_protocol::ids::{AttemptId, CommitVersion};
@@ -80,6 +83,7 @@ pub mod admin {
         ParticipantState, PartitionName, RecordReport, TransactionReport, TransactionState,
         Verdict,
     };
+    pub use crate::api::admin::signals::{Contention, ProcessReport};
 }
 
 /// The state of a transaction record, for operators' programs.

@@ -24,6 +24,7 @@ mod recovery;
 mod runtimes;
 mod sequences;
 mod serial_equivalence;
+mod signals;
 mod slow_stores;
 mod support;
 mod transactions;

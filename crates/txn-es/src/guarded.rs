@@ -80,6 +80,10 @@ impl Guarded {
         &self.inner.transport
     }
 
+    pub(crate) fn nodes_left_out(&self) -> (usize, usize) {
+        (self.inner.transport.nodes_left_out(), self.inner.transport.nodes())
+    }
+
     pub(crate) fn get<T: Hide>(&self, get: impl FnOnce(&Inner) -> T) -> T {
         get(&self.inner).hide(&self.inner.transport.secrets)
     }

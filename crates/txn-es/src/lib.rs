@@ -103,6 +103,14 @@ impl EsStore {
     pub fn server(&self) -> &Server {
         self.guarded.server()
     }
+
+    /// Returns the number of nodes that requests avoid now, and the number of all nodes.
+    ///
+    /// A node is left out after failures, until a probe succeeds.
+    #[must_use]
+    pub fn nodes_left_out(&self) -> (usize, usize) {
+        self.guarded.nodes_left_out()
+    }
 }
 
 #[async_trait]

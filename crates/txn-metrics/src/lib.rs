@@ -15,9 +15,13 @@
 //!
 //! [`figures::FIGURES`] lists all metrics with units and labels. The values of labels are few and
 //! known in advance: the name of the domain, and words. No label contains ids of documents or
-//! transactions, names of collections, or texts of errors.
+//! transactions, names of collections, or texts of errors. Labels of transactions
+//! ([`Options::with_label`](txn_core::Options::with_label)) count only if [`Metrics::with_labels`]
+//! lists them.
 
 pub mod figures;
+mod series;
+mod systems;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,9 +32,13 @@ use metrics::{
 };
 use txn_core::clock::{Clock, SystemClock};
 use txn_core::event::{Event, Observer};
-use txn_core::{AttemptId, Error, ErrorKind};
+use txn_core::{AttemptId, Domain, Error, ErrorKind, TransactionOutcome};
 
 use figures::{FIGURES, Kind};
+use series::{ByLabel, ByValue};
+use systems::Systems;
+
+pub use systems::OutboxLevels;
 
 /// An observer for [`Config::observer`](txn_core::Config::observer) that counts events.
 ///
@@ -38,27 +46,35 @@ use figures::{FIGURES, Kind};
 /// does.
 #[derive(Debug)]
 pub struct Metrics {
+    domain: String,
     clock: Arc<dyn Clock>,
     attempts: Counter,
-    commits: Counter,
+    commits: ByLabel,
     commit_seconds: Histogram,
     documents_written: Counter,
     last_commit: Gauge,
     finished: Counter,
     finished_seconds: Histogram,
-    aborts: [Counter; 2],
+    aborts: [ByValue<Counter>; 2],
     group_transactions: Histogram,
     locks: Counter,
     lock_handoffs: Counter,
-    waits: Counter,
-    wounds: Counter,
+    waits: ByLabel,
+    lock_wait_seconds: ByValue<Histogram>,
+    wounds: ByLabel,
     replays: Counter,
     recovery_aborts: [Counter; 2],
     unlocks: Counter,
-    damages: Counter,
+    damages: ByValue<Counter>,
+    unknowns: Counter,
+    outcomes: ByValue<Counter>,
     partitions_dropped: Counter,
-    results: Vec<(&'static str, Counter)>,
+    results: ByValue<Counter>,
+    systems: Systems,
 }
+
+/// The maximum number of labels of transactions.
+const MOST_LABELS: usize = 50;
 
 impl Metrics {
     /// Registers all metrics with the current recorder, under the domain's name.
@@ -72,30 +88,42 @@ impl Metrics {
         let labelled = |name: &'static str, label: &'static str, value: &'static str| counter!(name, "domain" => domain.clone(), label => value);
         let either = |name, label| [labelled(name, label, "false"), labelled(name, label, "true")];
         let spread = |name: &'static str| histogram!(name, "domain" => domain.clone());
+        let counts =
+            |name, label, values| ByValue::new(values, |value| labelled(name, label, value));
+        let aborts = |retried: &'static str| {
+            ByValue::new(
+                figures::REASONS,
+                |reason| counter!(figures::ABORTS, "domain" => domain.clone(), "reason" => reason, "retried" => retried),
+            )
+        };
+        let waited =
+            |end| histogram!(figures::LOCK_WAIT_SECONDS, "domain" => domain.clone(), "end" => end);
         Self {
             clock: Arc::new(SystemClock::default()),
             attempts: count(figures::ATTEMPTS),
-            commits: count(figures::COMMITS),
+            commits: ByLabel::new(figures::COMMITS, &domain),
             commit_seconds: spread(figures::COMMIT_SECONDS),
             documents_written: count(figures::DOCUMENTS_WRITTEN),
             last_commit: gauge!(figures::LAST_COMMIT, "domain" => domain.clone()),
             finished: count(figures::FINISHED),
             finished_seconds: spread(figures::FINISHED_SECONDS),
-            aborts: either(figures::ABORTS, "retried"),
+            aborts: [aborts("false"), aborts("true")],
             group_transactions: spread(figures::GROUP_TRANSACTIONS),
             locks: count(figures::LOCKS),
             lock_handoffs: count(figures::LOCK_HANDOFFS),
-            waits: count(figures::WAITS),
-            wounds: count(figures::WOUNDS),
+            waits: ByLabel::new(figures::WAITS, &domain),
+            lock_wait_seconds: ByValue::new(figures::ENDS, waited),
+            wounds: ByLabel::new(figures::WOUNDS, &domain),
             replays: count(figures::REPLAYS),
             recovery_aborts: either(figures::RECOVERY_ABORTS, "recorded"),
             unlocks: count(figures::UNLOCKS),
-            damages: count(figures::DAMAGES),
+            damages: counts(figures::DAMAGES, "cause", figures::CAUSES),
+            unknowns: count(figures::UNKNOWNS),
+            outcomes: counts(figures::OUTCOMES_TOTAL, "outcome", figures::OUTCOMES),
             partitions_dropped: count(figures::PARTITIONS_DROPPED),
-            results: figures::RESULTS
-                .iter()
-                .map(|result| (*result, labelled(figures::RESULTS_TOTAL, "result", result)))
-                .collect(),
+            results: counts(figures::RESULTS_TOTAL, "result", figures::RESULTS),
+            systems: Systems::new(&domain),
+            domain,
         }
     }
 
@@ -108,15 +136,53 @@ impl Metrics {
         self
     }
 
+    /// Counts these labels of transactions under their own names.
+    ///
+    /// All other labels count as `other`, a transaction without a label as `none`, and a group of
+    /// several labels as `several`. Each label adds three series. At most 50 labels count, the
+    /// first ones. Call this where the recorder of [`Metrics::new`] is current.
+    #[must_use]
+    pub fn with_labels<'l>(mut self, labels: impl IntoIterator<Item = &'l str>) -> Self {
+        let labels: Vec<&str> = labels.into_iter().take(MOST_LABELS).collect();
+        for series in [&mut self.commits, &mut self.waits, &mut self.wounds] {
+            series.add(&self.domain, &labels);
+        }
+        self
+    }
+
+    /// Takes the present load of the domain in this process. Call this every few seconds.
+    ///
+    /// No event reports these metrics: the lengths of queues, and the sizes of shared requests.
+    pub fn sample(&self, domain: &Domain) {
+        self.systems.sample(&domain.load());
+    }
+
+    /// Takes the levels of the outbox. Call this every minute, in one process.
+    ///
+    /// The levels come from the `backlog` of the outbox, whose scan costs one search.
+    pub fn outbox(&self, levels: OutboxLevels) {
+        self.systems.outbox(levels);
+    }
+
+    /// Takes the number of submitted requests in one state, such as `quarantined`.
+    pub fn requests(&self, state: &str, count: usize) {
+        self.systems.requests(state, count);
+    }
+
+    /// Takes the number of nodes that requests avoid, and the number of all nodes.
+    ///
+    /// `EsStore::nodes_left_out` returns them.
+    pub fn nodes(&self, (left_out, all): (usize, usize)) {
+        self.systems.nodes(left_out, all);
+    }
+
     /// Counts the result of a call.
     ///
     /// No event reports a result: a transaction that fails with [`ErrorKind::Overloaded`], for
     /// example, never begins.
     pub fn result<T>(&self, result: &Result<T, Error>) {
         let word = result.as_ref().map_or_else(|error| word(error.kind()), |_| "committed");
-        if let Some((_, counter)) = self.results.iter().find(|(result, _)| *result == word) {
-            counter.increment(1);
-        }
+        self.results.of(word).increment(1);
     }
 
     /// The time since the begin of the transaction.
@@ -138,15 +204,24 @@ impl Observer for Metrics {
             Event::HandedOff { documents, .. } => {
                 self.lock_handoffs.increment(as_u64(documents.len()));
             }
-            Event::Waiting { .. } => self.waits.increment(1),
-            Event::Wounded { .. } => self.wounds.increment(1),
-            Event::Committed { tid, written, .. } => {
-                self.commits.increment(1);
+            Event::Waiting { label, .. } => self.waits.of(label.as_deref()).increment(1),
+            Event::WaitEnded { waited, end, .. } => {
+                self.lock_wait_seconds.of(end.as_str()).record(*waited);
+            }
+            Event::Wounded { label, .. } => self.wounds.of(label.as_deref()).increment(1),
+            Event::Committed { tid, label, written, .. } => {
+                self.commits.of(label.as_deref()).increment(1);
                 self.commit_seconds.record(self.since_begin(*tid));
                 self.documents_written.increment(as_u64(*written));
                 self.last_commit.set(self.clock.wall());
             }
-            Event::Aborted { retried, .. } => self.aborts[usize::from(*retried)].increment(1),
+            Event::Aborted { reason, retried, .. } => {
+                self.aborts[usize::from(*retried)].of(reason.as_str()).increment(1);
+            }
+            Event::Unknown { .. } => self.unknowns.increment(1),
+            Event::OutcomeKnown { outcome, .. } => {
+                self.outcomes.of(word_of_outcome(*outcome)).increment(1);
+            }
             Event::Finished { tid } => {
                 self.finished.increment(1);
                 self.finished_seconds.record(self.since_begin(*tid));
@@ -156,7 +231,7 @@ impl Observer for Metrics {
                 self.recovery_aborts[usize::from(*recorded)].increment(1);
             }
             Event::Unlocked { .. } => self.unlocks.increment(1),
-            Event::Damaged { .. } => self.damages.increment(1),
+            Event::Damaged { cause, .. } => self.damages.of(cause.as_str()).increment(1),
             Event::PartitionDropped { .. } => self.partitions_dropped.increment(1),
             // An event of a later version.
             _ => {}
@@ -172,6 +247,15 @@ fn describe() {
             Kind::Gauge => describe_gauge!(name, unit, about),
             Kind::Histogram => describe_histogram!(name, unit, about),
         }
+    }
+}
+
+fn word_of_outcome(outcome: TransactionOutcome) -> &'static str {
+    match outcome {
+        TransactionOutcome::Committed { .. } => "committed",
+        TransactionOutcome::Aborted => "aborted",
+        TransactionOutcome::Forgotten => "forgotten",
+        _ => figures::OTHER,
     }
 }
 

@@ -10,8 +10,8 @@ use metrics::Unit;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use txn_core::store::{MemoryStore, Store, Write, WriteOp};
 use txn_core::{Collection, Config, Domain, Error, ErrorKind, LockMode, Options, Raw, WaitFor};
-use txn_metrics::Metrics;
 use txn_metrics::figures::{self, FIGURES};
+use txn_metrics::{Metrics, OutboxLevels};
 use txn_sim::tapped::{Delivery, Tap, Tapped};
 use txn_sim::{FaultPlan, FaultStore};
 
@@ -145,7 +145,7 @@ async fn commit_is_counted_with_documents_and_time() {
     let figures = shop.figures().await;
     let expected = [
         (figures::ATTEMPTS, 2),
-        (figures::COMMITS, 2),
+        ("txn_commits_total none", 2),
         (figures::DOCUMENTS_WRITTEN, 3),
         (figures::LOCKS, 2),
         // The one-document write has no record.
@@ -166,13 +166,13 @@ async fn all_metrics_are_registered_at_the_start() {
     let shop = Process::open(Arc::new(MemoryStore::new()), Config::default()).await;
     let figures = shop.figures().await;
     for figure in FIGURES {
-        match figure.label {
-            None => assert!(figures.0.contains_key(figure.name), "{}", figure.name),
-            Some((_, values)) => {
-                for value in values {
-                    assert_eq!(figures.count(&format!("{} {value}", figure.name)), 0);
-                }
-            }
+        let mut series = vec![figure.name.to_owned()];
+        for (_, values) in figure.labels {
+            let of = |one: &String| values.iter().map(|value| format!("{one} {value}")).collect();
+            series = series.iter().flat_map(|one| -> Vec<String> { of(one) }).collect();
+        }
+        for one in series {
+            assert!(figures.0.contains_key(&one), "{one}");
         }
         // The names already have the suffixes that exporters may add.
         let is_seconds = figure.unit == Unit::Seconds;
@@ -197,11 +197,16 @@ async fn conflicts_are_waits_wounds_and_aborts() {
     };
     tokio::join!(put, lets_go).0.expect("commits in the end");
     let figures = shop.figures().await;
-    assert_eq!(figures.count(figures::WOUNDS), 1, "{figures:?}");
-    assert_eq!(figures.count(figures::WAITS), 1, "{figures:?}");
-    assert_eq!(figures.count("txn_aborts_total false"), 1, "it was rolled back: {figures:?}");
-    assert_eq!(figures.count("txn_aborts_total true"), 1, "it was wounded: {figures:?}");
-    assert_eq!(figures.count(figures::COMMITS), 1, "{figures:?}");
+    assert_eq!(figures.count("txn_wounds_total none"), 1, "{figures:?}");
+    assert_eq!(figures.count("txn_waits_total none"), 1, "{figures:?}");
+    assert_eq!(
+        figures.count("txn_aborts_total rolled_back false"),
+        1,
+        "it was rolled back: {figures:?}"
+    );
+    assert_eq!(figures.count("txn_aborts_total wounded true"), 1, "it was wounded: {figures:?}");
+    assert_eq!(figures.count("txn_commits_total none"), 1, "{figures:?}");
+    assert_eq!(figures.values("txn_lock_wait_seconds released").len(), 1, "{figures:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,7 +222,7 @@ async fn stale_read_is_counted_as_a_retry() {
     });
     transaction.await.expect("commits");
     let figures = shop.figures().await;
-    assert_eq!(figures.count("txn_aborts_total true"), 1, "{figures:?}");
+    assert_eq!(figures.count("txn_aborts_total changed true"), 1, "{figures:?}");
     assert_eq!(figures.count(figures::ATTEMPTS), 3, "{figures:?}");
 }
 
@@ -232,7 +237,7 @@ async fn a_group_is_one_commit_of_many() {
     let sizes = figures.values(figures::GROUP_TRANSACTIONS);
     assert!(!sizes.is_empty() && sizes.iter().all(|size| *size >= 2.0), "{sizes:?}");
     let alone = 16.0 - sizes.iter().sum::<f64>();
-    let commits = u32::try_from(figures.count(figures::COMMITS)).expect("few");
+    let commits = u32::try_from(figures.count("txn_commits_total none")).expect("few");
     assert!(f64::from(commits) - alone - 1.0 < sizes.len() as f64, "{figures:?}");
 }
 
@@ -281,4 +286,94 @@ async fn overloaded_call_is_counted_by_its_result() {
     assert_eq!(figures.count("txn_results_total committed"), 1, "{figures:?}");
     assert_eq!(figures.count("txn_results_total overloaded"), 1, "{figures:?}");
     assert_eq!(figures.count(figures::ATTEMPTS), 1, "it never began");
+}
+
+#[tokio::test(start_paused = true)]
+async fn listed_labels_have_series_of_their_own() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let metrics = metrics::with_local_recorder(&recorder, || {
+        Arc::new(Metrics::new("shop").with_labels(["checkout", "none"]))
+    });
+    let config = Config::default().with_janitor_interval(None).with_observer(Some(metrics.clone()));
+    let store = Arc::new(MemoryStore::new());
+    let domain = Domain::open_or_create(store, "shop", config).await.expect("opens");
+    let things = domain.create_collection("things", None).await.expect("opens");
+    let shop = Process { domain, things, metrics, snapshotter };
+    let put = async |options: Options| {
+        let put = shop.domain.run(&options, async |tx| {
+            tx.put(&shop.things, "a", &Raw::new("{}"))?;
+            tx.put(&shop.things, "b", &Raw::new("{}"))
+        });
+        put.await.map(drop).expect("commits");
+    };
+    put(Options::default().with_label("checkout")).await;
+    put(Options::default().with_label("unlisted")).await;
+    put(Options::default()).await;
+    let figures = shop.figures().await;
+    for value in ["checkout", "other", "none"] {
+        assert_eq!(figures.count(&format!("txn_commits_total {value}")), 1, "{figures:?}");
+    }
+    assert_eq!(figures.count("txn_commits_total several"), 0, "{figures:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn levels_are_taken_from_the_application() {
+    let shop = Process::open(Arc::new(MemoryStore::new()), Config::default()).await;
+    let levels = OutboxLevels { events: 7, lag: Duration::from_secs(3), blocked: 1, dead: 2 };
+    shop.metrics.outbox(levels);
+    shop.metrics.requests("quarantined", 4);
+    shop.metrics.requests("of a later version", 5);
+    shop.metrics.nodes((1, 3));
+    shop.metrics.sample(&shop.domain);
+    let figures = shop.figures().await;
+    let level = |name: &str| match figures.0.get(name) {
+        Some(DebugValue::Gauge(level)) => level.0,
+        other => panic!("{name}: {other:?}"),
+    };
+    for (name, expected) in [
+        (figures::OUTBOX_EVENTS, 7.0),
+        (figures::OUTBOX_LAG_SECONDS, 3.0),
+        (figures::OUTBOX_BLOCKED, 1.0),
+        (figures::DEAD_LETTERS, 2.0),
+        ("txn_requests quarantined", 4.0),
+        ("txn_requests other", 5.0),
+        (figures::NODES_LEFT_OUT, 1.0),
+        (figures::NODES, 3.0),
+        (figures::RUNNING, 0.0),
+    ] {
+        assert!((level(name) - expected).abs() < f64::EPSILON, "{name}: {figures:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn shared_requests_have_a_batch_size() {
+    let config = Config::default().with_request_batching(Some(true));
+    let shop = Process::open(Arc::new(MemoryStore::new()), config).await;
+    shop.put(&["a", "b"]).await.expect("commits");
+    shop.metrics.sample(&shop.domain);
+    let figures = shop.figures().await;
+    let requests = figures.count(figures::REQUESTS);
+    assert!(requests > 0, "{figures:?}");
+    assert!(figures.count(figures::REQUEST_OPERATIONS) > requests, "{figures:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_commit_is_counted_with_its_outcome() {
+    let memory = Arc::new(MemoryStore::new());
+    let config = || Config::default().with_timeout(Duration::from_secs(2));
+    let shop = Process::open(Dies::before(memory.clone(), false), config()).await;
+    let other = Process::open(memory, config()).await;
+    let tx = shop.domain.begin(&Options::default()).expect("begins");
+    let tid = tx.tid();
+    for id in ["a", "b"] {
+        tx.put(&shop.things, id, &Raw::new("{}")).expect("buffers");
+    }
+    let error = tx.commit().await.expect_err("no answer");
+    assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
+    other.domain.outcome(tid).await.expect("answers");
+    let figures = shop.figures().await;
+    assert_eq!(figures.count(figures::UNKNOWNS), 1, "{figures:?}");
+    let figures = other.figures().await;
+    assert_eq!(figures.count("txn_outcomes_total aborted"), 1, "{figures:?}");
 }

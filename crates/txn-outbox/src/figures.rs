@@ -69,7 +69,7 @@ impl Counters {
     }
 
     pub(crate) fn handled(&self, event: &Event, domain: &Domain) {
-        let lag = wall_ms(domain).saturating_sub(event.emitted_ms);
+        let lag = wall_ms(domain).saturating_sub(event.waits_since_ms());
         let mut sums = self.sums.lock();
         sums.handled += 1;
         sums.lag_ms = sums.lag_ms.saturating_add(lag);

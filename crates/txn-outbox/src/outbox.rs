@@ -97,6 +97,40 @@ impl Outbox {
         key: &str,
         payload: &P,
     ) -> Result<String> {
+        self.emit_event(tx, topic, key, payload, None).await
+    }
+
+    /// Emits an event that is delivered from a moment on, as [`Outbox::emit`] otherwise.
+    ///
+    /// `not_before_ms`: milliseconds since the Unix epoch, by the wall clock of the processor. The
+    /// later events of the same topic and key wait for this one, so give a timer a key of its own.
+    /// A moment in the past means at once. There is no upper bound of the delay: the delivery may
+    /// follow late if all processors are busy or stopped.
+    ///
+    /// A reservation that expires needs no scan: emit its expiry with the reservation. The handler
+    /// reads the reservation, and does nothing if it was paid in the meantime.
+    ///
+    /// # Errors
+    /// As [`Outbox::emit`].
+    pub async fn emit_not_before<P: Serialize + Sync + ?Sized>(
+        &self,
+        tx: &Transaction,
+        topic: &str,
+        key: &str,
+        payload: &P,
+        not_before_ms: u64,
+    ) -> Result<String> {
+        self.emit_event(tx, topic, key, payload, Some(not_before_ms)).await
+    }
+
+    async fn emit_event<P: Serialize + Sync + ?Sized>(
+        &self,
+        tx: &Transaction,
+        topic: &str,
+        key: &str,
+        payload: &P,
+        not_before_ms: Option<u64>,
+    ) -> Result<String> {
         let inner = &self.inner;
         let (name, payload) = inner.fit(topic, key, payload)?;
         let queue = inner.queue_or_new(tx, &name).await?;
@@ -107,6 +141,7 @@ impl Outbox {
         let sequence = queue.appended + 1;
         let (id, emitted_ms) = (name.event_id(sequence), wall_ms(&inner.domain));
         let event = Event::new(id, name, sequence, emitted_ms, 0, payload);
+        let event = Event { not_before_ms, ..event };
         inner.append(tx, queue, &event)?;
         Ok(event.id)
     }

@@ -144,6 +144,9 @@ struct Wire {
     coordinator: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     application: Option<String>,
+    /// Added within the first format: a reader that does not know the label ignores it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    label: Option<Arc<str>>,
     created_at: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     heartbeat_at: Option<u64>,
@@ -175,6 +178,8 @@ pub struct Record {
     pub coordinator: String,
     /// The name of the application of that process.
     pub application: Option<String>,
+    /// The label of the transaction, for people only.
+    pub label: Option<Arc<str>>,
     /// The time of the first write.
     pub created_at: u64,
     /// The time of the owner's last heartbeat.
@@ -212,6 +217,7 @@ impl Record {
             metadata: wire.body.metadata.map(|raw| raw.get().to_owned()),
             coordinator: wire.coordinator,
             application: wire.application,
+            label: wire.label,
             created_at: wire.created_at,
             heartbeat_at: wire.heartbeat_at,
             modified_at: wire.modified_at,
@@ -245,6 +251,7 @@ impl Record {
             },
             coordinator: self.coordinator.clone(),
             application: self.application.clone(),
+            label: self.label.clone(),
             created_at: self.created_at,
             heartbeat_at: self.heartbeat_at,
             modified_at: self.modified_at,
@@ -268,7 +275,10 @@ impl Record {
             self.participants.iter().chain(self.deleted()).map(participant).sum();
         let image = |image: &Option<Image>| 5 + image.as_ref().map_or(0, |i| i.as_str().len());
         let images: usize = self.images.iter().map(image).sum();
-        let words = name(&self.coordinator) + self.application.as_deref().map_or(0, name);
+        let optional = |text: Option<&str>| text.map_or(0, name);
+        let words = name(&self.coordinator)
+            + optional(self.application.as_deref())
+            + optional(self.label.as_deref());
         let told = self.metadata.is_none() && self.aborted.is_none();
         told.then_some(FIELDS + participants + images + words)
     }
@@ -327,6 +337,7 @@ mod tests {
             metadata: Some("{\"why\":1e2}".into()),
             coordinator: "host".into(),
             application: None,
+            label: Some("checkout".into()),
             created_at: 1,
             heartbeat_at: None,
             modified_at: 2,
@@ -338,6 +349,17 @@ mod tests {
         assert_eq!(by_key.get(&Key::new("accounts", "c")), Some(&2));
         assert_eq!(by_key.get(&Key::new("accounts", "d")), None);
         assert!(Record::parse("{\"state\":\"odd\"}").is_err());
+    }
+
+    #[test]
+    fn record_without_label_is_read() {
+        let source = format!(
+            r#"{{"state":"pending","tid":"{ID}","attempt":0,"coordinator":"host","created_at":1,"modified_at":1}}"#
+        );
+        let record = Record::parse(&source).expect("an older record");
+        assert_eq!(record.label, None);
+        let encoded = record.encode().expect("encodes");
+        assert!(!encoded.contains("label"), "{encoded}");
     }
 
     #[test]
@@ -366,6 +388,7 @@ mod tests {
                 metadata: None,
                 coordinator: names.to_string(),
                 application: Some(names.to_string()),
+                label: Some(names.clone()),
                 created_at: u64::MAX,
                 heartbeat_at: Some(u64::MAX),
                 modified_at: u64::MAX,

@@ -179,6 +179,12 @@ pub(crate) struct Entry {
 pub(crate) type Entries = Versioned<Entry, NEWEST>;
 
 impl Entry {
+    /// The earliest time at which the request has work to do, in milliseconds since the Unix epoch.
+    pub(crate) fn due_ms(&self) -> u64 {
+        let is_open = matches!(self.state, State::Created | State::Pending);
+        self.request.not_before_ms.filter(|_| is_open).unwrap_or(0)
+    }
+
     pub(crate) fn new(id: &str, request: Request, now_ms: u64) -> Self {
         Self {
             format: Format,

@@ -89,7 +89,8 @@ impl Requests {
     /// before is not started again: the call brings the submission to its end.
     ///
     /// # Errors
-    /// As [`Requests::submit`]. [`RequestError::Refused`] if an operation is refused: then nothing
+    /// As [`Requests::submit`], and [`RequestError::Invalid`] for a request that is not due.
+    /// [`RequestError::Refused`] if an operation is refused: then nothing
     /// is stored, and the id is free. For an earlier submission the [`Status`] reports the refusal.
     ///
     /// # Cancel safety
@@ -98,6 +99,10 @@ impl Requests {
     pub async fn execute(&self, request: &Request, id: &str) -> Result<Status> {
         let inner = &self.inner;
         let handles = inner.check(request, id).await?;
+        if request.not_before_ms.is_some_and(|at| at > wall_ms(&inner.domain)) {
+            let why = "it is not due yet: submit it, and a processor executes it later";
+            return Err(RequestError::Invalid(why.to_owned()));
+        }
         let mut looks = 0;
         let options = Options::default().with_wait_for(WaitFor::Apply);
         // A reversal needs the commit version of this request alone.

@@ -56,20 +56,20 @@ impl Line {
     fn of(event: &Event) -> Option<Self> {
         let documents = |keys: &[Key]| keys.iter().map(document).collect();
         Some(match event {
-            Event::Started { tid } => Self::Started { tid: *tid },
+            Event::Started { tid, .. } => Self::Started { tid: *tid },
             Event::Locked { tid, documents: keys } => {
                 Self::Locked { tid: *tid, documents: documents(keys) }
             }
-            Event::Waiting { tid, holder, document: key } => {
+            Event::Waiting { tid, holder, document: key, .. } => {
                 Self::Waiting { tid: *tid, holder: *holder, document: document(key) }
             }
-            Event::Wounded { by, victim, document: key } => {
+            Event::Wounded { by, victim, document: key, .. } => {
                 Self::Wounded { by: *by, victim: *victim, document: document(key) }
             }
             Event::Committed { tid, written, .. } => {
                 Self::Committed { tid: *tid, written: *written }
             }
-            Event::Aborted { tid, why, retried } => {
+            Event::Aborted { tid, why, retried, .. } => {
                 Self::Aborted { tid: *tid, why: why.clone(), retried: *retried }
             }
             Event::Finished { tid } => Self::Finished { tid: *tid },
@@ -82,7 +82,7 @@ impl Line {
             Event::Unlocked { tid, document: key } => {
                 Self::Unlocked { tid: *tid, document: document(key) }
             }
-            Event::Damaged { tid, document: key, what } => {
+            Event::Damaged { tid, document: key, what, .. } => {
                 Self::Damaged { tid: *tid, document: document(key), what: what.clone() }
             }
             _ => return None,

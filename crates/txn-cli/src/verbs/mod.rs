@@ -8,6 +8,7 @@ mod queues;
 mod rebuild;
 mod requests;
 mod roles;
+mod signals;
 mod transactions;
 
 use std::path::Path;
@@ -52,6 +53,8 @@ async fn on(session: &Session, global: &Global, command: Command) -> Result<Answ
             transactions::why(domain, &collection, &id, routing.as_deref()).await
         }
         Command::Locks => transactions::locks(domain, global.limit()).await,
+        Command::Processes => signals::processes(domain).await,
+        Command::History => signals::history(domain, global.limit()).await,
         Command::Hanging { older } => health::hanging(domain, older, global.limit()).await,
         Command::Verify => health::verify(domain, global.limit()).await,
         Command::Doctor { collection } => {

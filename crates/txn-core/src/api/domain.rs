@@ -1,6 +1,7 @@
 //! `Domain` runs closures as transactions over the collections of a store.
 
 mod barrier;
+pub(crate) mod load;
 mod opening;
 mod outcome;
 

@@ -15,9 +15,12 @@ pub(crate) async fn shut_down(engine: &Engine, deadline: Duration) -> bool {
             engine.context.config.clock.sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::select! {
+    let is_applied = tokio::select! {
         biased;
         () = drained => !engine.context.lifecycle.has_left_over(),
         () = engine.context.config.clock.sleep(deadline) => false,
-    }
+    };
+    // The entry stays until the end, because it names the program of the last locks.
+    engine.processes.leave().await;
+    is_applied
 }

@@ -7,12 +7,14 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::api::collection::{Codec, Collection, DocumentId};
+use crate::attempt::committing::release::Why;
 use crate::attempt::{Attempt, AttemptMode, Edit, Receipt};
 use crate::config::Options;
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::hot::board::Contender;
 use crate::error::{Error, Result};
+use crate::event::AbortReason;
 use crate::store::Key;
 use txn_protocol::document::Image;
 use txn_protocol::ids::{AttemptId, CommitVersion};
@@ -319,7 +321,8 @@ impl Transaction {
 
     /// Ends the transaction without a commit, and returns after its locks are released.
     pub async fn rollback(self) {
-        self.attempt.roll_back("rolled back by the application".to_owned(), false).await;
+        let why = Why::ended(AbortReason::RolledBack, "rolled back by the application");
+        self.attempt.roll_back(why).await;
     }
 
     /// Checks that each alias still names the collection that was opened by this alias. Otherwise
@@ -327,7 +330,7 @@ impl Transaction {
     pub(crate) async fn confirm_aliases(&self) -> Result<()> {
         let confirmed = self.attempt.confirm_aliases().await;
         if let Err(error) = &confirmed {
-            self.attempt.roll_back(error.to_string(), false).await;
+            self.attempt.roll_back(Why::failed(error)).await;
         }
         confirmed.map_err(|error| error.in_transaction(self.attempt.tid))
     }
@@ -340,7 +343,8 @@ impl Transaction {
             // The refused write may rest on reads of different states.
             Some(refused @ AttemptError::Fail(_)) => {
                 self.attempt.examine().await?;
-                self.attempt.roll_back("one of its writes was refused".to_owned(), false).await;
+                let why = Why::ended(AbortReason::Failed, "one of its writes was refused");
+                self.attempt.roll_back(why).await;
                 Err(refused)
             }
         }

@@ -12,6 +12,7 @@ use tokio::sync::SemaphorePermit;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::api::transaction::Transaction;
+use crate::attempt::committing::release::Why;
 use crate::attempt::{AttemptMode, Receipt, nesting};
 use crate::config::{LockMode, Options, ReadMode};
 use crate::engine::Engine;
@@ -19,6 +20,7 @@ use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
 use crate::engine::hot::board::Contender;
 use crate::error::{Error, ErrorKind, Result};
+use crate::event::AbortReason;
 use crate::group::{AttemptNumbers, Groups, Reply, Rerun, WaitingCaller};
 use txn_protocol::ids::AttemptId;
 
@@ -231,12 +233,14 @@ impl<'a> TransactionRun<'a> {
         }
         match tx.examine().await {
             Ok(()) => {
-                tx.attempt().roll_back("the application's own error".to_owned(), false).await;
+                tx.attempt()
+                    .roll_back(Why::ended(AbortReason::RolledBack, "the application's own error"))
+                    .await;
                 Ok(None)
             }
             Err(AttemptError::Retry(reason)) => self.start_over(tx, reason).await.map(Some),
             Err(AttemptError::Fail(error)) => {
-                tx.attempt().roll_back(error.to_string(), false).await;
+                tx.attempt().roll_back(Why::failed(&error)).await;
                 Err(error.in_transaction(tx.attempt().tid))
             }
         }
@@ -245,7 +249,7 @@ impl<'a> TransactionRun<'a> {
     /// Rolls the attempt back, and starts the next one.
     async fn start_over(&mut self, tx: Transaction, reason: RetryReason) -> Result<Transaction> {
         let engine = self.engine;
-        tx.attempt().roll_back(reason.to_string(), true).await;
+        tx.attempt().roll_back(Why::retried(&reason)).await;
         if let Some(document) = reason.document() {
             engine.hot.cache.was_stale(document, engine.context.now());
         }

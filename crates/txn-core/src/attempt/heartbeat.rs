@@ -63,6 +63,7 @@ async fn beat_once(attempt: &Attempt) -> bool {
     let mut writer = attempt.record_writer.lock().await;
     let pending = Record {
         heartbeat_at: Some(attempt.engine.time.unix_millis()),
+        label: attempt.options.label.clone(),
         ..attempt.engine.table.new_record(attempt.tid, State::Pending)
     };
     let Ok(source) = pending.encode() else { return false };

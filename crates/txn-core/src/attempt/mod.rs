@@ -30,16 +30,17 @@ use crate::engine::deadline::Deadline;
 use crate::engine::hot::board::UnderWay;
 use crate::engine::live_attempts::AttemptHandle;
 use crate::engine::read_entry::ReadEntry;
+use crate::engine::signals::label::named;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
-use crate::event::Event;
+use crate::event::{AbortReason, Event};
 use crate::store::{Key, Source, Version, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
 use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::machines::record::RecordWriter;
 
 use committing::participants::{head_of, stand_in};
-use committing::release::release;
+use committing::release::{Why, release};
 use locking::validate;
 use merging::members::Members;
 use merging::reservation::Reservations;
@@ -150,6 +151,8 @@ pub(crate) struct Attempt {
     ///
     /// Only a record can answer.
     is_tid_exposed: AtomicBool,
+    /// Whether an event has reported the outcome as unknown.
+    is_unknown: AtomicBool,
     /// Whether the closure used something that no group can provide.
     is_solo: AtomicBool,
     /// Whether reads use the document cache.
@@ -198,10 +201,10 @@ impl Attempt {
         ends_at: Duration,
     ) -> Arc<Self> {
         let AttemptMode { pessimistic, uses_cache, stepped, patience } = mode;
-        let handle = engine.live_attempts.register(tid);
+        let handle = engine.live_attempts.register(tid, options.label.clone());
         let limit = engine.context.now() + engine.context.config.attempt_timeout;
         let deadline = Deadline::of_attempt(ends_at, limit, handle.clone());
-        engine.context.emit(&Event::Started { tid });
+        engine.context.emit(&Event::Started { tid, label: options.label.clone() });
         Arc::new(Self {
             engine,
             tid,
@@ -219,6 +222,7 @@ impl Attempt {
             doubt: Mutex::default(),
             progress: AttemptState::default(),
             is_tid_exposed: AtomicBool::new(false),
+            is_unknown: AtomicBool::new(false),
             is_solo: AtomicBool::new(false),
             uses_cache,
             stepped,
@@ -274,16 +278,16 @@ impl Attempt {
     ///
     /// Returns after the release or at the deadline. The release continues after the deadline, and
     /// after the caller is dropped.
-    pub(crate) async fn roll_back(self: &Arc<Self>, why: String, retried: bool) {
+    pub(crate) async fn roll_back(self: &Arc<Self>, why: Why) {
         if self.progress.conclude() {
-            self.release_by_deadline(why, retried).await;
+            self.release_by_deadline(why).await;
         }
     }
 
-    async fn release_by_deadline(self: &Arc<Self>, why: String, retried: bool) {
+    async fn release_by_deadline(self: &Arc<Self>, why: Why) {
         let this = self.clone();
         let release = async move {
-            release(&this, &why, retried).await;
+            release(&this, why).await;
             Ok(())
         };
         if let Err(error) = self.spawn_tracked(release).await {
@@ -301,7 +305,7 @@ impl Attempt {
         self.handle.expire();
         let this = self.clone();
         self.engine.context.lifecycle.spawn(async move {
-            release(&this, &RetryReason::Expired(None).to_string(), true).await;
+            release(&this, Why::retried(&RetryReason::Expired(None))).await;
         });
     }
 
@@ -338,7 +342,8 @@ impl Attempt {
         }
         self.heart.cancel();
         let this = self.clone();
-        let release = async move { release(&this, "its caller went away", false).await };
+        let why = Why::ended(AbortReason::Abandoned, "its caller went away");
+        let release = async move { release(&this, why).await };
         // A handle may be dropped outside of any runtime.
         self.engine.context.lifecycle.spawn_from_anywhere(release);
     }
@@ -388,8 +393,9 @@ impl Attempt {
         if !self.enclosing.contains(&holder) {
             return Ok(());
         }
+        let outer = named(holder, self.engine.contention.label_of(holder).as_deref());
         let message = format!(
-            "the transaction {holder} holds it, in whose closure this one is nested: they would wait for each other; use \
+            "the transaction {outer} holds it, in whose closure this one is nested: they would wait for each other; use \
              the outer transaction for it, or begin this one outside of the closure"
         );
         Err(Error::invalid(message).at(key).in_transaction(self.tid))
@@ -440,7 +446,16 @@ impl Attempt {
         self.engine.time.commit_version(Some(self.tid), read.max(held)).await
     }
 
+    /// Reports once that the caller cannot learn the outcome now.
+    pub(in crate::attempt) fn note_unknown(&self) {
+        if !self.is_unknown.swap(true, Ordering::AcqRel) {
+            self.engine.context.emit(&Event::Unknown { tid: self.tid });
+        }
+    }
+
+    /// The error of a caller that cannot learn the outcome of its commit.
     pub(in crate::attempt) fn in_doubt(&self, error: AttemptError) -> AttemptError {
+        self.note_unknown();
         let why = error.into_error();
         let message = format!(
             "the commit was sent and not acknowledged; ask for its outcome by its tid before running it again: {why}"

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
+use crate::event::AbortReason;
 use crate::store::Key;
 
 /// Why an attempt ends early.
@@ -41,6 +42,19 @@ impl RetryReason {
                 Some(key)
             }
             Self::Expired(_) | Self::Wounded | Self::LeftGroup => None,
+        }
+    }
+}
+
+impl From<&RetryReason> for AbortReason {
+    fn from(reason: &RetryReason) -> Self {
+        match reason {
+            RetryReason::Wounded => Self::Wounded,
+            RetryReason::Changed(_) => Self::Changed,
+            RetryReason::Expired(_) => Self::TimedOut,
+            RetryReason::Waited(_) => Self::Blocked,
+            RetryReason::Overtaken(_) => Self::Overtaken,
+            RetryReason::LeftGroup => Self::LeftGroup,
         }
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct AttemptHandle {
     pub(crate) expired: AtomicBool,
     /// Woken when one of the flags changes.
     pub(crate) notify: Notify,
+    /// The label of the transaction.
+    pub(crate) label: Option<Arc<str>>,
 }
 
 impl AttemptHandle {
@@ -49,12 +51,13 @@ pub(crate) struct LiveAttempts {
 }
 
 impl LiveAttempts {
-    pub(crate) fn register(&self, tid: AttemptId) -> Arc<AttemptHandle> {
+    pub(crate) fn register(&self, tid: AttemptId, label: Option<Arc<str>>) -> Arc<AttemptHandle> {
         let handle = Arc::new(AttemptHandle {
             wounded: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
             expired: AtomicBool::new(false),
             notify: Notify::new(),
+            label,
         });
         self.live.lock().insert(tid, handle.clone());
         handle
@@ -67,6 +70,11 @@ impl LiveAttempts {
 
     pub(crate) fn is_live(&self, tid: AttemptId) -> bool {
         self.live.lock().contains_key(&tid)
+    }
+
+    /// The label of an attempt of this process, while the attempt lives.
+    pub(crate) fn label_of(&self, tid: AttemptId) -> Option<Arc<str>> {
+        self.live.lock().get(&tid).and_then(|handle| handle.label.clone())
     }
 
     pub(crate) fn live_count(&self) -> usize {
@@ -91,7 +99,7 @@ mod tests {
     #[test]
     fn wound_reaches_only_live_attempts() {
         let live_attempts = LiveAttempts::default();
-        let handle = live_attempts.register(tid(1, 0));
+        let handle = live_attempts.register(tid(1, 0), None);
         live_attempts.wound(tid(1, 0));
         live_attempts.wound(tid(2, 0));
         assert!(handle.wounded.load(Ordering::Acquire) && live_attempts.is_live(tid(1, 0)));

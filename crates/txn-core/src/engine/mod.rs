@@ -18,6 +18,7 @@ pub(crate) mod read_entry;
 pub(crate) mod reads;
 pub(crate) mod recovery;
 pub(crate) mod serving_runtime;
+pub(crate) mod signals;
 pub(crate) mod store;
 pub(crate) mod table;
 pub(crate) mod time;
@@ -51,7 +52,9 @@ use crate::engine::live_attempts::LiveAttempts;
 use crate::engine::reads::Reads;
 use crate::engine::recovery::Recovery;
 use crate::engine::serving_runtime::ServingRuntime;
-use crate::engine::store::request_batching::RequestBatching;
+use crate::engine::signals::contention::Contention;
+use crate::engine::signals::processes::Processes;
+use crate::engine::store::request_batching::{RequestBatching, Traffic};
 use crate::engine::store::store_access::StoreAccess;
 use crate::engine::table::Table;
 use crate::engine::time::Time;
@@ -61,10 +64,14 @@ use crate::store::Store;
 /// The parts of the engine, from the lowest to the highest.
 pub(crate) struct Engine {
     pub(crate) context: Arc<Context>,
+    /// The shared requests so far.
+    pub(crate) traffic: Arc<Traffic>,
     pub(crate) store: Arc<StoreAccess>,
     pub(crate) time: Arc<Time>,
     pub(crate) table: Arc<Table>,
     pub(crate) live_attempts: Arc<LiveAttempts>,
+    pub(crate) contention: Arc<Contention>,
+    pub(crate) processes: Arc<Processes>,
     pub(crate) hot: Arc<Hot>,
     pub(crate) recent: Arc<RecentCommits>,
     pub(crate) singles: SingleWrites,
@@ -97,9 +104,12 @@ impl Engine {
     ) -> Result<Arc<Self>, Error> {
         config.check()?;
         check_name(name)?;
-        let base = base_of(store, name, config);
+        let traffic = Arc::new(Traffic::default());
+        let base = base_of(store, name, config, &traffic);
         let hot = Arc::new(Hot::new(&base.context.config, &base.store.limits()));
         let live_attempts = Arc::new(LiveAttempts::default());
+        let contention = Arc::new(Contention::new(&base, live_attempts.clone()));
+        let processes = Arc::new(Processes::new(&base, contention.clone()));
         let detector = Arc::new(FailureDetector::default());
         let recent = Arc::new(RecentCommits::new(&base));
         let singles = SingleWrites::new(&base, hot.clone(), recent.clone());
@@ -110,6 +120,7 @@ impl Engine {
             recent.clone(),
             live_attempts.clone(),
             detector.clone(),
+            contention.clone(),
         );
         let reads = Reads::new(&base, unlocker.clone(), recovery.clone(), histories.clone());
         let reads = Arc::new(reads);
@@ -118,18 +129,22 @@ impl Engine {
         let collections = Collections::new(&base, hot.clone(), aliases.clone(), histories.clone());
         let collections = Arc::new(collections);
         let barrier = Barrier::new(&base, live_attempts.clone(), detector, recovery.clone());
-        let admin = DomainAdmin::new(&base, histories.clone(), collections.clone());
+        let admin =
+            DomainAdmin::new(&base, histories.clone(), collections.clone(), processes.clone());
         let admin = Arc::new(admin);
         let janitor = Janitor::new(&base, unlocker.clone(), recovery.clone(), admin.clone());
         let janitor = Arc::new(janitor);
-        let election = Arc::new(JanitorElection::new(&base, janitor.clone()));
+        let election = Arc::new(JanitorElection::new(&base, janitor.clone(), processes.clone()));
         let Base { context, store, time, table } = base;
         Ok(Arc::new(Self {
             context,
+            traffic,
             store,
             time,
             table,
             live_attempts,
+            contention,
+            processes,
             hot,
             recent,
             singles,
@@ -170,7 +185,7 @@ impl Engine {
 }
 
 /// Puts the lower parts of an engine together.
-fn base_of(store: Arc<dyn Store>, name: &str, config: Config) -> Base {
+fn base_of(store: Arc<dyn Store>, name: &str, config: Config, traffic: &Arc<Traffic>) -> Base {
     let tasks = TaskTracker::new();
     let serving = Arc::new(ServingRuntime::new(config.runtime.clone()));
     // By default stores on servers batch requests, and embedded stores do not.
@@ -179,7 +194,13 @@ fn base_of(store: Arc<dyn Store>, name: &str, config: Config) -> Base {
         match batches {
             true => {
                 let (store, clock) = (store.clone(), config.clock.clone());
-                Arc::new(RequestBatching::new(store, tasks.clone(), clock, serving.clone()))
+                Arc::new(RequestBatching::new(
+                    store,
+                    tasks.clone(),
+                    clock,
+                    serving.clone(),
+                    traffic.clone(),
+                ))
             }
             false => store.clone(),
         }
@@ -207,8 +228,9 @@ impl HolderParts {
         recent: Arc<RecentCommits>,
         live_attempts: Arc<LiveAttempts>,
         detector: Arc<FailureDetector>,
+        contention: Arc<Contention>,
     ) -> Self {
-        let verdicts = Verdicts::new(base, live_attempts.clone(), detector.clone());
+        let verdicts = Verdicts::new(base, live_attempts.clone(), detector.clone(), contention);
         let verdicts = Arc::new(verdicts);
         let unlocker = Arc::new(Unlocker::new(base));
         let applier = Applier::new(base, hot, recent, live_attempts, detector, verdicts.clone());

@@ -71,6 +71,15 @@ impl Time {
         self.keeper.lock().server_time(self.clocks())
     }
 
+    /// The lead of the wall clock over the server's clock, in milliseconds.
+    ///
+    /// `None` if the store does not tell its time.
+    pub(crate) fn clock_ahead_ms(&self) -> Option<i64> {
+        let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        let wall = millis(self.context.config.clock.wall());
+        self.server_time().map(|server| wall.saturating_sub(millis(server)))
+    }
+
     /// No future commit has a version before this time.
     pub(crate) fn settled_until(&self) -> Duration {
         self.keeper.lock().settled_until(self.clocks(), self.context.config.max_drift)

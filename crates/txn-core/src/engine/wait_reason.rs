@@ -1,7 +1,10 @@
 //! Reasons of waits, and the error of a wait past its deadline.
 
+use std::sync::Arc;
+
 use txn_protocol::ids::AttemptId;
 
+use crate::engine::signals::label::named;
 use crate::error::{Error, ErrorKind};
 use crate::store::Key;
 
@@ -15,6 +18,8 @@ pub(crate) enum WaitReason {
         key: Key,
         /// The attempt that holds the lock.
         holder: AttemptId,
+        /// The label of the holder, if this process knows it.
+        label: Option<Arc<str>>,
     },
     /// Other transactions keep writing the document.
     Changing(Key),
@@ -28,7 +33,8 @@ impl WaitReason {
             Self::Store(why) => Error::unavailable(format!(
                 "the store did not complete the request before the deadline: {why}"
             )),
-            Self::Others { key, holder } => {
+            Self::Others { key, holder, label } => {
+                let holder = named(holder, label.as_deref());
                 let message =
                     format!("timed out waiting for another transaction, last for {holder}");
                 Error::new(ErrorKind::Conflict, message).at(&key)

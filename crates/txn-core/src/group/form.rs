@@ -28,6 +28,9 @@ use txn_protocol::ids::AttemptId;
 /// A caller may sleep, or do something else, before its closure runs.
 const BUDGET: Duration = Duration::from_millis(25);
 
+/// The maximum number of labels that a group has.
+const MOST_LABELS: usize = 4;
+
 /// A transaction that returned to the queue more often commits alone.
 const MOST_RETURNS: u8 = 8;
 
@@ -103,7 +106,8 @@ impl Groups {
         let ends_at = members.iter().map(|member| member.waiter.attempt.ends_at()).max();
         let patience = Some(self.engine.context.config.lease);
         let mode = AttemptMode { patience, ..AttemptMode::default() };
-        let options = Options { wait_for: wait_for.unwrap_or_default(), ..Options::default() };
+        let (wait_for, label) = (wait_for.unwrap_or_default(), label_of(members));
+        let options = Options { wait_for, label, ..Options::default() };
         Attempt::begin(self.engine.clone(), tid, options, mode, ends_at.unwrap_or_default())
     }
 
@@ -336,6 +340,23 @@ fn reply_committed(members: Vec<Member>, receipt: Receipt) {
 
 /// The reservations of a group: the permit with the reads, and the writes.
 type Guards = (PermitWithReads, ReservedDocuments);
+
+/// The labels of the members, joined by `+`.
+fn label_of(members: &[Member]) -> Option<Arc<str>> {
+    let labels = members.iter().filter_map(|member| member.waiter.attempt.options.label.as_ref());
+    let labels: BTreeSet<&Arc<str>> = labels.collect();
+    let mut first: Vec<&str> = labels.iter().take(MOST_LABELS).map(|label| &***label).collect();
+    match (labels.first(), labels.len()) {
+        (None, _) => None,
+        (Some(only), 1) => Some(Arc::clone(only)),
+        (_, all) => {
+            if all > MOST_LABELS {
+                first.push("...");
+            }
+            Some(first.join("+").into())
+        }
+    }
+}
 
 /// The tid of a group: a further attempt of the oldest member.
 ///

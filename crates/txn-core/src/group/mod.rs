@@ -79,6 +79,11 @@ impl Groups {
         groups
     }
 
+    /// The number of transactions that wait for a group.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.lock().len()
+    }
+
     /// Queues an attempt that may join a group, after its closure.
     ///
     /// `is_retry`: an earlier attempt of the transaction failed. A read-only transaction queues

@@ -209,6 +209,11 @@ impl Queue {
         self.waiting.insert(position, waiter);
     }
 
+    /// The number of waiting transactions.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     pub(super) fn leave(&mut self, position: QueuePosition) -> Option<Waiter> {
         self.waiting.remove(&position)
     }

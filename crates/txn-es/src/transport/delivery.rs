@@ -100,6 +100,11 @@ impl Nodes {
         }
     }
 
+    /// The number of nodes that requests avoid now.
+    pub(super) fn left_out(&self) -> usize {
+        self.nodes.iter().filter(|node| node.health.lock().is_out()).count()
+    }
+
     pub(super) fn labels(&self) -> impl ExactSizeIterator<Item = &str> {
         self.nodes.iter().map(|node| &*node.label)
     }

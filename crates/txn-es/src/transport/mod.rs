@@ -137,6 +137,11 @@ impl Transport {
         self.nodes.labels().len()
     }
 
+    /// The number of nodes that requests avoid now.
+    pub(crate) fn nodes_left_out(&self) -> usize {
+        self.nodes.left_out()
+    }
+
     pub(crate) fn timeout(&self, class: RequestClass) -> Duration {
         match class {
             RequestClass::Read | RequestClass::Write => self.request_timeout,

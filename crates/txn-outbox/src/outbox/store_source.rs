@@ -250,7 +250,10 @@ impl EventSource for Outbox {
             let firsts = reader.get_many(&inner.letters, firsts).await?;
             for ((_, shard, waiting, _), first) in open.into_iter().zip(firsts) {
                 let emitted = match first {
-                    Some(Stored::Known(letter)) => Some(letter.emitted_ms),
+                    // A timer that is not due has no lag.
+                    Some(Stored::Known(letter)) => {
+                        Some(letter.emitted_ms.max(letter.not_before_ms.unwrap_or(0)))
+                    }
                     _ => None,
                 };
                 backlog.add(&shard, waiting, emitted);

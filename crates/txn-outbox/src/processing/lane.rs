@@ -12,6 +12,7 @@ use futures::FutureExt;
 use tokio::sync::MutexGuard;
 use txn_core::Options;
 use txn_lock::backoff::Backoff;
+use txn_lock::instance::wall_ms;
 
 use crate::config::AfterDeath;
 use crate::error::{OutboxError, Result};
@@ -28,6 +29,11 @@ const TRIES: usize = 6;
 
 /// The maximum number of proven queues per shard. Further queues note their starts.
 const MOST_PROVEN: usize = 100_000;
+
+/// The longest pause before an event that is not due.
+///
+/// The wall clock may be set in the meantime, so the queue is read again then.
+const LONGEST_TIMER: Duration = Duration::from_secs(3_600);
 
 /// The maximum number of characters of a stored failure text.
 const MOST_ERROR: usize = 2_000;
@@ -147,7 +153,9 @@ async fn handle_together(this: &Inner, claim: &Claim, lanes: &Lanes, events: &[E
     let Some(handler) = handler.filter(|_| this.source.takes_several()) else {
         return Together::OneByOne;
     };
-    let is_sound = |event: &Event| event.failures == 0 && event.unfit.is_none();
+    let is_sound = |event: &Event| {
+        event.failures == 0 && event.unfit.is_none() && due_in(this, event).is_none()
+    };
     if !events.iter().all(|event| is_sound(event) && !is_suspect(this, claim, lanes, event)) {
         return Together::OneByOne;
     }
@@ -180,6 +188,9 @@ async fn handle(this: &Inner, claim: &Claim, lanes: &Lanes, event: Event) -> End
     if let Some(why) = event.unfit.clone() {
         return failed(this, claim, &event, Failure::hopeless(&*why)).await;
     }
+    if let Some(pause) = due_in(this, &event) {
+        return Ended::Later(pause);
+    }
     let alone = match begin(this, claim, lanes, &event).await {
         Ok(alone) => alone,
         Err(ended) => return ended,
@@ -193,6 +204,12 @@ async fn handle(this: &Inner, claim: &Claim, lanes: &Lanes, event: Event) -> End
         }
     }
     ended
+}
+
+/// The time until the event is due; `None` for a due event.
+fn due_in(this: &Inner, event: &Event) -> Option<Duration> {
+    let left = event.not_before_ms?.saturating_sub(wall_ms(&this.domain));
+    (left > 0).then(|| Duration::from_millis(left).min(LONGEST_TIMER))
 }
 
 /// Whether a process may have died while it handled the event.

@@ -28,6 +28,10 @@ pub struct Event {
     ///
     /// The wall clock of the emitting process supplies the time.
     pub emitted_ms: u64,
+    /// The earliest time of the delivery in milliseconds since the Unix epoch.
+    ///
+    /// `None` means at once. The wall clock of the processor counts.
+    pub not_before_ms: Option<u64>,
     /// The number of failed deliveries.
     pub failures: u32,
     /// The number of noted starts without an end.
@@ -56,7 +60,24 @@ impl Event {
         payload: Box<RawValue>,
     ) -> Self {
         let (unfinished, mark, shard, unfit) = (0, None, None, None);
-        Self { id, queue, sequence, emitted_ms, failures, unfinished, payload, mark, shard, unfit }
+        Self {
+            id,
+            queue,
+            sequence,
+            emitted_ms,
+            not_before_ms: None,
+            failures,
+            unfinished,
+            payload,
+            mark,
+            shard,
+            unfit,
+        }
+    }
+
+    /// The time from which the event waits for its delivery, in milliseconds since the Unix epoch.
+    pub(crate) fn waits_since_ms(&self) -> u64 {
+        self.emitted_ms.max(self.not_before_ms.unwrap_or(0))
     }
 
     /// The shard of the event, out of `shards`.

@@ -26,7 +26,7 @@ pub(crate) const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "topic":{"type":"keyword"},"key":{"type":"keyword"},"id":{"type":"keyword"},"sequence":{"type":"long"},
     "appended":{"type":"long"},"handled":{"type":"long"},"source":{"type":"keyword"},"epoch":{"type":"keyword"},"mark":{"type":"keyword"},"pending":{"type":"keyword"},"blocked":{"type":"long"},
     "failing":{"type":"object","enabled":false},"payload":{"type":"object","enabled":false},
-    "emitted_ms":{"type":"date","format":"epoch_millis"},"died_ms":{"type":"date","format":"epoch_millis"},
+    "emitted_ms":{"type":"date","format":"epoch_millis"},"died_ms":{"type":"date","format":"epoch_millis"},"not_before_ms":{"type":"date","format":"epoch_millis"},
     "failures":{"type":"integer"},"error":{"type":"text","index":false}}}"#;
 
 /// The settings of the whole outbox.
@@ -198,6 +198,8 @@ pub(crate) struct Letter {
     pub(crate) key: String,
     pub(crate) sequence: u64,
     pub(crate) emitted_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) not_before_ms: Option<u64>,
     pub(crate) payload: Box<RawValue>,
 }
 
@@ -211,13 +213,15 @@ impl Letter {
             key: event.queue.key().to_owned(),
             sequence: event.sequence,
             emitted_ms: event.emitted_ms,
+            not_before_ms: event.not_before_ms,
             payload: event.payload.clone(),
         }
     }
 
     pub(crate) fn event(self, queue: &QueueName, failures: u32) -> Event {
-        let Self { id, sequence, emitted_ms, payload, .. } = self;
-        Event::new(id, queue.clone(), sequence, emitted_ms, failures, payload)
+        let Self { id, sequence, emitted_ms, not_before_ms, payload, .. } = self;
+        let event = Event::new(id, queue.clone(), sequence, emitted_ms, failures, payload);
+        Event { not_before_ms, ..event }
     }
 }
 
@@ -296,6 +300,7 @@ mod tests {
         let queue = QueueName::new("t", "k").unwrap();
         let payload = RawValue::from_string("1".to_owned()).unwrap();
         let event = Event::new(queue.event_id(1), queue, 1, 2, 0, payload);
+        let event = Event { not_before_ms: Some(3), ..event };
         let failing = Some(Failing { sequence: 1, failures: 1, unfinished: 1, error: "e".into() });
         let (pending, blocked) = (Some("00".to_owned()), Some(1));
         let emitted_ms = Some(2);

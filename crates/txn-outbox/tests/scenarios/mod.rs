@@ -11,6 +11,7 @@ mod relay;
 mod relay_access;
 #[cfg(feature = "postgres")]
 mod relay_hostile;
+mod timers;
 mod watched;
 mod world;
 
@@ -39,6 +40,7 @@ pub(crate) use relay::*;
 pub(crate) use relay_access::*;
 #[cfg(feature = "postgres")]
 pub(crate) use relay_hostile::*;
+pub(crate) use timers::*;
 pub(crate) use watched::Watched;
 pub(crate) use world::{
     Desk, PATIENCE, SHARDS, World, numbers, orders, until, until_dead, until_some,
@@ -56,6 +58,8 @@ macro_rules! all {
             queue_waits_for_a_dead_letter;
             retried_dead_letters_keep_their_order;
             full_queue_refuses_events;
+            timer_is_not_handled_before_its_time;
+            timer_survives_its_processor;
             state_of_idle_keys_is_purged;
             a_newer_format_is_refused_by_name;
             shards_are_balanced_and_taken_over;

@@ -51,6 +51,12 @@ impl IdSource {
         Self(Mutex::new(State { node, last_start, last_commit, issued }))
     }
 
+    /// The present node: the random part of the versions of this process.
+    #[must_use]
+    pub fn node(&self) -> [u8; 6] {
+        self.0.lock().node
+    }
+
     /// Whether a version carries this node. A hint, because copies of a process share a node.
     #[must_use]
     pub fn shares_node(&self, version: CommitVersion) -> bool {

@@ -31,6 +31,10 @@ pub struct Request {
     /// HTTP requests that are sent after the commit, at least once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after_commit: Vec<HttpRequest>,
+    /// The earliest time of the execution in milliseconds since the Unix epoch, by the clock of the
+    /// processor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before_ms: Option<u64>,
     /// Any value of the client, stored with the request.
     #[serde(
         default,
@@ -199,6 +203,13 @@ impl Request {
     #[must_use]
     pub fn with_after_commit(mut self, request: HttpRequest) -> Self {
         self.after_commit.push(request);
+        self
+    }
+
+    /// Sets [`Request::not_before_ms`].
+    #[must_use]
+    pub fn with_not_before_ms(mut self, not_before_ms: u64) -> Self {
+        self.not_before_ms = Some(not_before_ms);
         self
     }
 

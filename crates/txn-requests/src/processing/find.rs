@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use txn_lock::instance::Dead;
+use txn_lock::instance::{Dead, wall_ms};
 
 use crate::contents::selection::Selection;
 use crate::error::Result;
@@ -20,13 +20,14 @@ impl Inner {
         let selection = Selection::default()
             .with_states([State::Created, State::Pending])
             .with_application_name(application);
-        let mut work = Vec::new();
+        let (mut work, now) = (Vec::new(), wall_ms(&self.domain));
         for entry in self.select(&selection).await? {
             if work.len() >= self.config.batch {
                 break;
             }
             // Requests that only other processes can execute must not fill the batch.
-            let cannot = self.is_deferred(&entry.id) || !self.can_emit(&entry.request);
+            let is_early = entry.due_ms() > now;
+            let cannot = is_early || self.is_deferred(&entry.id) || !self.can_emit(&entry.request);
             if cannot || self.working.lock().contains(&entry.id) {
                 continue;
             }

@@ -149,7 +149,8 @@ impl Inner {
         };
         let claimed = self.domain.transact(async |tx| {
             let Some(mut entry) = self.read(tx, id).await? else { return Ok(Claimed::NotOurs) };
-            if !self.can_emit(&entry.request) {
+            let now = wall_ms(&self.domain);
+            if !self.can_emit(&entry.request) || entry.due_ms() > now {
                 return Ok(Claimed::NotOurs);
             }
             match (entry.state, &entry.claim) {
@@ -166,7 +167,6 @@ impl Inner {
                 },
                 _ => return Ok(Claimed::NotOurs),
             }
-            let now = wall_ms(&self.domain);
             let config = &self.config;
             let claimed =
                 if entry.failures >= config.max_failures || entry.deaths >= config.max_deaths {

@@ -70,7 +70,8 @@ impl Inner {
         let before = wall_ms(&self.domain).saturating_sub(millis(age));
         let selection = Selection::default().with_states(states).with_application_name(application);
         let mut found = self.select(&selection).await?;
-        found.retain(|entry| entry.times.modified_ms <= before);
+        // A request that is not due is not late.
+        found.retain(|entry| entry.times.modified_ms.max(entry.due_ms()) <= before);
         found.sort_by(|a, b| {
             a.times.modified_ms.cmp(&b.times.modified_ms).then_with(|| by_id(a, b))
         });

@@ -4,6 +4,7 @@
 mod dependents;
 mod hostile;
 mod outbox;
+mod timers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use txn_requests::{
 pub(crate) use dependents::*;
 pub(crate) use hostile::*;
 pub(crate) use outbox::*;
+pub(crate) use timers::*;
 
 /// Passes all scenarios to a macro that declares them as tests.
 macro_rules! all {
@@ -31,6 +33,7 @@ macro_rules! all {
             a_refused_request_rolls_back_with_its_reason;
             uncommitted_is_cancelled_and_committed_reversed;
             failing_request_is_quarantined;
+            request_is_not_executed_before_its_time;
             request_is_validated_before_the_first_write;
             a_newer_format_is_refused_by_name;
             requests_happen_once_despite_kills;

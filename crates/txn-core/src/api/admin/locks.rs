@@ -8,6 +8,7 @@ use super::report::{
     TransactionState,
 };
 use super::scan::{Faults, Holder, Smallest, domain_document, scan, since, started_ms};
+use super::signals::process_of;
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::store::store_access::{ReadPreference, view};
@@ -56,7 +57,9 @@ impl Admin<'_> {
             let (state, record) = holders.get(&holder)?;
             Some(lock(engine, &key, &view, holder, &(*state, record.clone())))
         });
-        Ok(LockedDocuments { locks: locks.collect(), truncated, faults: faults.into_vec() })
+        let mut locks: Vec<DocumentLock> = locks.collect();
+        self.name_processes(&mut locks, &mut faults).await;
+        Ok(LockedDocuments { locks, truncated, faults: faults.into_vec() })
     }
 
     /// Reports the story of one document: its lock, the holder, and its commits.
@@ -113,7 +116,11 @@ impl Admin<'_> {
                 let found =
                     engine.table.record_of(holder, ReadPreference::Primary, &deadline).await;
                 let found = found.map_err(AttemptError::into_error)?;
-                Some(lock(engine, &key, view, holder, &(found.state().into(), found.record)))
+                let found = (found.state().into(), found.record);
+                let mut locks = [lock(engine, &key, view, holder, &found)];
+                self.name_processes(&mut locks, &mut Faults::new(0)).await;
+                let [lock] = locks;
+                Some(lock)
             }
             None => None,
         };
@@ -127,6 +134,22 @@ impl Admin<'_> {
             earlier: earlier.copied().map(commit).collect(),
             lock,
         })
+    }
+}
+
+impl Admin<'_> {
+    /// Names the processes of locks without a record, by the registry of processes.
+    async fn name_processes(self, locks: &mut [DocumentLock], faults: &mut Faults) {
+        if locks.iter().all(|lock| lock.process.is_some()) {
+            return;
+        }
+        let registered = self.processes_or_fault(faults).await;
+        for lock in locks.iter_mut().filter(|lock| lock.process.is_none()) {
+            if let Some((process, application)) = process_of(&registered, lock.holder.process()) {
+                lock.process = Some(process);
+                lock.application = application.map(ToOwned::to_owned);
+            }
+        }
     }
 }
 
@@ -186,6 +209,7 @@ fn lock(
         unchanged_ms: record.map(|record| since(engine, record.modified_at)),
         process: record.map(|record| record.coordinator.clone()),
         application: record.and_then(|record| record.application.clone()),
+        label: record.and_then(|record| record.label.as_deref().map(ToOwned::to_owned)),
     }
 }
 

@@ -7,6 +7,7 @@ mod rebuild;
 mod release;
 pub(crate) mod report;
 mod scan;
+pub(crate) mod signals;
 mod transactions;
 
 use std::sync::Arc;

@@ -180,6 +180,8 @@ pub struct OpenTransaction {
     pub process: String,
     /// The application of that process.
     pub application: Option<String>,
+    /// The label of the transaction.
+    pub label: Option<String>,
     /// The number of participants in the record. A pending record has none.
     pub participants: usize,
 }
@@ -198,6 +200,12 @@ pub struct TransactionReport {
     pub started_ms: u64,
     /// The time since the transaction began, in milliseconds.
     pub age_ms: u64,
+    /// The label of the transaction, by its record.
+    pub label: Option<String>,
+    /// The process that runs the attempt, by its record or else by the registry of processes.
+    pub process: Option<String>,
+    /// The application of that process.
+    pub application: Option<String>,
     /// The record, if there is one.
     pub record: Option<RecordReport>,
     /// The participants of the record, and their present state.
@@ -376,10 +384,12 @@ pub struct DocumentLock {
     pub age_ms: u64,
     /// The time since the last change of the holder's record, in milliseconds.
     pub unchanged_ms: Option<u64>,
-    /// The process of the holder, if there is a record.
+    /// The process of the holder, by its record or else by the registry of processes.
     pub process: Option<String>,
     /// The application of that process.
     pub application: Option<String>,
+    /// The label of the holder, by its record.
+    pub label: Option<String>,
 }
 
 /// The meaning of a lock, by the record of its holder.

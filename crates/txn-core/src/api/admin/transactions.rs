@@ -6,6 +6,7 @@ use super::report::{
     PartitionName, RecordReport, TransactionReport, TransactionState, Verdict,
 };
 use super::scan::{Faults, Holder, Smallest, domain_document, lease_ms, scan, since, started_ms};
+use super::signals::process_of;
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::store::store_access::{Look, ReadPreference};
@@ -30,18 +31,13 @@ impl Admin<'_> {
         let engine = self.engine;
         let document = domain_document(engine).await?;
         let partitions = document.partitions.into_iter();
-        let wall = engine.context.config.clock.wall().as_millis();
-        let ahead = engine.time.server_time().map(|server| {
-            let (wall, server) = (i64::try_from(wall), i64::try_from(server.as_millis()));
-            wall.unwrap_or(i64::MAX).saturating_sub(server.unwrap_or(i64::MAX))
-        });
         Ok(Overview {
             domain: engine.table.domain().to_string(),
             partitions: partitions.map(|(day, name)| PartitionName { day, name }).collect(),
             dropped_through: document.dropped_through,
             collections: document.collections.into_keys().collect(),
             now_ms: engine.time.unix_millis(),
-            clock_ahead_ms: ahead,
+            clock_ahead_ms: engine.time.clock_ahead_ms(),
         })
     }
 
@@ -122,6 +118,18 @@ impl Admin<'_> {
         let (verdict, why) =
             verdict(engine, tid, state, record.as_deref(), &participants, locks.len());
         participants.truncate(limit);
+        let registered = match record {
+            Some(_) => Vec::new(),
+            None => self.processes_or_fault(&mut faults).await,
+        };
+        let registered = process_of(&registered, tid.process());
+        let (process, application) = match (&record, registered) {
+            (Some(record), _) => (Some(record.coordinator.clone()), record.application.clone()),
+            (None, Some((process, application))) => {
+                (Some(process), application.map(ToOwned::to_owned))
+            }
+            (None, None) => (None, None),
+        };
         let started_ms = started_ms(tid);
         Ok(TransactionReport {
             tid,
@@ -129,6 +137,9 @@ impl Admin<'_> {
             attempt: tid.attempt(),
             started_ms,
             age_ms: since(engine, started_ms),
+            label: record.as_ref().and_then(|it| it.label.as_deref().map(ToOwned::to_owned)),
+            process,
+            application,
             record: record.as_deref().map(record_report),
             participants,
             participants_total: total,
@@ -161,6 +172,7 @@ fn open(engine: &Engine, record: &Record) -> OpenTransaction {
         overdue: unchanged_ms > lease_ms(engine, record.tid),
         process: record.coordinator.clone(),
         application: record.application.clone(),
+        label: record.label.as_deref().map(ToOwned::to_owned),
         participants: record.participants.len(),
     }
 }

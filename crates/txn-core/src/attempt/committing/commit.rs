@@ -12,7 +12,7 @@ use crate::attempt::Attempt;
 use crate::attempt::committing::commit_outcome::{CommitOutcome, CommittedRecord};
 use crate::attempt::committing::commit_steps::commit_inner;
 use crate::attempt::committing::finish::{complete, refresh_if_asked};
-use crate::attempt::committing::release::{leave_to_others, release};
+use crate::attempt::committing::release::{Why, leave_to_others, release};
 use crate::attempt::committing::single::commit_single;
 use crate::attempt::receipt::Receipt;
 use crate::attempt::state::{CommitKind, Stage};
@@ -20,6 +20,7 @@ use crate::config::WaitFor;
 use crate::engine::apply::single_write::unknown;
 use crate::engine::attempt_error::AttemptError;
 use crate::error::{Error, ErrorKind};
+use crate::event::AbortReason;
 use txn_protocol::record::Op;
 
 /// Commits in a tracked task, which survives a dropped caller.
@@ -62,6 +63,7 @@ fn cut_short(attempt: &Attempt, why: &str) -> Result<Receipt, AttemptError> {
         Stage::Sent(CommitKind::Single) | Stage::Released(Some(CommitKind::Single))
             if let Some(key) = single() =>
         {
+            attempt.note_unknown();
             Err(unknown(&key, &Error::unavailable(why)))
         }
         _ => Err(attempt.in_doubt(Error::unavailable(why).into())),
@@ -74,7 +76,8 @@ fn cut_short(attempt: &Attempt, why: &str) -> Result<Receipt, AttemptError> {
 async fn give_up(attempt: &Arc<Attempt>) {
     tracing::error!(tid = %attempt.tid, "a task of the engine panicked");
     if attempt.progress.close() {
-        return release(attempt, "a task of the engine panicked", false).await;
+        let why = Why::ended(AbortReason::Failed, "a task of the engine panicked");
+        return release(attempt, why).await;
     }
     leave_to_others(attempt);
 }
@@ -89,7 +92,8 @@ async fn run_commit(
     let say = |result| drop(reply_to.send(result));
     match commit_inner(attempt).await {
         Ok(CommitOutcome::Nothing) => {
-            attempt.release_by_deadline("it only read".to_owned(), false).await;
+            let why = Why::ended(AbortReason::NothingToWrite, "it only read");
+            attempt.release_by_deadline(why).await;
             say(Ok(receipt(None, None, true)));
         }
         Ok(CommitOutcome::Single(single)) => {
@@ -101,7 +105,12 @@ async fn run_commit(
                     refresh_if_asked(attempt, [&single.key]).await;
                     Ok(receipt(None, Some(commit), true))
                 }
-                Err(error) => Err(error),
+                Err(error) => {
+                    if matches!(&error, AttemptError::Fail(e) if e.kind() == ErrorKind::Unknown) {
+                        attempt.note_unknown();
+                    }
+                    Err(error)
+                }
             });
         }
         Ok(CommitOutcome::CommittedRecord(committed)) => {
@@ -121,11 +130,7 @@ async fn run_commit(
             say(Err(AttemptError::Fail(error.in_transaction(attempt.tid))));
         }
         Err(error) => {
-            let (why, retried) = match &error {
-                AttemptError::Retry(reason) => (reason.to_string(), true),
-                AttemptError::Fail(error) => (error.to_string(), false),
-            };
-            attempt.release_by_deadline(why, retried).await;
+            attempt.release_by_deadline(Why::from(&error)).await;
             say(Err(error));
         }
     }
@@ -162,7 +167,8 @@ impl Drop for Unended {
             return leave_to_others(&attempt);
         }
         let engine = attempt.engine.clone();
-        let release = async move { release(&attempt, "its runtime has ended", false).await };
+        let why = Why::ended(AbortReason::Failed, "its runtime has ended");
+        let release = async move { release(&attempt, why).await };
         engine.context.lifecycle.spawn_from_anywhere(release);
     }
 }

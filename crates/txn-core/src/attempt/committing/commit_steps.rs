@@ -199,7 +199,12 @@ fn on_committed(
     if let Some(under_way) = &mut *attempt.hot.under_way.lock() {
         under_way.recorded();
     }
-    attempt.engine.context.emit(&Event::Committed { tid, commit_version, written });
+    attempt.engine.context.emit(&Event::Committed {
+        tid,
+        label: attempt.options.label.clone(),
+        commit_version,
+        written,
+    });
     CommitOutcome::CommittedRecord(Box::new(committed))
 }
 

@@ -17,7 +17,7 @@ use crate::engine::deadline::Deadline;
 use crate::engine::hot::handoff::{self, LINGER, MAX_DEPTH, Published};
 use crate::engine::table::own_record::OwnRecord;
 use crate::error::ErrorKind;
-use crate::event::Event;
+use crate::event::{DamageCause, Event};
 use crate::store::Key;
 use txn_protocol::document::View;
 use txn_protocol::record::{Participant, Record};
@@ -98,7 +98,8 @@ fn tell_unfinished(attempt: &Attempt, error: &AttemptError) {
         // The caller received a success, so that only this event reports the damage.
         let document = error.document().cloned();
         let document = document.unwrap_or_else(|| attempt.engine.table.record_key(attempt.tid));
-        attempt.engine.context.emit(&Event::Damaged { tid: attempt.tid, document, what: why });
+        let (tid, cause) = (attempt.tid, DamageCause::NotApplicable);
+        attempt.engine.context.emit(&Event::Damaged { tid, document, cause, what: why });
     }
 }
 

@@ -6,5 +6,5 @@ mod commit_steps;
 mod finish;
 pub(in crate::attempt) mod participants;
 mod record;
-pub(in crate::attempt) mod release;
+pub(crate) mod release;
 mod single;

@@ -41,6 +41,7 @@ pub(super) fn check_record_size(
             .iter()
             .map(|key| writes.get(*key).and_then(|mutation| mutation.image().cloned()))
             .collect(),
+        label: attempt.options.label.clone(),
         metadata: attempt.options.metadata.clone(),
         ..attempt.engine.table.new_record(attempt.tid, State::Committed)
     };
@@ -83,6 +84,7 @@ pub(super) async fn deciding_record(
         commit_version: Some(commit),
         participants,
         images,
+        label: attempt.options.label.clone(),
         metadata: attempt.options.metadata.clone(),
         ..attempt.engine.table.new_record(attempt.tid, State::Committed)
     };

@@ -6,17 +6,55 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::attempt::Attempt;
+use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
 use crate::engine::store::store_access::ReadPreference;
-use crate::event::Event;
+use crate::error::Error;
+use crate::event::{AbortReason, Event};
 use crate::store::{Key, Outcome, Write};
+
+/// Why an attempt ends without a commit.
+#[derive(Debug)]
+pub(crate) struct Why {
+    reason: AbortReason,
+    /// The reason, for logs and the record.
+    text: String,
+    /// Whether another attempt may follow.
+    retried: bool,
+}
+
+impl Why {
+    /// Another attempt may follow.
+    pub(crate) fn retried(reason: &RetryReason) -> Self {
+        Self { reason: reason.into(), text: reason.to_string(), retried: true }
+    }
+
+    /// No attempt follows.
+    pub(crate) fn ended(reason: AbortReason, text: impl Into<String>) -> Self {
+        Self { reason, text: text.into(), retried: false }
+    }
+
+    /// The store or the engine refused the transaction.
+    pub(crate) fn failed(error: &Error) -> Self {
+        Self::ended(AbortReason::Failed, error.to_string())
+    }
+}
+
+impl From<&AttemptError> for Why {
+    fn from(error: &AttemptError) -> Self {
+        match error {
+            AttemptError::Retry(reason) => Self::retried(reason),
+            AttemptError::Fail(error) => Self::failed(error),
+        }
+    }
+}
 
 /// Releases the locks, once.
 ///
 /// The caller has sent no commit of this attempt, or its `aborted` record is acknowledged.
 /// Locks that cannot be released now are left to other transactions.
 #[tracing::instrument(name = "release", level = "debug", skip_all, fields(tid = %attempt.tid, attempt = attempt.tid.attempt()))]
-pub(in crate::attempt) async fn release(attempt: &Arc<Attempt>, why: &str, retried: bool) {
+pub(in crate::attempt) async fn release(attempt: &Arc<Attempt>, why: Why) {
     if !attempt.progress.release() {
         return;
     }
@@ -39,7 +77,7 @@ pub(in crate::attempt) async fn release(attempt: &Arc<Attempt>, why: &str, retri
     };
     let deadline = engine.context.deadline(engine.context.config.lease_of(attempt.tid.attempt()));
     if has_record || !uncertain.is_empty() {
-        abort_record(attempt, why, &deadline).await;
+        abort_record(attempt, &why.text, &deadline).await;
     }
     let voids: Vec<Write> = held.iter().map(|(key, lock)| lock.void(key)).collect();
     let mut left: BTreeSet<Key> = uncertain.clone();
@@ -64,8 +102,10 @@ pub(in crate::attempt) async fn release(attempt: &Arc<Attempt>, why: &str, retri
     }
     engine.live_attempts.forget(attempt.tid);
     engine.hot.lock_queues.release(held.keys().chain(&uncertain));
+    let Why { reason, text: why, retried } = why;
     if !(held.is_empty() && uncertain.is_empty()) || retried {
-        engine.context.emit(&Event::Aborted { tid: attempt.tid, why: why.to_owned(), retried });
+        let (tid, label) = (attempt.tid, attempt.options.label.clone());
+        engine.context.emit(&Event::Aborted { tid, label, reason, why, retried });
     }
 }
 

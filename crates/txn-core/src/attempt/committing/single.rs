@@ -91,6 +91,7 @@ pub(in crate::attempt) async fn commit_single(
             let tid = attempt.tid;
             attempt.engine.context.emit(&Event::Committed {
                 tid,
+                label: attempt.options.label.clone(),
                 commit_version: commit,
                 written: 1,
             });

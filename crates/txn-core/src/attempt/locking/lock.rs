@@ -241,6 +241,7 @@ impl LockPhase<'_> {
             }
             return self.waits.wait_for(busy, &mut self.backoff, self.given_up).await;
         }
+        self.waits.note_holders(busy);
         if let Some(reason) = reason {
             return context.pause(&attempt.deadline, &mut self.backoff, reason).await;
         }

@@ -137,7 +137,8 @@ async fn validate_round(
             }
             attempt.refuse_to_wait_for_oneself(&key, holder)?;
             wait_with_patience(attempt, &key, &mut since)?;
-            reason = Some(WaitReason::Others { key, holder });
+            let label = engine.contention.label_of(holder);
+            reason = Some(WaitReason::Others { key, holder, label });
         }
         let changing = reads.keys().next().cloned().map(WaitReason::Changing);
         if let Some(changing) = changing {

@@ -1,6 +1,7 @@
 //! Waits of an attempt for lock holders and for the board turn.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -12,7 +13,7 @@ use crate::engine::hot::board::Wanted;
 use crate::engine::hot::lock_queue::LockWait;
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
-use crate::event::Event;
+use crate::event::WaitEnd;
 use crate::store::Key;
 use txn_protocol::ids::AttemptId;
 use txn_protocol::record::State;
@@ -38,12 +39,14 @@ pub(in crate::attempt) struct LockWaits<'a> {
     polls: u32,
     /// The start of the wait for any holder.
     since: Option<Duration>,
+    /// Whether the time of the attempt ended during a wait.
+    timed_out: bool,
 }
 
 impl<'a> LockWaits<'a> {
     pub(in crate::attempt) fn new(attempt: &'a Attempt) -> Self {
         let (waits, holders, polls, since) = Default::default();
-        Self { attempt, waits, holders, polls, since }
+        Self { attempt, waits, holders, polls, since, timed_out: false }
     }
 
     /// Returns how the attempt resolves the holder of a document.
@@ -66,6 +69,42 @@ impl<'a> LockWaits<'a> {
         }
     }
 
+    /// Notes the present holders, and the end of waits for earlier ones.
+    ///
+    /// Returns whether a holder changed.
+    pub(in crate::attempt) fn note_holders(&mut self, busy: &BTreeMap<Key, AttemptId>) -> bool {
+        if self.holders.is_empty() && busy.is_empty() {
+            return false;
+        }
+        let now = self.attempt.engine.context.now();
+        let is_over = |key: &Key, (holder, _): &mut (AttemptId, Duration)| {
+            busy.get(key).is_none_or(|present| present != holder)
+        };
+        let over: Vec<_> = self.holders.extract_if(.., is_over).collect();
+        let mut changed = !over.is_empty();
+        self.end(over, now, WaitEnd::Released);
+        for (key, holder) in busy {
+            self.holders.entry(key.clone()).or_insert_with(|| {
+                changed = true;
+                self.attempt.engine.contention.note_live(*holder);
+                (*holder, now)
+            });
+        }
+        changed
+    }
+
+    fn end(
+        &self,
+        over: impl IntoIterator<Item = (Key, (AttemptId, Duration))>,
+        now: Duration,
+        end: WaitEnd,
+    ) {
+        for (key, (holder, since)) in over {
+            let waited = now.saturating_sub(since);
+            self.attempt.engine.contention.ended(self.attempt.tid, holder, &key, waited, end);
+        }
+    }
+
     /// Waits for older holders.
     ///
     /// The wait queue orders the attempts of this process by age. Holders in other processes are
@@ -81,24 +120,13 @@ impl<'a> LockWaits<'a> {
         for (key, holder) in busy {
             self.attempt.refuse_to_wait_for_oneself(key, *holder)?;
             self.waits.entry(key.clone()).or_insert_with(|| {
-                let (tid, holder, document) = (self.attempt.tid, *holder, key.clone());
-                engine.context.emit(&Event::Waiting { tid, holder, document });
+                engine.contention.begun(self.attempt.tid, *holder, key);
                 engine.hot.lock_queues.enter(key, self.attempt.tid.age())
             });
         }
-        let now = engine.context.now();
-        let since = |key: &Key, holder: AttemptId| match self.holders.get(key) {
-            Some((before, since)) if *before == holder => *since,
-            _ => now,
-        };
-        let holders: BTreeMap<Key, (AttemptId, Duration)> = busy
-            .iter()
-            .map(|(key, holder)| (key.clone(), (*holder, since(key, *holder))))
-            .collect();
-        if self.holders != holders {
+        if self.note_holders(busy) {
             // A new holder has just begun, and needs about the time of a commit.
             *backoff = engine.context.backoff();
-            self.holders = holders;
         }
         self.polls += 1;
         if self.polls.is_multiple_of(4) {
@@ -106,8 +134,11 @@ impl<'a> LockWaits<'a> {
         }
         let Some((key, holder)) = busy.iter().next() else { return Ok(()) };
         wait_with_patience(self.attempt, key, &mut self.since)?;
-        let others = WaitReason::Others { key: key.clone(), holder: *holder };
-        let left = self.attempt.deadline.left(&*engine.context.config.clock, &others)?;
+        let label = engine.contention.label_of(*holder);
+        let others = WaitReason::Others { key: key.clone(), holder: *holder, label };
+        let left = self.attempt.deadline.left(&*engine.context.config.clock, &others);
+        self.timed_out = left.is_err();
+        let left = left?;
         // Only the first in the queue polls often, for a holder in another process. The queue wakes
         // the rest.
         let polls = |(key, wait): (&Key, &LockWait)| {
@@ -128,6 +159,26 @@ impl<'a> LockWaits<'a> {
             () = engine.context.config.clock.sleep(poll.min(left)) => {}
         }
         Ok(())
+    }
+}
+
+/// Ends the open waits: the attempt stops waiting.
+impl Drop for LockWaits<'_> {
+    fn drop(&mut self) {
+        if self.holders.is_empty() {
+            return;
+        }
+        let handle = &self.attempt.handle;
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Acquire);
+        let end = if is_set(&handle.wounded) {
+            WaitEnd::Wounded
+        } else if self.timed_out || is_set(&handle.expired) {
+            WaitEnd::TimedOut
+        } else {
+            WaitEnd::GaveUp
+        };
+        let over = std::mem::take(&mut self.holders);
+        self.end(over, self.attempt.engine.context.now(), end);
     }
 }
 

@@ -11,6 +11,7 @@ use futures::FutureExt;
 use crate::engine::admin::janitor::{Janitor, JanitorReport};
 use crate::engine::base::Base;
 use crate::engine::context::Context;
+use crate::engine::signals::processes::Processes;
 use crate::engine::store::store_access::StoreAccess;
 use crate::engine::table::Table;
 use crate::store::{Outcome, Read, Version, Write, WriteOp};
@@ -21,12 +22,17 @@ pub(crate) struct JanitorElection {
     store: Arc<StoreAccess>,
     table: Arc<Table>,
     janitor: Arc<Janitor>,
+    processes: Arc<Processes>,
 }
 
 impl JanitorElection {
-    pub(in crate::engine) fn new(base: &Base, janitor: Arc<Janitor>) -> Self {
+    pub(in crate::engine) fn new(
+        base: &Base,
+        janitor: Arc<Janitor>,
+        processes: Arc<Processes>,
+    ) -> Self {
         let Base { context, store, table, .. } = base.clone();
-        Self { context, store, table, janitor }
+        Self { context, store, table, janitor, processes }
     }
 
     /// Starts the janitor task, if the configuration wants one.
@@ -40,6 +46,7 @@ impl JanitorElection {
             let mut turn = Turn::default();
             if let Some(election) = election_of_task.upgrade() {
                 turn.seen = election.stands().await;
+                election.processes.renew().await;
             }
             loop {
                 // Jitter keeps processes that started together from scanning together.
@@ -65,8 +72,12 @@ impl JanitorElection {
     }
 
     async fn take_turn(&self, turn: &mut Turn) {
+        self.processes.renew().await;
         if !self.take(turn).await {
             return;
+        }
+        if let Err(error) = self.processes.sweep().await {
+            tracing::debug!(why = %error.into_error(), "the entries of dead processes stay for now");
         }
         match self.janitor.pass(false, &mut JanitorReport::default()).await {
             Ok(faults) => {

@@ -18,6 +18,7 @@ use crate::engine::admin::collections::Collections;
 use crate::engine::base::Base;
 use crate::engine::context::Context;
 use crate::engine::history::Histories;
+use crate::engine::signals::processes::Processes;
 use crate::engine::store::store_access::StoreAccess;
 use crate::engine::table::Table;
 use crate::engine::time::Time;
@@ -30,6 +31,7 @@ pub(crate) struct DomainAdmin {
     table: Arc<Table>,
     histories: Arc<Histories>,
     collections: Arc<Collections>,
+    processes: Arc<Processes>,
 }
 
 impl DomainAdmin {
@@ -37,8 +39,9 @@ impl DomainAdmin {
         base: &Base,
         histories: Arc<Histories>,
         collections: Arc<Collections>,
+        processes: Arc<Processes>,
     ) -> Self {
         let Base { context, store, time, table } = base.clone();
-        Self { context, store, time, table, histories, collections }
+        Self { context, store, time, table, histories, collections, processes }
     }
 }

@@ -128,6 +128,9 @@ impl DomainAdmin {
         for number in 0..MOST_SLOTS {
             self.delete(&self.table.slot_key(number), deadline).await?;
         }
+        for key in self.processes.keys(deadline).await? {
+            self.delete(&key, deadline).await?;
+        }
         self.delete(&self.table.domain_key(), deadline).await
     }
 

@@ -3,7 +3,7 @@
 use crate::engine::apply::Applier;
 use crate::engine::apply::progress::Apply;
 use crate::error::ErrorKind;
-use crate::event::Event;
+use crate::event::{DamageCause, Event};
 use crate::store::Key;
 use txn_protocol::ids::AttemptId;
 
@@ -14,9 +14,11 @@ impl Applier {
         for (document, error) in &apply.unapplied {
             if matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Misconfigured) {
                 tracing::error!(%tid, %document, %error, "committed but not applied");
-                let what = apply.damages.get(document).cloned();
-                let what = what.unwrap_or_else(|| error.to_string());
-                self.context.emit(&Event::Damaged { tid, document: document.clone(), what });
+                let damage = apply.damages.get(document).cloned();
+                let (cause, what) =
+                    damage.unwrap_or_else(|| (DamageCause::NotApplicable, error.to_string()));
+                let document = document.clone();
+                self.context.emit(&Event::Damaged { tid, document, cause, what });
             }
         }
     }
@@ -28,7 +30,8 @@ impl Applier {
         tracing::error!(%tid, document = %key, "another client's write to a locked document is overwritten");
         let what =
             "another client wrote or deleted the locked document; the commit overwrites that";
-        self.context.emit(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
+        let (document, cause) = (key.clone(), DamageCause::LockBypassed);
+        self.context.emit(&Event::Damaged { tid, document, cause, what: what.to_owned() });
     }
 
     /// Reports a committed write that is lost for good.
@@ -39,13 +42,15 @@ impl Applier {
         tracing::error!(%tid, document = %key, "a committed write is lost: another client took its lock off");
         let what = "another client took the lock off, and a later transaction wrote the document without what this \
                     one committed; that write is lost";
-        self.context.emit(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
+        let (document, cause) = (key.clone(), DamageCause::LockBypassed);
+        self.context.emit(&Event::Damaged { tid, document, cause, what: what.to_owned() });
     }
 
     /// Emits that a committed write is lost with its collection.
     pub(super) fn emit_lost(&self, tid: AttemptId, key: &Key, what: &str) {
         tracing::error!(%tid, document = %key, what, "a committed write is lost with its collection");
-        self.context.emit(&Event::Damaged { tid, document: key.clone(), what: what.to_owned() });
+        let (document, cause) = (key.clone(), DamageCause::CollectionLost);
+        self.context.emit(&Event::Damaged { tid, document, cause, what: what.to_owned() });
     }
 
     /// Reports that the record of a committed transaction was removed.
@@ -55,6 +60,7 @@ impl Applier {
         let document = self.table.record_key(tid);
         tracing::error!(%tid, record = %document, "a committed record was removed");
         let what = "its committed record was removed; it is written again".to_owned();
-        self.context.emit(&Event::Damaged { tid, document, what });
+        let cause = DamageCause::RecordRemoved;
+        self.context.emit(&Event::Damaged { tid, document, cause, what });
     }
 }

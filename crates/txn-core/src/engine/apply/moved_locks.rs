@@ -25,6 +25,7 @@ use crate::engine::store::pages::PAGE;
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
+use crate::event::DamageCause;
 use crate::store::fields::DELETES;
 use crate::store::{Filter, Key, Outcome, Write, WriteOp};
 use txn_protocol::document::Stored;
@@ -138,7 +139,7 @@ impl Applier {
             } else if self.context.now() >= apply.began + self.context.config.lease / 2 {
                 // Before this time the owner may still be at work.
                 cov_mark::hit!(unclear_participant_reported);
-                apply.never(key, UNTOLD);
+                apply.never(key, DamageCause::LockBypassed, UNTOLD);
             }
         }
         Ok(())

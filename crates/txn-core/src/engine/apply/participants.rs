@@ -15,6 +15,7 @@ use crate::engine::store::store_access::{Look, ReadPreference};
 use crate::engine::table::own_record::OwnRecord;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
+use crate::event::DamageCause;
 use crate::store::{Key, Outcome, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
 use txn_protocol::ids::AttemptId;
@@ -120,7 +121,7 @@ impl Applier {
         if helps && turn == RollForward::Help && apply.blocked.is_empty() {
             apply.in_the_way = by_holder(round.held).into_values().collect();
         } else {
-            apply.wait_for(&round.held);
+            apply.wait_for(&round.held, |holder| self.verdicts.label_of(holder));
         }
         apply.note_settled();
         Ok(())
@@ -238,7 +239,8 @@ impl Applier {
                 }
                 (None, Applying::Elsewhere) => drop(round.elsewhere.insert(key)),
                 (None, Applying::Damaged) => {
-                    apply.never(&key, "another client wrote the document while it was locked");
+                    let why = "another client wrote the document while it was locked";
+                    apply.never(&key, DamageCause::LockBypassed, why);
                 }
                 (None, _) => {
                     apply.pending.remove(&key);
@@ -286,7 +288,7 @@ impl Applier {
                 }
                 refused => {
                     let error = Error::from_refused(&refused, key, "apply a committed write");
-                    apply.never(key, &error.to_string());
+                    apply.never(key, DamageCause::NotApplicable, &error.to_string());
                 }
             }
         }

@@ -9,6 +9,7 @@ use crate::engine::holders::lock::Lock;
 use crate::engine::table::own_record::OwnRecord;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
+use crate::event::DamageCause;
 use crate::store::{Key, Version};
 use txn_protocol::document::View;
 use txn_protocol::ids::{AttemptId, CommitVersion};
@@ -50,7 +51,7 @@ pub(crate) struct Apply {
     pub(super) unapplied: Unapplied,
     pub(super) lost: BTreeSet<Key>,
     /// Short descriptions of damaged participants, for events.
-    pub(super) damages: BTreeMap<Key, String>,
+    pub(super) damages: BTreeMap<Key, (DamageCause, String)>,
     pub(super) backoff: Backoff,
     /// When the owner next checks that the record exists.
     pub(super) looks_again: Option<Duration>,
@@ -99,10 +100,16 @@ impl Apply {
         self.pending.retain(|key, _| self.wanted.contains(key));
     }
 
-    pub(crate) fn wait_for<'l>(&mut self, held: impl IntoIterator<Item = &'l Lock>) {
+    /// Notes the holders that the apply waits for, with their labels.
+    pub(crate) fn wait_for<'l>(
+        &mut self,
+        held: impl IntoIterator<Item = &'l Lock>,
+        label_of: impl Fn(AttemptId) -> Option<Arc<str>>,
+    ) {
         for Lock { key, view } in held {
             if let Some(holder) = view.holder() {
-                let others = WaitReason::Others { key: key.clone(), holder };
+                let others =
+                    WaitReason::Others { key: key.clone(), holder, label: label_of(holder) };
                 self.blocked.insert(key.clone(), others);
             }
         }
@@ -174,9 +181,9 @@ impl Apply {
         }
     }
 
-    pub(in crate::engine) fn never(&mut self, key: &Key, why: &str) {
+    pub(in crate::engine) fn never(&mut self, key: &Key, cause: DamageCause, why: &str) {
         let message = format!("a committed transaction cannot be applied to it: {why}");
-        self.damages.insert(key.clone(), why.to_owned());
+        self.damages.insert(key.clone(), (cause, why.to_owned()));
         self.give_up(key, Error::damaged(message));
     }
 }

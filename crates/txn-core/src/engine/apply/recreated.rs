@@ -14,6 +14,7 @@ use crate::engine::apply::progress::Apply;
 use crate::engine::holders::failure_detector::NO_NODE_LAGS_FOR;
 use crate::engine::store::store_access::{Look, missing_collection};
 use crate::engine::wait_reason::WaitReason;
+use crate::event::DamageCause;
 use crate::store::{CollectionSpec, Key, Role, StoreErrorKind};
 use txn_protocol::document::View;
 use txn_protocol::record::{Op, Participant};
@@ -121,7 +122,7 @@ impl Applier {
             apply.block(key, WaitReason::Store(why));
         } else if made_again {
             cov_mark::hit!(commit_to_a_collection_made_again);
-            apply.never(key, MADE_AGAIN);
+            apply.never(key, DamageCause::CollectionLost, MADE_AGAIN);
         } else {
             apply.give_up(key, missing_collection(key));
         }

@@ -7,6 +7,7 @@ use crate::engine::holders::verdict::{Decided, Verdicts};
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
+use crate::event::Event;
 use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
 
@@ -32,11 +33,22 @@ impl Verdicts {
         tid: AttemptId,
         deadline: &Deadline,
     ) -> Result<TransactionOutcome, AttemptError> {
+        let outcome = self.find_outcome(tid, deadline).await?;
+        self.context.emit(&Event::OutcomeKnown { tid, outcome });
+        Ok(outcome)
+    }
+
+    async fn find_outcome(
+        &self,
+        tid: AttemptId,
+        deadline: &Deadline,
+    ) -> Result<TransactionOutcome, AttemptError> {
         let key = self.table.record_key(tid);
         loop {
             let asked = self.context.now();
             let found = self.table.record_of(tid, ReadPreference::Primary, deadline).await?;
             let at = LookedAt { asked, answered: self.context.now() };
+            let label = found.record.as_ref().and_then(|record| record.label.clone());
             if found.state() == HolderState::Gone {
                 return Ok(TransactionOutcome::Forgotten);
             }
@@ -59,7 +71,7 @@ impl Verdicts {
                     None => {}
                 }
             }
-            let others = WaitReason::Others { key: key.clone(), holder: tid };
+            let others = WaitReason::Others { key: key.clone(), holder: tid, label };
             deadline.pause(&*self.context.config.clock, lease / 4, others).await?;
         }
     }

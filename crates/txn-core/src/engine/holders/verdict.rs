@@ -12,6 +12,8 @@ use crate::engine::deadline::Deadline;
 use crate::engine::holders::failure_detector::{FailureDetector, LookedAt};
 use crate::engine::holders::lock::{Holding, Lock, by_holder};
 use crate::engine::live_attempts::LiveAttempts;
+use crate::engine::signals::contention::Contention;
+use crate::engine::signals::label::named;
 use crate::engine::store::settle::{Because, Settled, Unsettled};
 use crate::engine::store::store_access::{ReadPreference, StoreAccess};
 use crate::engine::table::Table;
@@ -41,6 +43,7 @@ pub(crate) struct Verdicts {
     pub(super) table: Arc<Table>,
     pub(super) live_attempts: Arc<LiveAttempts>,
     pub(super) detector: Arc<FailureDetector>,
+    contention: Arc<Contention>,
     /// Tids whose `aborted` record is acknowledged to this process.
     aborted: KnownAborted,
 }
@@ -50,15 +53,21 @@ impl Verdicts {
         base: &Base,
         live_attempts: Arc<LiveAttempts>,
         detector: Arc<FailureDetector>,
+        contention: Arc<Contention>,
     ) -> Self {
         let Base { context, store, table, .. } = base.clone();
         let aborted = KnownAborted::default();
-        Self { context, store, table, live_attempts, detector, aborted }
+        Self { context, store, table, live_attempts, detector, contention, aborted }
     }
 
     /// Notes an attempt whose `aborted` record is acknowledged to this process.
     pub(crate) fn note_aborted(&self, tid: AttemptId) {
         self.aborted.insert(tid);
+    }
+
+    /// The label of an attempt, if this process knows it.
+    pub(crate) fn label_of(&self, tid: AttemptId) -> Option<Arc<str>> {
+        self.contention.label_of(tid)
     }
 
     /// Groups locks by holder, and reads all records at once.
@@ -92,6 +101,9 @@ impl Verdicts {
         let at = LookedAt { asked, answered: self.context.now() };
         let holdings = holders.into_iter().filter_map(|(holder, locks)| {
             let found = records.remove(&holder)?;
+            if let Some(record) = &found.record {
+                self.contention.note_label(holder, record.label.as_ref());
+            }
             Some(Holding { holder, locks, found, at, whole: false })
         });
         Ok((holdings.collect(), busy))
@@ -125,7 +137,10 @@ impl Verdicts {
             return Ok(None);
         }
         let why = match requester.tid() {
-            Some(me) if !dead => format!("wounded by the older transaction {me}"),
+            Some(me) if !dead => {
+                let me = named(me, self.contention.label_of(me).as_deref());
+                format!("wounded by the older transaction {me}")
+            }
             _ => "unchanged for one lease: taken for dead".to_owned(),
         };
         let met_at = locks.first().map_or(&record_key, |lock| &lock.key);
@@ -147,9 +162,14 @@ impl Verdicts {
                 let (document, recorded) = (met_at.clone(), found.record.is_some());
                 self.context.emit(&match requester.tid() {
                     Some(me) if !dead && me.age() != holder.age() => {
-                        Event::Wounded { by: me, victim: holder, document }
+                        let label = self.contention.label_of(me);
+                        let victim_label = self.contention.label_of(holder);
+                        Event::Wounded { by: me, label, victim: holder, victim_label, document }
                     }
-                    _ => Event::AbortedByRecovery { tid: holder, document, recorded },
+                    _ => {
+                        tracing::info!(tid = %holder, %document, recorded, why, "aborted a transaction without a sign of life");
+                        Event::AbortedByRecovery { tid: holder, document, recorded }
+                    }
                 });
             }
             _ => {}
@@ -172,7 +192,10 @@ impl Verdicts {
         let place = RecordOf { table: &self.table, tid };
         let decide =
             Decide { rules: &self.context.rules, known_aborted: self.aborted.contains(tid) };
-        let aborted = |_: &RecordLookup| self.encode_aborted(tid, why);
+        let aborted = |found: &RecordLookup| {
+            let label = found.record.as_ref().and_then(|record| record.label.clone());
+            self.encode_aborted(tid, label.or_else(|| self.live_attempts.label_of(tid)), why)
+        };
         let settled = self.store.settle(&place, &decide, found, aborted, deadline).await;
         let settled = match settled {
             Ok(settled) => settled,
@@ -203,9 +226,11 @@ impl Verdicts {
     pub(crate) fn encode_aborted(
         &self,
         tid: AttemptId,
+        label: Option<Arc<str>>,
         why: &str,
     ) -> Result<crate::store::Source, Error> {
-        self.table.aborted_record(tid, why).encode().map_err(|e| Error::damaged(e.to_string()))
+        let record = Record { label, ..self.table.aborted_record(tid, why) };
+        record.encode().map_err(|e| Error::damaged(e.to_string()))
     }
 }
 

@@ -68,6 +68,16 @@ impl Admission {
         place.map_err(|_| Error::unavailable("the domain is closed"))
     }
 
+    /// The number of transactions that have a permit.
+    pub(crate) fn running(&self) -> usize {
+        self.most.saturating_sub(self.places.available_permits())
+    }
+
+    /// The number of transactions that wait for a permit.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     fn overloaded(&self) -> Error {
         let message = format!(
             "{} transactions of this process run already, and more wait than can be carried: nothing was sent; offer fewer, or try \

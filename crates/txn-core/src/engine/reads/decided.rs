@@ -92,27 +92,31 @@ impl Reads {
             }
             locks.retain(|lock| held.contains_key(&lock.key));
             let busy = locks.iter().find(|lock| is(lock, Resolution::Blocked));
-            if let Some(reason) = wait_reason(&locks, busy, enclosing)? {
+            if let Some(reason) = self.wait_reason(&locks, busy, enclosing)? {
                 self.context.pause(deadline, &mut backoff, reason).await?;
             }
         }
     }
-}
 
-/// Returns why the read waits, if locks are left. `busy`: the lock of a holder that may continue.
-fn wait_reason(
-    locks: &[Lock],
-    busy: Option<&Lock>,
-    enclosing: &[AttemptId],
-) -> Result<Option<WaitReason>, Error> {
-    if let Some(lock) = busy
-        && lock.view.holder().is_some_and(|holder| enclosing.contains(&holder))
-    {
-        let message = "the transaction in whose closure it is read holds it: read it there";
-        return Err(Error::invalid(message).at(&lock.key));
+    /// Returns why the read waits, if locks are left. `busy`: the lock of a holder that may continue.
+    fn wait_reason(
+        &self,
+        locks: &[Lock],
+        busy: Option<&Lock>,
+        enclosing: &[AttemptId],
+    ) -> Result<Option<WaitReason>, Error> {
+        if let Some(lock) = busy
+            && lock.view.holder().is_some_and(|holder| enclosing.contains(&holder))
+        {
+            let message = "the transaction in whose closure it is read holds it: read it there";
+            return Err(Error::invalid(message).at(&lock.key));
+        }
+        Ok(match busy.and_then(|lock| Some((lock.key.clone(), lock.view.holder()?))) {
+            Some((key, holder)) => {
+                let label = self.recovery.label_of(holder);
+                Some(WaitReason::Others { key, holder, label })
+            }
+            None => locks.first().map(|lock| WaitReason::Changing(lock.key.clone())),
+        })
     }
-    Ok(match busy.and_then(|lock| Some((lock.key.clone(), lock.view.holder()?))) {
-        Some((key, holder)) => Some(WaitReason::Others { key, holder }),
-        None => locks.first().map(|lock| WaitReason::Changing(lock.key.clone())),
-    })
 }

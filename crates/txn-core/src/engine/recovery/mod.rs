@@ -11,6 +11,7 @@ use crate::engine::context::Context;
 use crate::engine::holders::unlock::Unlocker;
 use crate::engine::holders::verdict::Verdicts;
 use crate::engine::table::Table;
+use txn_protocol::ids::AttemptId;
 
 /// Resolves the locks of other transactions, and applies commits.
 pub(crate) struct Recovery {
@@ -30,5 +31,10 @@ impl Recovery {
     ) -> Self {
         let Base { context, table, .. } = base.clone();
         Self { context, table, verdicts, unlocker, applier }
+    }
+
+    /// The label of an attempt, if this process knows it.
+    pub(crate) fn label_of(&self, tid: AttemptId) -> Option<Arc<str>> {
+        self.verdicts.label_of(tid)
     }
 }

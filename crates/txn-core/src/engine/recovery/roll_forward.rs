@@ -183,6 +183,8 @@ impl Recovery {
             cov_mark::hit!(foreign_commit_helped);
             let documents = record.participants.iter().map(Participant::key);
             let documents = documents.filter(|key| !lost.contains(key)).collect();
+            let process = &record.coordinator;
+            tracing::info!(tid = %record.tid, process, label = record.label.as_deref(), "rolled a commit of another process forward");
             self.context.emit(&Event::Replayed { tid: record.tid, documents });
             self.applier.finish(record, help.version, deadline).await?;
         }
@@ -264,7 +266,8 @@ impl Recovery {
             Err(retry) => return Err(retry),
         };
         let is = |lock: &&Lock, what| met.get(&lock.key) == Some(&what);
-        apply.wait_for(locks.iter().filter(|lock| is(lock, Resolution::Blocked)));
+        let blocked = locks.iter().filter(|lock| is(lock, Resolution::Blocked));
+        apply.wait_for(blocked, |holder| self.label_of(holder));
         let void: Vec<Lock> =
             locks.iter().filter(|lock| is(lock, Resolution::Void)).cloned().collect();
         for (key, unlocked) in self.unlocker.unlock_all(&void).await {

@@ -84,6 +84,16 @@ impl Table {
         Key::new(REGISTRY, format!("janitor:{}", self.domain))
     }
 
+    /// The key of a process's entry in the registry of processes.
+    pub(crate) fn process_key(&self, node: &str) -> Key {
+        Key::new(REGISTRY, format!("process:{}:{node}", self.domain))
+    }
+
+    /// The key of the last waits of a process.
+    pub(crate) fn contention_key(&self, node: &str) -> Key {
+        Key::new(REGISTRY, format!("contention:{}:{node}", self.domain))
+    }
+
     pub(crate) fn record_write(&self, tid: AttemptId, op: WriteOp) -> Write {
         Write { key: self.record_key(tid), require_alias: true, op }
     }

@@ -34,6 +34,7 @@ impl Table {
             metadata: None,
             coordinator: self.context.config.process_name.clone(),
             application: self.context.config.application_name.clone(),
+            label: None,
             created_at: now,
             heartbeat_at: None,
             modified_at: now,

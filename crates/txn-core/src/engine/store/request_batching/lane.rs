@@ -129,6 +129,7 @@ impl<K: Kind> Lane<K> {
     async fn send_alone(&self, operations: &[K::Operation]) -> Vec<AnswerOf<K>> {
         // Never closed. Without a permit the request would only exceed the bound.
         let mut permit = self.large.acquire().await;
+        self.context.traffic.note(operations.len());
         let mut request = K::send(&*self.context.store, operations);
         let mut answers = tokio::select! {
             biased;
@@ -287,6 +288,7 @@ impl<K: Kind> Carrier<K> {
             callers.push((batch.operations.len(), batch.caller));
             operations.extend(batch.operations);
         }
+        self.lane.context.traffic.note(operations.len());
         let request = async { K::send(&*self.lane.context.store, &operations).await };
         match AssertUnwindSafe(request).catch_unwind().await {
             Ok(answers) => {

@@ -29,6 +29,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
@@ -100,6 +101,32 @@ struct LaneContext {
     tasks: TaskTracker,
     clock: Arc<dyn Clock>,
     bounds: Bounds,
+    traffic: Arc<Traffic>,
+}
+
+/// The shared requests so far, for metrics.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    requests: AtomicU64,
+    operations: AtomicU64,
+}
+
+impl Traffic {
+    fn note(&self, operations: usize) {
+        let operations = u64::try_from(operations).unwrap_or(u64::MAX);
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.operations.fetch_add(operations, Ordering::Relaxed);
+    }
+
+    /// The number of requests.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// The number of operations in all requests.
+    pub(crate) fn operations(&self) -> u64 {
+        self.operations.load(Ordering::Relaxed)
+    }
 }
 
 /// The lanes of one kind of call.
@@ -192,9 +219,10 @@ impl RequestBatching {
         tasks: TaskTracker,
         clock: Arc<dyn Clock>,
         serving: Arc<ServingRuntime>,
+        traffic: Arc<Traffic>,
     ) -> Self {
         let bounds = Bounds::of(store.limits().max_document_bytes);
-        Self::with(LaneContext { store, tasks, clock, bounds }, serving)
+        Self::with(LaneContext { store, tasks, clock, bounds, traffic }, serving)
     }
 
     fn with(context: LaneContext, serving: Arc<ServingRuntime>) -> Self {

@@ -97,7 +97,8 @@ fn shared_in(
 ) -> RequestBatching {
     let (tasks, clock) = (tasks.clone(), clock.clone());
     let serving = Arc::new(ServingRuntime::new(runtime));
-    RequestBatching::with(LaneContext { store, tasks, clock, bounds }, serving)
+    let traffic = Arc::default();
+    RequestBatching::with(LaneContext { store, tasks, clock, bounds, traffic }, serving)
 }
 
 async fn items(store: &dyn Store) {

@@ -1,0 +1,159 @@
+//! The waits for locks that ended lately in this process.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::base::Base;
+use crate::engine::context::Context;
+use crate::engine::live_attempts::LiveAttempts;
+use crate::engine::time::Time;
+use crate::event::{Event, WaitEnd};
+use crate::store::Key;
+use txn_protocol::ids::AttemptId;
+
+/// The maximum number of labels that are remembered for holders in other processes.
+const MOST_LABELS: usize = 1_024;
+
+/// A wait of one attempt for one holder of one document, after its end.
+///
+/// An attempt that waits for several holders of a document in turn has several waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LockWait {
+    /// The attempt that waited.
+    pub tid: AttemptId,
+    /// The label of the attempt that waited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<Arc<str>>,
+    /// The attempt that held the lock.
+    pub holder: AttemptId,
+    /// The label of the holder, if the waiting process knew it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder_label: Option<Arc<str>>,
+    /// The physical name of the document's collection.
+    pub collection: Arc<str>,
+    /// The id of the document.
+    pub id: Arc<str>,
+    /// The routing value of the document, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routing: Option<Arc<str>>,
+    /// The begin of the wait, in milliseconds since the Unix epoch.
+    pub began_ms: u64,
+    /// The time of the wait in milliseconds.
+    pub waited_ms: u64,
+    /// The end of the wait.
+    pub end: WaitEnd,
+}
+
+/// The waits that ended lately, and the labels of holders.
+pub(crate) struct Contention {
+    context: Arc<Context>,
+    time: Arc<Time>,
+    live_attempts: Arc<LiveAttempts>,
+    /// The labels of holders in other processes, by their records.
+    labels: Mutex<BTreeMap<AttemptId, Arc<str>>>,
+    ring: Mutex<Ring>,
+}
+
+/// The last waits, oldest first.
+#[derive(Default)]
+struct Ring {
+    waits: VecDeque<LockWait>,
+    /// The number of all waits so far.
+    total: u64,
+}
+
+impl Contention {
+    pub(in crate::engine) fn new(base: &Base, live_attempts: Arc<LiveAttempts>) -> Self {
+        let (labels, ring) = Default::default();
+        let (context, time) = (base.context.clone(), base.time.clone());
+        Self { context, time, live_attempts, labels, ring }
+    }
+
+    /// Remembers the label of a holder in another process, by its record.
+    pub(crate) fn note_label(&self, holder: AttemptId, label: Option<&Arc<str>>) {
+        let Some(label) = label else { return };
+        let mut labels = self.labels.lock();
+        labels.insert(holder, label.clone());
+        if labels.len() > MOST_LABELS {
+            labels.pop_first();
+        }
+    }
+
+    /// Remembers the label of a holder in this process, beyond the end of the holder.
+    pub(crate) fn note_live(&self, holder: AttemptId) {
+        self.note_label(holder, self.live_attempts.label_of(holder).as_ref());
+    }
+
+    /// The label of an attempt, if this process knows it.
+    pub(crate) fn label_of(&self, tid: AttemptId) -> Option<Arc<str>> {
+        let known = || self.labels.lock().get(&tid).cloned();
+        self.live_attempts.label_of(tid).or_else(known)
+    }
+
+    /// Announces a wait that begins.
+    pub(crate) fn begun(&self, tid: AttemptId, holder: AttemptId, document: &Key) {
+        let (label, holder_label) = (self.label_of(tid), self.label_of(holder));
+        let document = document.clone();
+        self.context.emit(&Event::Waiting { tid, label, holder, holder_label, document });
+    }
+
+    /// Announces and remembers a wait that ended.
+    pub(crate) fn ended(
+        &self,
+        tid: AttemptId,
+        holder: AttemptId,
+        document: &Key,
+        waited: Duration,
+        end: WaitEnd,
+    ) {
+        let (label, holder_label) = (self.label_of(tid), self.label_of(holder));
+        let most = self.context.config.contention_waits;
+        if most > 0 {
+            let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+            let wait = LockWait {
+                tid,
+                label: label.clone(),
+                holder,
+                holder_label: holder_label.clone(),
+                collection: document.collection.clone(),
+                id: document.id.clone(),
+                routing: document.routing.clone(),
+                began_ms: self.time.unix_millis().saturating_sub(waited_ms),
+                waited_ms,
+                end,
+            };
+            let mut ring = self.ring.lock();
+            while ring.waits.len() >= most {
+                ring.waits.pop_front();
+            }
+            ring.waits.push_back(wait);
+            ring.total += 1;
+        }
+        let document = document.clone();
+        self.context.emit(&Event::WaitEnded {
+            tid,
+            label,
+            holder,
+            holder_label,
+            document,
+            waited,
+            end,
+        });
+    }
+
+    /// The last waits, newest first, and the number of all waits so far.
+    pub(crate) fn last(&self, limit: usize) -> (Vec<LockWait>, u64) {
+        let ring = self.ring.lock();
+        (ring.waits.iter().rev().take(limit).cloned().collect(), ring.total)
+    }
+
+    /// The number of all waits so far.
+    pub(crate) fn total(&self) -> u64 {
+        self.ring.lock().total
+    }
+}

@@ -1,0 +1,312 @@
+//! Signals for operators: labels, waits for locks, and the registry of processes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use txn_core::event::{Event, WaitEnd};
+use txn_core::store::{Filter, Key, MemoryStore, Store, WriteOp};
+use txn_core::{Config, Domain, Error, ErrorKind, LockMode, Options, WaitFor};
+use txn_sim::{FaultPlan, FaultStore};
+
+use super::support::{Item, Items, Log, TestStore, Wall, config, drained};
+
+struct Shop {
+    store: Arc<TestStore>,
+    domain: Domain,
+    items: Items,
+    log: Arc<Log>,
+}
+
+impl Shop {
+    async fn open(config: Config) -> Self {
+        Self::on(Arc::new(TestStore::default()), config).await
+    }
+
+    async fn on(store: Arc<TestStore>, config: Config) -> Self {
+        let log = Arc::new(Log::default());
+        let config = config.with_observer(Some(log.clone()));
+        let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("opens");
+        let items = domain.create_collection("items", None).await.expect("opens");
+        Self { store, domain, items, log }
+    }
+
+    async fn put(&self, options: &Options, ids: &[&str]) -> Result<(), Error> {
+        let put = self.domain.run::<_, Error, _>(options, async |tx| {
+            ids.iter().try_for_each(|id| tx.put(&self.items, *id, &Item { n: 1 }))
+        });
+        put.await.map(drop)
+    }
+
+    /// The ids of documents in the registry that begin with `prefix`.
+    async fn registry(&self, prefix: &str) -> Vec<String> {
+        let page = self.store.scan("txn-registry", &Filter::All, 100, None).await.expect("scans");
+        let ids = page.documents.into_iter().map(|(key, ..)| key.id.to_string());
+        ids.filter(|id| id.starts_with(prefix)).collect()
+    }
+}
+
+fn labelled(label: &str) -> Options {
+    Options::default().with_label(label)
+}
+
+fn pessimistic(label: &str) -> Options {
+    labelled(label).with_lock_mode(LockMode::AtRead)
+}
+
+/// A younger transaction waits for a lock of an older one for 100 ms.
+async fn wait_once(shop: &Shop) {
+    let older = shop.domain.begin(&pessimistic("restock")).expect("begins");
+    older.get(&shop.items, "a").await.expect("locks");
+    let releases = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        older.rollback().await;
+    };
+    let options = labelled("checkout");
+    let (put, ()) = tokio::join!(shop.put(&options, &["a", "b"]), releases);
+    put.expect("commits in the end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn label_is_in_record_events_and_reports() {
+    let shop = Shop::open(config()).await;
+    shop.put(&Options::default().with_wait_for(WaitFor::Apply), &["a", "b"]).await.expect("writes");
+    let tx = shop.domain.begin(&labelled("checkout")).expect("begins");
+    let tid = tx.tid();
+    for id in ["a", "b"] {
+        tx.put(&shop.items, id, &Item { n: 2 }).expect("buffers");
+    }
+    shop.store.close_at_commit("items");
+    tx.commit().await.expect("commits");
+    shop.domain.shutdown(Duration::from_secs(60)).await;
+    shop.store.reopen("items");
+
+    let admin = Domain::open(shop.store.clone(), "shop", config()).await.expect("opens");
+    let open = admin.admin().transactions(10).await.expect("lists");
+    let labels: Vec<_> = open.transactions.iter().map(|one| one.label.as_deref()).collect();
+    assert_eq!(labels, [Some("checkout")]);
+    let report = admin.admin().transaction(tid, 10).await.expect("reports");
+    assert_eq!(report.label.as_deref(), Some("checkout"));
+    let locks = admin.admin().locks(10).await.expect("lists");
+    assert!(locks.locks.iter().all(|lock| lock.label.as_deref() == Some("checkout")));
+    let committed = |event: &Event| match event {
+        Event::Committed { tid: of, label, .. } if *of == tid => label.clone(),
+        _ => None,
+    };
+    assert_eq!(shop.log.of(committed), ["checkout".into()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn invalid_label_is_refused_before_any_lock() {
+    let shop = Shop::open(config()).await;
+    let long = "x".repeat(65);
+    for label in ["", "a b", "ü", "a+b", long.as_str()] {
+        let options = pessimistic(label);
+        let error = shop.put(&options, &["a"]).await.expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{label:?}");
+        let error = shop.domain.begin(&options).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{label:?}");
+    }
+    assert_eq!(shop.log.count(|event| matches!(event, Event::Started { .. })), 0);
+    shop.put(&labelled("Check-out_2.b:c/d"), &["a"]).await.expect("commits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn group_has_the_labels_of_its_members() {
+    let plan = FaultPlan::none(1).with_delay(1.0, Duration::from_millis(2));
+    let slow: Arc<dyn Store> = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan));
+    let log = Arc::new(Log::default());
+    let config = config().with_group_commit(Some(true)).with_observer(Some(log.clone()));
+    let domain = Domain::open_or_create(slow, "shop", config).await.expect("opens");
+    let items: Items = domain.create_collection("items", None).await.expect("opens");
+    let puts = (0..16).map(|n| {
+        let (domain, items) = (&domain, &items);
+        async move {
+            let options = labelled(if n % 2 == 0 { "checkout" } else { "restock" });
+            let put = domain.run::<_, Error, _>(&options, async |tx| {
+                tx.put(items, "a", &Item { n })?;
+                tx.put(items, "b", &Item { n })
+            });
+            put.await.map(drop)
+        }
+    });
+    assert!(futures::future::join_all(puts).await.iter().all(Result::is_ok));
+    let groups = log.of(|event| match event {
+        Event::GroupFormed { tid, .. } => Some(*tid),
+        _ => None,
+    });
+    let labels = log.of(|event| match event {
+        Event::Started { tid, label } if groups.contains(tid) => label.clone(),
+        _ => None,
+    });
+    assert!(labels.contains(&"checkout+restock".into()), "{labels:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn error_of_a_waiter_names_the_holders_label() {
+    let shop = Shop::open(config()).await;
+    let older = shop.domain.begin(&pessimistic("restock")).expect("begins");
+    older.get(&shop.items, "a").await.expect("locks");
+    let options = labelled("checkout").with_timeout(Some(Duration::from_secs(1)));
+    let error = shop.put(&options, &["a", "b"]).await.expect_err("waits in vain");
+    assert!(error.to_string().contains("(restock)"), "{error}");
+    older.rollback().await;
+    drained(&shop.domain).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ended_wait_is_remembered_with_both_labels() {
+    let shop = Shop::open(config()).await;
+    wait_once(&shop).await;
+    let contention = shop.domain.admin().contention(10);
+    let [wait] = &contention.waits[..] else { panic!("{contention:?}") };
+    assert_eq!(
+        (wait.label.as_deref(), wait.holder_label.as_deref()),
+        (Some("checkout"), Some("restock"))
+    );
+    assert_eq!((&*wait.collection, &*wait.id, wait.end), ("items", "a", WaitEnd::Released));
+    assert!((90..1_000).contains(&wait.waited_ms), "{wait:?}");
+    let ended = |event: &Event| matches!(event, Event::WaitEnded { end: WaitEnd::Released, .. });
+    assert_eq!(shop.log.count(ended), 1);
+    drained(&shop.domain).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_past_the_deadline_has_timed_out() {
+    let shop = Shop::open(config()).await;
+    let older = shop.domain.begin(&pessimistic("restock")).expect("begins");
+    older.get(&shop.items, "a").await.expect("locks");
+    let options = labelled("checkout").with_timeout(Some(Duration::from_secs(1)));
+    shop.put(&options, &["a", "b"]).await.expect_err("waits in vain");
+    let ends: Vec<_> =
+        shop.domain.admin().contention(10).waits.iter().map(|wait| wait.end).collect();
+    assert_eq!(ends, [WaitEnd::TimedOut]);
+    older.rollback().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn remembered_waits_are_bounded() {
+    for most in [0, 2] {
+        let shop = Shop::open(config().with_contention_waits(most)).await;
+        for _ in 0..4 {
+            wait_once(&shop).await;
+            drained(&shop.domain).await;
+        }
+        let contention = shop.domain.admin().contention(10);
+        assert_eq!(contention.waits.len(), most, "{contention:?}");
+        assert_eq!(contention.truncated, most > 0);
+    }
+    let config = config().with_contention_waits(1_000_000);
+    let store = Arc::new(MemoryStore::new());
+    let error = Domain::open_or_create(store, "shop", config).await.expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_are_written_for_other_processes() {
+    let with_janitor = || Config::default().with_process_name("till-7".to_owned());
+    let shop = Shop::open(with_janitor().with_write_contention(true)).await;
+    wait_once(&shop).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let other = Domain::open(shop.store.clone(), "shop", config()).await.expect("opens");
+    assert!(other.admin().contention(10).waits.is_empty());
+    let of_all = other.admin().contention_of_all(10).await.expect("reads");
+    assert_eq!(of_all.waits, shop.domain.admin().contention(10).waits);
+    assert_eq!(of_all.waits.len(), 1);
+    // The waits of an ended process stay for a while.
+    shop.domain.shutdown(Duration::from_secs(5)).await;
+    assert_eq!(shop.registry("contention:").await.len(), 1);
+
+    let quiet = Shop::open(with_janitor()).await;
+    wait_once(&quiet).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(quiet.registry("contention:").await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn process_is_listed_until_its_shutdown() {
+    let config = Config::default()
+        .with_process_name("till-7".to_owned())
+        .with_application_name(Some("tills".to_owned()))
+        .with_metrics_address(Some("10.0.0.7:9000".to_owned()));
+    let shop = Shop::open(config).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let processes = shop.domain.admin().processes().await.expect("lists");
+    let [one] = &processes[..] else { panic!("{processes:?}") };
+    assert_eq!((&*one.entry.process, one.silent), ("till-7", false));
+    assert_eq!(one.entry.application.as_deref(), Some("tills"));
+    assert_eq!(one.entry.metrics_address.as_deref(), Some("10.0.0.7:9000"));
+    assert_eq!(one.entry.library, env!("CARGO_PKG_VERSION"));
+    assert_eq!(one.entry.pid, std::process::id());
+    let [a, b] = shop.domain.begin(&Options::default()).expect("begins").tid().process();
+    assert_eq!(one.number, format!("{a:02x}{b:02x}"));
+    shop.domain.shutdown(Duration::from_secs(5)).await;
+    assert!(shop.domain.admin().processes().await.expect("lists").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn domain_without_janitor_registers_no_process() {
+    let shop = Shop::open(config().with_write_contention(true)).await;
+    wait_once(&shop).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    shop.domain.shutdown(Duration::from_secs(5)).await;
+    assert!(shop.registry("process:").await.is_empty());
+    assert!(shop.registry("contention:").await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn janitor_drops_entries_of_dead_processes() {
+    cov_mark::check!(entries_of_dead_processes_are_dropped);
+    let wall = Wall::ahead(Duration::ZERO);
+    let dead = Shop::open(Config::default().with_clock(wall.clone())).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    // The process dies with its tasks: it drops its handles without a shutdown.
+    let store = dead.store.clone();
+    drop(dead);
+    wall.set_ahead(Duration::from_secs(1_800));
+    let alive = Shop::on(store, Config::default().with_clock(wall.clone())).await;
+    tokio::time::sleep(Duration::from_secs(1_300)).await;
+    let silent =
+        |all: &[txn_core::admin::ProcessReport]| all.iter().filter(|one| one.silent).count();
+    let processes = alive.domain.admin().processes().await.expect("lists");
+    assert_eq!((processes.len(), silent(&processes)), (2, 1), "{processes:?}");
+    wall.set_ahead(Duration::from_secs(5_000));
+    tokio::time::sleep(Duration::from_secs(1_300)).await;
+    let processes = alive.domain.admin().processes().await.expect("lists");
+    assert_eq!((processes.len(), silent(&processes)), (1, 0), "{processes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lock_without_record_names_its_program() {
+    let shop = Shop::open(Config::default().with_process_name("till-7".to_owned())).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let tx = shop.domain.begin(&pessimistic("checkout")).expect("begins");
+    tx.get(&shop.items, "a").await.expect("locks");
+    let locks = shop.domain.admin().locks(10).await.expect("lists");
+    let [lock] = &locks.locks[..] else { panic!("{locks:?}") };
+    let named = lock.process.as_deref().is_some_and(|process| process.starts_with("till-7, "));
+    assert!(named, "{lock:?}");
+    let report = shop.domain.admin().transaction(lock.holder, 10).await.expect("reports");
+    assert_eq!(report.process, lock.process);
+    tx.rollback().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn unreadable_entry_of_a_process_is_left_out() {
+    let shop = Shop::open(Config::default()).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let key = Key::new("txn-registry", "process:shop:ffffffffffff");
+    let write = txn_core::store::Write::new(key, WriteOp::Create("\"no entry\"".into()));
+    shop.store.write_many(&[write]).await;
+    assert_eq!(shop.domain.admin().processes().await.expect("lists").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn removal_of_a_domain_removes_its_entries() {
+    let shop = Shop::open(Config::default().with_write_contention(true)).await;
+    wait_once(&shop).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(shop.registry("process:").await.len(), 1);
+    shop.domain.admin().remove().await.expect("removes");
+    assert!(shop.registry("process:").await.is_empty());
+    assert!(shop.registry("contention:").await.is_empty());
+}
