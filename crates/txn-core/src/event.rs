@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::holders::outcome::TransactionOutcome;
+use crate::engine::holders::transaction_outcome::TransactionOutcome;
 use crate::store::Key;
 use txn_protocol::ids::{AttemptId, CommitVersion, Day};
 

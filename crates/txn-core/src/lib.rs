@@ -54,7 +54,7 @@ pub use config::{Config, LockMode, Options, ReadMode, WaitFor};
 pub use engine::admin::barrier::{BarrierReport, UnappliedWrite};
 pub use engine::admin::janitor::JanitorReport;
 pub use engine::admin::rebuild::RebuildReport;
-pub use engine::holders::outcome::TransactionOutcome;
+pub use engine::holders::transaction_outcome::TransactionOutcome;
 pub use engine::signals::contention::LockWait;
 pub use engine::signals::process_entry::ProcessEntry;
 pub use error::{Error, ErrorKind, Result};

@@ -18,7 +18,9 @@ pub(super) async fn processes(domain: &Domain) -> Result<Answer, Failure> {
             let header =
                 ["number", "process", "program", "host", "library", "since", "renewed", "clock"];
             let mut table = table(header, &[6, 7]);
-            processes.iter().for_each(|report| drop(table.add_row(row(report))));
+            for report in &processes {
+                table.add_row(row(report));
+            }
             table.to_string()
         }
     };

@@ -2,7 +2,7 @@
 
 use crate::api::domain::Domain;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::holders::outcome::TransactionOutcome;
+use crate::engine::holders::transaction_outcome::TransactionOutcome;
 use crate::error::Result;
 use txn_protocol::ids::AttemptId;
 

@@ -3,5 +3,6 @@
 pub(crate) mod failure_detector;
 pub(crate) mod lock;
 pub(crate) mod outcome;
+pub(crate) mod transaction_outcome;
 pub(crate) mod unlock;
 pub(crate) mod verdict;

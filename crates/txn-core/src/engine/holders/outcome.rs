@@ -3,28 +3,14 @@
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::holders::failure_detector::LookedAt;
+use crate::engine::holders::transaction_outcome::TransactionOutcome;
 use crate::engine::holders::verdict::{Decided, Verdicts};
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
 use crate::event::Event;
-use txn_protocol::ids::{AttemptId, CommitVersion};
+use txn_protocol::ids::AttemptId;
 use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
-
-/// The final outcome of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TransactionOutcome {
-    /// The transaction is committed, as this version.
-    Committed {
-        /// The version of everything that the transaction wrote.
-        commit_version: CommitVersion,
-    },
-    /// The transaction never commits.
-    Aborted,
-    /// The transaction table no longer has the day of the transaction.
-    Forgotten,
-}
 
 impl Verdicts {
     /// See [`Domain::outcome`](crate::Domain::outcome).
