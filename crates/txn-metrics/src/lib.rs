@@ -154,7 +154,7 @@ impl Metrics {
     ///
     /// No event reports these metrics: the lengths of queues, and the sizes of shared requests.
     pub fn sample(&self, domain: &Domain) {
-        self.systems.sample(&domain.load());
+        self.systems.sample(&domain.current_load());
     }
 
     /// Takes the levels of the outbox. Call this every minute, in one process.

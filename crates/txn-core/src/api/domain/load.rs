@@ -23,7 +23,7 @@ pub struct Load {
 impl Domain {
     /// Returns the present load of the domain in this process. Sends no request.
     #[must_use]
-    pub fn load(&self) -> Load {
+    pub fn current_load(&self) -> Load {
         let engine = &self.engine;
         Load {
             running: engine.hot.admission.running(),
