@@ -269,8 +269,8 @@ pub enum Event {
         /// Its participants.
         documents: Vec<Key>,
     },
-    /// This process aborted a transaction whose process seems dead, or that an operator named. The
-    /// locks of that transaction are void.
+    /// This process aborted a transaction whose process seems dead. The locks of that transaction
+    /// are void.
     AbortedByRecovery {
         /// The aborted attempt.
         tid: AttemptId,
@@ -281,6 +281,13 @@ pub enum Event {
         /// Without a record the process died before the commit, or another client deleted the
         /// record. The engine cannot tell these two cases apart. In the second case the transaction
         /// may have been committed.
+        recorded: bool,
+    },
+    /// An operator aborted a transaction by this process. The locks of that transaction are void.
+    AbortedByOperator {
+        /// The aborted attempt.
+        tid: AttemptId,
+        /// Whether the attempt had a `pending` record.
         recorded: bool,
     },
     /// A void lock was removed: the lock of an aborted transaction, or a lock that the record of

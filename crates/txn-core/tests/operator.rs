@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::TestStore;
+use super::support::{Log, TestStore};
 use serde::{Deserialize, Serialize};
 use txn_core::admin::{LockStanding, ParticipantState, TransactionState, Verdict};
-use txn_core::store::Key;
+use txn_core::event::Event;
+use txn_core::store::{Key, Store as _};
 use txn_core::{AttemptId, Collection, Config, Domain, Error, ErrorKind, Options, Typed, WaitFor};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -150,8 +151,13 @@ async fn abort_by_hand_voids_the_lock() {
     assert!(dry.aborts && dry.after == TransactionState::NoRecord, "{dry:?}");
     let locks = domain.admin().locks(10).await.expect("lists");
     assert_eq!(locks.locks[0].standing, LockStanding::Undecided, "{locks:?}");
+    let log = Arc::new(Log::default());
+    let config = config().with_observer(Some(log.clone()));
+    let domain = Domain::open(w.store.clone(), "shop", config).await.expect("opens");
     let report = domain.admin().abort(tid, "by hand", false).await.expect("answers");
     assert!(report.aborts && report.after == TransactionState::Aborted, "{report:?}");
+    let events = log.of(|event| Some(event.clone()));
+    assert_eq!(events, [Event::AbortedByOperator { tid, recorded: false }]);
     let locks = domain.admin().locks(10).await.expect("lists");
     assert_eq!(locks.locks[0].standing, LockStanding::Void, "{locks:?}");
     let report = domain.admin().transaction(tid, 10).await.expect("reports");
@@ -174,4 +180,19 @@ async fn unreadable_collection_is_a_fault_of_the_list() {
     assert_eq!(overview.partitions.len(), 2, "today and tomorrow");
     let key = Key::new("left", "a");
     assert!(w.store.text(&key).await.contains("canary"), "nothing was changed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_partition_is_reported_without_a_scan() {
+    let w = world().await;
+    assert_eq!(w.domain.admin().lost_parts(10).await.expect("looks"), []);
+    w.domain.admin().prepare_days().await.expect("they exist");
+    let overview = w.domain.admin().overview().await.expect("tells");
+    let lost = overview.partitions[1].name.clone();
+    w.store.drop_collection(&lost).await.expect("drops");
+    w.store.looked_at();
+    let faults = w.domain.admin().lost_parts(10).await.expect("looks");
+    let [fault] = &faults[..] else { panic!("{faults:?}") };
+    assert!(fault.damaged && fault.subject.starts_with(&lost), "{fault:?}");
+    assert!(!w.store.looked_at().1.contains(&"left".to_owned()), "no documents were scanned");
 }

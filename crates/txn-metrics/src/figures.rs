@@ -143,6 +143,8 @@ figures! {
         "Unapplied commits of other transactions that this process rolled forward.";
     RECOVERY_ABORTS = "txn_recovery_aborts_total", Counter, Count, &[("recorded", YES_NO)],
         "Transactions that this process considered dead and aborted.";
+    OPERATOR_ABORTS = "txn_operator_aborts_total", Counter, Count, &[],
+        "Transactions that an operator aborted by this process.";
     UNLOCKS = "txn_unlocks_total", Counter, Count, &[],
         "Void locks that were removed from documents.";
     DAMAGES = "txn_damages_total", Counter, Count, &[("cause", CAUSES)],

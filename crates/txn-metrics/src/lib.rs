@@ -64,6 +64,7 @@ pub struct Metrics {
     wounds: ByLabel,
     replays: Counter,
     recovery_aborts: [Counter; 2],
+    operator_aborts: Counter,
     unlocks: Counter,
     damages: ByValue<Counter>,
     unknowns: Counter,
@@ -116,6 +117,7 @@ impl Metrics {
             wounds: ByLabel::new(figures::WOUNDS, &domain),
             replays: count(figures::REPLAYS),
             recovery_aborts: either(figures::RECOVERY_ABORTS, "recorded"),
+            operator_aborts: count(figures::OPERATOR_ABORTS),
             unlocks: count(figures::UNLOCKS),
             damages: counts(figures::DAMAGES, "cause", figures::CAUSES),
             unknowns: count(figures::UNKNOWNS),
@@ -230,6 +232,7 @@ impl Observer for Metrics {
             Event::AbortedByRecovery { recorded, .. } => {
                 self.recovery_aborts[usize::from(*recorded)].increment(1);
             }
+            Event::AbortedByOperator { .. } => self.operator_aborts.increment(1),
             Event::Unlocked { .. } => self.unlocks.increment(1),
             Event::Damaged { cause, .. } => self.damages.of(cause.as_str()).increment(1),
             Event::PartitionDropped { .. } => self.partitions_dropped.increment(1),

@@ -64,8 +64,7 @@ async fn abort(
         let why = format!("aborted by an operator: {why}");
         match Box::pin(engine.verdicts.decide(tid, found, &why, &deadline)).await? {
             Some(Decided::Aborted) => {
-                let document = engine.table.record_key(tid);
-                engine.context.emit(&Event::AbortedByRecovery { tid, document, recorded });
+                engine.context.emit(&Event::AbortedByOperator { tid, recorded });
                 return Ok(report(TransactionState::Aborted, true));
             }
             Some(Decided::Committed { .. }) => {

@@ -1,30 +1,34 @@
 //! Locked documents, and the story of one document.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::Admin;
 use super::report::{
-    CommitReport, DocumentLock, DocumentName, DocumentReport, LockStanding, LockedDocuments,
+    CommitReport, DocumentLock, DocumentName, DocumentReport, Fault, LockStanding, LockedDocuments,
     TransactionState,
 };
-use super::scan::{Faults, Holder, Smallest, domain_document, scan, since, started_ms};
+use super::scan::{
+    Faults, Holder, Smallest, domain_document, is_overdue_without_record, lease_ms, scan, since,
+    started_ms,
+};
 use super::signals::process_of;
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::store::store_access::{ReadPreference, view};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{CollectionSpec, Filter, Key, Role, Source, Version, fields};
-use txn_protocol::document::View;
+use txn_protocol::document::{Stored, View};
 use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::rules::apply::is_held_by;
 
-/// The number of records in one read.
-const READS: usize = 500;
+/// The number of records in one read. Records hold contents, so few of them are in memory.
+const READS: usize = 50;
 
 impl Admin<'_> {
     /// Lists locked documents with their holders, oldest holder first. Changes nothing.
     ///
-    /// The list has at most `limit` locks, and at most 10,000. The scan reads all locked documents.
+    /// The list has at most `limit` locks, and at most 10,000. The scan reads all locked documents,
+    /// and keeps no contents. A lock whose record cannot be read is in the list, with the reason.
     ///
     /// # Errors
     /// The errors of the store for the domain document. A collection that cannot be read is a fault
@@ -39,7 +43,7 @@ impl Admin<'_> {
                 |key: Key, version: Version, source: Source| match view(&key, version, &source) {
                     Ok(view) => {
                         if let Some(holder) = view.holder() {
-                            oldest.add((holder, key), view);
+                            oldest.add((holder, key), without_content(view));
                         }
                     }
                     Err(error) => faults.note(&key, &error),
@@ -50,14 +54,18 @@ impl Admin<'_> {
             }
         }
         let truncated = oldest.is_truncated();
-        let found = oldest.into_entries();
-        let tids: BTreeSet<AttemptId> = found.keys().map(|(holder, _)| *holder).collect();
-        let holders = holders(engine, &tids, &mut faults).await;
-        let locks = found.into_iter().filter_map(|((holder, key), view)| {
-            let (state, record) = holders.get(&holder)?;
-            Some(lock(engine, &key, &view, holder, &(*state, record.clone())))
-        });
-        let mut locks: Vec<DocumentLock> = locks.collect();
+        let mut by_holder: BTreeMap<AttemptId, Vec<(Key, View)>> = BTreeMap::new();
+        for ((holder, key), view) in oldest.into_entries() {
+            by_holder.entry(holder).or_default().push((key, view));
+        }
+        let mut locks = Vec::new();
+        let tids: Vec<AttemptId> = by_holder.keys().copied().collect();
+        for some in tids.chunks(READS) {
+            for (tid, holder) in holders(engine, some).await {
+                let held = by_holder.remove(&tid).unwrap_or_default();
+                locks.extend(held.iter().map(|(key, view)| lock(engine, key, view, tid, &holder)));
+            }
+        }
         self.name_processes(&mut locks, &mut faults).await;
         Ok(LockedDocuments { locks, truncated, faults: faults.into_vec() })
     }
@@ -116,7 +124,7 @@ impl Admin<'_> {
                 let found =
                     engine.table.record_of(holder, ReadPreference::Primary, &deadline).await;
                 let found = found.map_err(AttemptError::into_error)?;
-                let found = (found.state().into(), found.record);
+                let found = Ok((found.state().into(), found.record));
                 let mut locks = [lock(engine, &key, view, holder, &found)];
                 self.name_processes(&mut locks, &mut Faults::new(0)).await;
                 let [lock] = locks;
@@ -153,27 +161,42 @@ impl Admin<'_> {
     }
 }
 
-/// Reads the records of holders. A record that cannot be read is a fault.
-async fn holders(
-    engine: &Engine,
-    tids: &BTreeSet<AttemptId>,
-    faults: &mut Faults,
-) -> BTreeMap<AttemptId, Holder> {
-    let tids: Vec<AttemptId> = tids.iter().copied().collect();
-    let mut holders = BTreeMap::new();
-    for some in tids.chunks(READS) {
-        let deadline = engine.context.deadline(2 * engine.context.config.lease);
-        let all = some.iter().copied().collect();
-        if let Ok(found) = engine.table.records(&all, ReadPreference::AnyCopy, &deadline).await {
-            holders.extend(found.into_iter().map(|(tid, f)| (tid, (f.state().into(), f.record))));
-            continue;
+/// The reserved fields of a view, which decide the meaning of a lock.
+fn without_content(view: View) -> View {
+    match view {
+        View::Present { version, stored, .. } => {
+            let Stored { lock, commit_version, absent, .. } = stored;
+            let stored = Stored { lock, commit_version, absent, ..Stored::default() };
+            View::Present { version, source: "".into(), stored }
         }
-        // One damaged record fails the read of all, so each is read alone.
-        for tid in some {
-            match engine.table.record_of(*tid, ReadPreference::AnyCopy, &deadline).await {
-                Ok(found) => drop(holders.insert(*tid, (found.state().into(), found.record))),
-                Err(error) => faults.note(engine.table.record_key(*tid), &error.into_error()),
+        View::Absent => View::Absent,
+    }
+}
+
+/// Reads the records of holders, in the order of their tids.
+///
+/// One damaged record fails the read of all. So a failed read is repeated in halves.
+async fn holders(engine: &Engine, tids: &[AttemptId]) -> Vec<(AttemptId, Result<Holder, Fault>)> {
+    let deadline = engine.context.deadline(2 * engine.context.config.lease);
+    let mut holders = Vec::new();
+    let mut open = vec![tids];
+    while let Some(some) = open.pop() {
+        let all = some.iter().copied().collect();
+        match engine.table.records(&all, ReadPreference::AnyCopy, &deadline).await {
+            Ok(found) => {
+                let found = found.into_iter();
+                holders.extend(found.map(|(tid, f)| (tid, Ok((f.state().into(), f.record)))));
             }
+            Err(error) => match some {
+                [tid] => {
+                    let record = engine.table.record_key(*tid);
+                    holders.push((*tid, Err(Fault::of(&record, &error.into_error()))));
+                }
+                some => {
+                    let (first, second) = some.split_at(some.len() / 2);
+                    open.extend([second, first]);
+                }
+            },
         }
     }
     holders
@@ -184,10 +207,13 @@ fn lock(
     key: &Key,
     view: &View,
     holder: AttemptId,
-    (state, record): &Holder,
+    found: &Result<Holder, Fault>,
 ) -> DocumentLock {
-    let record = record.as_deref();
-    let is_open = *state == TransactionState::Committed;
+    let (state, record) = match found {
+        Ok((state, record)) => (*state, record.as_deref()),
+        Err(_) => (TransactionState::Unreadable, None),
+    };
+    let is_open = state == TransactionState::Committed;
     let standing = match state {
         TransactionState::NoRecord | TransactionState::Pending => LockStanding::Undecided,
         TransactionState::Committed | TransactionState::Finished => {
@@ -199,14 +225,23 @@ fn lock(
             if named == Some(true) { LockStanding::Unapplied } else { LockStanding::Void }
         }
         TransactionState::Aborted | TransactionState::Forgotten => LockStanding::Void,
+        TransactionState::Unreadable => LockStanding::Unknown,
+    };
+    let unchanged_ms = record.map(|record| since(engine, record.modified_at));
+    let overdue = match (standing, unchanged_ms) {
+        (LockStanding::Undecided, Some(unchanged)) => unchanged > lease_ms(engine, holder),
+        (LockStanding::Undecided, None) => is_overdue_without_record(engine, holder),
+        _ => false,
     };
     DocumentLock {
         document: DocumentName::from(key),
         holder,
-        state: *state,
+        state,
         standing,
         age_ms: since(engine, started_ms(holder)),
-        unchanged_ms: record.map(|record| since(engine, record.modified_at)),
+        unchanged_ms,
+        overdue,
+        unreadable: found.as_ref().err().cloned(),
         process: record.map(|record| record.coordinator.clone()),
         application: record.and_then(|record| record.application.clone()),
         label: record.and_then(|record| record.label.as_deref().map(ToOwned::to_owned)),

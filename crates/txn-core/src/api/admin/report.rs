@@ -58,6 +58,8 @@ pub enum TransactionState {
     Aborted,
     /// The transaction table no longer has the day of the transaction.
     Forgotten,
+    /// The record could not be read.
+    Unreadable,
 }
 
 impl TransactionState {
@@ -71,6 +73,7 @@ impl TransactionState {
             Self::Finished => "finished",
             Self::Aborted => "aborted",
             Self::Forgotten => "forgotten",
+            Self::Unreadable => "unreadable",
         }
     }
 }
@@ -277,7 +280,13 @@ pub enum ParticipantState {
     HeldByAnother,
     /// A plain client removed the lock, and a later transaction wrote other content.
     Overtaken,
-    /// A plain client moved or removed the lock, so the state of the write is not known.
+    /// The document was applied, and a later transaction deleted it, by its record.
+    DeletedSince,
+    /// The document is absent, and no record names a later deletion.
+    ///
+    /// A plain client deleted the document, before the apply or after it.
+    Missing,
+    /// A plain client moved the lock, so the state of the write is not known.
     Unclear,
     /// A plain client wrote the document while it was locked.
     Damaged,
@@ -298,6 +307,8 @@ impl ParticipantState {
             Self::Applied => "applied",
             Self::HeldByAnother => "held_by_another",
             Self::Overtaken => "overtaken",
+            Self::DeletedSince => "deleted_since",
+            Self::Missing => "missing",
             Self::Unclear => "unclear",
             Self::Damaged => "damaged",
             Self::CollectionMadeAgain => "collection_made_again",
@@ -309,7 +320,20 @@ impl ParticipantState {
     /// Whether only an operator can settle the participant.
     #[must_use]
     pub fn needs_operator(self) -> bool {
-        matches!(self, Self::Overtaken | Self::Unclear | Self::Damaged | Self::CollectionMadeAgain)
+        matches!(
+            self,
+            Self::Overtaken
+                | Self::Missing
+                | Self::Unclear
+                | Self::Damaged
+                | Self::CollectionMadeAgain
+        )
+    }
+
+    /// Whether the write of the transaction has taken effect.
+    #[must_use]
+    pub fn is_applied(self) -> bool {
+        matches!(self, Self::Applied | Self::DeletedSince)
     }
 }
 
@@ -384,6 +408,13 @@ pub struct DocumentLock {
     pub age_ms: u64,
     /// The time since the last change of the holder's record, in milliseconds.
     pub unchanged_ms: Option<u64>,
+    /// Whether an undecided holder has shown no sign of life for longer than its lease.
+    ///
+    /// Without a record only a first attempt can be overdue. The start of later attempts is not
+    /// known.
+    pub overdue: bool,
+    /// The reason why the record of the holder could not be read.
+    pub unreadable: Option<Fault>,
     /// The process of the holder, by its record or else by the registry of processes.
     pub process: Option<String>,
     /// The application of that process.
@@ -403,6 +434,8 @@ pub enum LockStanding {
     Unapplied,
     /// The lock binds no process: the next transaction overwrites it, or the janitor removes it.
     Void,
+    /// The record of the holder could not be read.
+    Unknown,
 }
 
 impl LockStanding {
@@ -413,6 +446,7 @@ impl LockStanding {
             Self::Undecided => "undecided",
             Self::Unapplied => "unapplied",
             Self::Void => "void",
+            Self::Unknown => "unknown",
         }
     }
 }

@@ -58,10 +58,12 @@ impl Faults {
     }
 
     pub(super) fn note(&mut self, subject: impl ToString, error: &Error) {
+        self.add(Fault::of(subject, error));
+    }
+
+    pub(super) fn add(&mut self, fault: Fault) {
         if self.faults.len() < self.limit {
-            let damaged = matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Misconfigured);
-            let subject = error.document().map_or_else(|| subject.to_string(), ToString::to_string);
-            self.faults.push(Fault { subject, message: error.to_string(), damaged });
+            self.faults.push(fault);
         }
     }
 
@@ -70,6 +72,15 @@ impl Faults {
         faults.sort();
         faults.dedup();
         faults
+    }
+}
+
+impl Fault {
+    /// The fault of a part that cannot be read.
+    pub(super) fn of(subject: impl ToString, error: &Error) -> Self {
+        let damaged = matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Misconfigured);
+        let subject = error.document().map_or_else(|| subject.to_string(), ToString::to_string);
+        Self { subject, message: error.to_string(), damaged }
     }
 }
 
@@ -116,6 +127,13 @@ pub(super) fn started_ms(tid: AttemptId) -> u64 {
 /// The lease of an attempt in milliseconds.
 pub(super) fn lease_ms(engine: &Engine, tid: AttemptId) -> u64 {
     u64::try_from(engine.context.config.lease_of(tid.attempt()).as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whether an attempt without a record is overdue.
+///
+/// A tid has the start of its first attempt, so the age of a later attempt is not known.
+pub(super) fn is_overdue_without_record(engine: &Engine, tid: AttemptId) -> bool {
+    tid.attempt() == 0 && since(engine, started_ms(tid)) > lease_ms(engine, tid)
 }
 
 /// The state of a holder, with its record.

@@ -1,11 +1,16 @@
 //! Open transactions, and one transaction in full.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::Admin;
 use super::report::{
     DocumentName, OpenTransaction, OpenTransactions, Overview, ParticipantReport, ParticipantState,
     PartitionName, RecordReport, TransactionReport, TransactionState, Verdict,
 };
-use super::scan::{Faults, Holder, Smallest, domain_document, lease_ms, scan, since, started_ms};
+use super::scan::{
+    Faults, Holder, Smallest, domain_document, is_overdue_without_record, lease_ms, scan, since,
+    started_ms,
+};
 use super::signals::process_of;
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
@@ -198,7 +203,8 @@ async fn participants(
     record: &Record,
     faults: &mut Faults,
 ) -> Vec<ParticipantReport> {
-    let mut reports = Vec::new();
+    let mut reports: Vec<ParticipantReport> = Vec::new();
+    let mut absent: BTreeMap<Key, usize> = BTreeMap::new();
     for chunk in record.participants.chunks(READS) {
         let keys: Vec<Key> = chunk.iter().map(Participant::key).collect();
         let looks = engine.store.look_at(&keys, ReadPreference::Primary).await;
@@ -220,6 +226,9 @@ async fn participants(
                 Ok(view) => state_of(engine, record, participant, view),
                 Err(_) => ParticipantState::Unreadable,
             };
+            if state == ParticipantState::Missing {
+                absent.insert(key.clone(), reports.len());
+            }
             reports.push(ParticipantReport {
                 document: DocumentName::from(key),
                 op: participant.op,
@@ -229,7 +238,33 @@ async fn participants(
             });
         }
     }
+    for key in deleted_since(engine, record, absent.keys(), faults).await {
+        if let Some(report) = absent.get(&key).and_then(|index| reports.get_mut(*index)) {
+            report.state = ParticipantState::DeletedSince;
+        }
+    }
     reports
+}
+
+/// The absent documents that later transactions deleted, by their records.
+async fn deleted_since(
+    engine: &Engine,
+    record: &Record,
+    absent: impl Iterator<Item = &Key>,
+    faults: &mut Faults,
+) -> BTreeSet<Key> {
+    let absent: BTreeSet<&Key> = absent.collect();
+    let Some(commit) = record.commit_version.filter(|_| !absent.is_empty()) else {
+        return BTreeSet::new();
+    };
+    let deadline = engine.context.deadline(2 * engine.context.config.lease);
+    match engine.applier.deleted_since(&absent, commit, &deadline).await {
+        Ok(deleted) => deleted,
+        Err(error) => {
+            faults.note("the records of later deletions", &error.into_error());
+            BTreeSet::new()
+        }
+    }
 }
 
 /// The state of a participant, by the step that an apply would take next.
@@ -256,7 +291,8 @@ fn state_of(
         Applying::Touch(_) | Applying::ProveAbsence | Applying::Done => ParticipantState::Applied,
         Applying::Overtaken(_) | Applying::PerhapsOvertaken(_) => ParticipantState::Overtaken,
         Applying::Held(_) => ParticipantState::HeldByAnother,
-        Applying::Unclear(_) => ParticipantState::Unclear,
+        Applying::Unclear(None) => ParticipantState::Missing,
+        Applying::Unclear(Some(_)) => ParticipantState::Unclear,
         Applying::Elsewhere => ParticipantState::CollectionMadeAgain,
         Applying::Damaged => ParticipantState::Damaged,
     }
@@ -268,7 +304,7 @@ fn verdict_on_commit(participants: &[ParticipantReport]) -> (Verdict, String) {
         participants.iter().filter(|participant| is(participant.state)).count()
     };
     let broken = count(&ParticipantState::needs_operator);
-    let open = count(&|state| state != ParticipantState::Applied);
+    let open = count(&|state| !state.is_applied());
     let of = participants.len();
     match (broken, open) {
         (0, 0) => {
@@ -304,10 +340,14 @@ fn verdict(
             (Verdict::Unknown, why.to_owned())
         }
         TransactionState::NoRecord => {
-            let age = since(engine, started_ms(tid));
-            let why =
+            let (age, attempt) = (since(engine, started_ms(tid)), tid.attempt());
+            let overdue = is_overdue_without_record(engine, tid);
+            let mut why =
                 format!("no record, {locks} locks, begun {age} ms ago; the lease is {lease} ms");
-            (if age > lease { Verdict::Overdue } else { Verdict::Running }, why)
+            if attempt > 0 {
+                why += &format!("; attempt {attempt} of it began at an unknown time");
+            }
+            (if overdue { Verdict::Overdue } else { Verdict::Running }, why)
         }
         TransactionState::Pending => {
             let why = format!("last heartbeat {unchanged} ms ago; the lease is {lease} ms");
@@ -324,6 +364,10 @@ fn verdict(
                 |aborted| format!("aborted by {}: {}", aborted.by, aborted.why),
             );
             (Verdict::Aborted, why)
+        }
+        // A report of one transaction fails if its record cannot be read.
+        TransactionState::Unreadable => {
+            (Verdict::Unknown, "the record could not be read".to_owned())
         }
         TransactionState::Forgotten => {
             let why = "the day of the transaction was dropped after its retention";

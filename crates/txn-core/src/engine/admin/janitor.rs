@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::engine::admin::DomainAdmin;
-use crate::engine::admin::scan::{Faults, Survey, Suspect};
+use crate::engine::admin::scan::{Faults, Survey, Suspect, confirm_incarnation};
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::base::Base;
 use crate::engine::context::Context;
@@ -23,7 +23,7 @@ use crate::engine::time::Time;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Key, Read, Version};
 use txn_protocol::document::View;
-use txn_protocol::ids::AttemptId;
+use txn_protocol::ids::{AttemptId, Day};
 use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::record::State;
 use txn_protocol::rules::conflict::Requester;
@@ -44,6 +44,8 @@ pub struct JanitorReport {
     ///
     /// The contents of these collections are unknown.
     pub unreachable: Vec<(String, String)>,
+    /// Whether a list is shorter than the truth, because it has 10,000 entries.
+    pub truncated: bool,
     /// The number of transactions that were decided or applied.
     pub recovered: usize,
     /// The number of partitions that were dropped from the transaction table.
@@ -67,8 +69,14 @@ impl JanitorReport {
         self.unreachable.extend(faults.unreachable);
         self.unreachable.sort();
         self.unreachable.dedup_by(|(name, _), (before, _)| name == before);
+        self.truncated |= self.damaged.len() > MOST || self.unreachable.len() > MOST;
+        self.damaged.truncate(MOST);
+        self.unreachable.truncate(MOST);
     }
 }
+
+/// The greatest length of a list of a report.
+const MOST: usize = 10_000;
 
 /// The maximum number of suspects at a time, which bounds memory.
 const SUSPECTS: usize = 5_000;
@@ -173,7 +181,9 @@ impl Janitor {
             let mut survey = self.survey(&document, true);
             while let Some(page) = survey.next().await {
                 for Suspect { key, holder, state } in page {
+                    let length = report.locked.len() + report.open.len();
                     match state {
+                        _ if length >= MOST => report.truncated = true,
                         Some(state) => report.open.push((holder, state)),
                         None => report.locked.push((key, holder.to_string())),
                     }
@@ -187,6 +197,48 @@ impl Janitor {
             self.admin.find_lost_parts(&document, &mut faults).await;
         }
         report.add(faults);
+        Ok(())
+    }
+
+    /// Returns lost and recreated parts, without a scan of documents.
+    pub(crate) async fn lost_parts(&self, document: &DomainDocument) -> Faults {
+        let mut faults = Faults::default();
+        for (name, uid) in &document.collections {
+            let deadline = self.context.deadline(2 * self.context.config.lease);
+            if let Err(error) = confirm_incarnation(&self.store, name, uid, &deadline).await {
+                faults.note_place(name, error);
+            }
+        }
+        if let Err(error) = self.find_lost_partitions(document, &mut faults).await {
+            faults.note_place(self.table.domain(), error);
+        }
+        self.admin.find_lost_parts(document, &mut faults).await;
+        faults
+    }
+
+    /// Notes the partitions that the domain document names and the store does not have.
+    async fn find_lost_partitions(
+        &self,
+        document: &DomainDocument,
+        faults: &mut Faults,
+    ) -> Result<(), AttemptError> {
+        let deadline = self.context.deadline(self.context.config.timeout);
+        let existing = self.admin.existing_partitions(&deadline).await?;
+        let is_missing = |(day, name): &(&Day, &String)| {
+            existing.get(day).is_none_or(|names| !names.iter().any(|one| **one == ***name))
+        };
+        let missing: Vec<(&Day, &String)> = document.partitions.iter().filter(is_missing).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        // Another janitor may have dropped the partition meanwhile.
+        let (document, ..) = self.table.domain_document(&deadline).await?;
+        for (day, name) in missing {
+            if document.partitions.get(day) == Some(name) {
+                let lost = self.table.lost_partition(*day, name);
+                faults.damaged.insert(Key::new(name.as_str(), "*"), lost.to_string());
+            }
+        }
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::context::Context;
+use crate::engine::deadline::Deadline;
 use crate::engine::store::pages::{Documents, PAGE};
 use crate::engine::store::store_access::{StoreAccess, view};
 use crate::engine::table::Table;
@@ -74,6 +75,25 @@ impl Faults {
             self.unreachable.insert(name.to_owned(), error.to_string());
         }
     }
+}
+
+/// Fails if a collection cannot serve transactions, or is not the one that was claimed.
+pub(crate) async fn confirm_incarnation(
+    store: &StoreAccess,
+    name: &str,
+    uid: &str,
+    deadline: &Deadline,
+) -> Result<(), AttemptError> {
+    let role = Role::Data { owner: None };
+    let spec = CollectionSpec { name: name.to_owned(), role, create: false, mappings: None };
+    let info =
+        store.retry_unavailable(deadline, || store.documents().open_collection(&spec)).await?;
+    if *info.uid != *uid {
+        let what = "the collection was dropped and made again: its transactions are lost; \
+                    open it again to claim it";
+        return Err(Error::damaged(what).into());
+    }
+    Ok(())
 }
 
 /// A scan through all collections and partitions of a domain.
@@ -155,17 +175,7 @@ impl<'a> Survey<'a> {
         let deadline = context.deadline(2 * context.config.lease);
         let name = place.name();
         if let Place::Collection { uid, .. } = place {
-            let role = Role::Data { owner: None };
-            let spec =
-                CollectionSpec { name: name.to_owned(), role, create: false, mappings: None };
-            let info = store
-                .retry_unavailable(&deadline, || store.documents().open_collection(&spec))
-                .await?;
-            if *info.uid != **uid {
-                let what = "the collection was dropped and made again: its transactions are lost; \
-                            open it again to claim it";
-                return Err(Error::damaged(what).into());
-            }
+            confirm_incarnation(store, name, uid, &deadline).await?;
         }
         if self.complete || matches!(place, Place::Partition { .. }) {
             store.refresh(name, &deadline).await?;

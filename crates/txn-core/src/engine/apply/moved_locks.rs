@@ -129,7 +129,8 @@ impl Applier {
             apply.is_finished = true;
             return Ok(());
         }
-        let mut deleted = self.deleted_since(unclear, apply.commit, deadline).await?;
+        let keys = unclear.keys().collect();
+        let mut deleted = self.deleted_since(&keys, apply.commit, deadline).await?;
         for (key, step) in unclear {
             if let Some(key) = deleted.take(key) {
                 cov_mark::hit!(deletion_on_record);
@@ -172,14 +173,14 @@ impl Applier {
     /// The documents that later committed transactions deleted, by their records.
     ///
     /// A deletion always has a record, which is acknowledged before the document disappears.
-    async fn deleted_since(
+    pub(crate) async fn deleted_since(
         &self,
-        unclear: &BTreeMap<Key, Applying>,
+        unclear: &BTreeSet<&Key>,
         commit: CommitVersion,
         deadline: &Deadline,
     ) -> Result<BTreeSet<Key>, AttemptError> {
         let (document, ..) = self.table.domain_document(deadline).await?;
-        let names: Vec<Arc<str>> = unclear.keys().map(|key| key.to_string().into()).collect();
+        let names: Vec<Arc<str>> = unclear.iter().map(|key| key.to_string().into()).collect();
         let filters = names.chunks(KEYS_AT_ONCE);
         let filters: Vec<Filter> =
             filters.map(|names| Filter::any_of(DELETES, names.iter().cloned())).collect();
@@ -190,7 +191,7 @@ impl Applier {
             .collect();
         let found = stream::iter(searches).buffer_unordered(PARTITIONS_AT_ONCE);
         let found: Vec<BTreeSet<Key>> = found.try_collect().await?;
-        let is_unclear = |key: &Key| unclear.contains_key(key);
+        let is_unclear = |key: &Key| unclear.contains(key);
         Ok(found.into_iter().flatten().filter(is_unclear).collect())
     }
 

@@ -89,11 +89,18 @@ impl FailureDetector {
             sightings.retain(|_, sighting| answered.saturating_sub(sighting.last) < lease * 10);
         }
         if sightings.len() >= MOST {
-            // The oldest sightings stay, because their holders are the likeliest to be dead.
+            // The oldest half stays, because its holders are the likeliest to be dead. Many sightings
+            // may have the time of one read, so some of the median's time stay, too.
             let mut since: Vec<Duration> = sightings.values().map(|seen| seen.since).collect();
             let (_, median, _) = since.select_nth_unstable(MOST / 2);
             let median = *median;
-            sightings.retain(|_, sighting| sighting.since < median);
+            let older = sightings.values().filter(|seen| seen.since < median).count();
+            let mut room = (MOST / 2).saturating_sub(older);
+            sightings.retain(|_, seen| {
+                let of_median = seen.since == median && room > 0;
+                room -= usize::from(of_median);
+                seen.since < median || of_median
+            });
         }
         // A slow answer may show a change of a moment ago, so the sighting starts at the answer.
         let fresh = || Sighting { sign, since: answered, last: answered };
@@ -194,5 +201,21 @@ mod tests {
             assert!(detector.sightings.lock().len() <= MOST);
         }
         assert!(sees("first", 1_000));
+    }
+
+    #[test]
+    fn half_of_equal_sightings_survives_overflow() {
+        let (liveness, lease) = (Liveness::default(), Duration::from_secs(1));
+        let sees = |id: usize, millis: u64| {
+            let at = Duration::from_millis(millis);
+            let at = LookedAt { asked: at, answered: at };
+            liveness.is_dead(tid(1, 0), &Key::new("c", id.to_string()), None, lease, at)
+        };
+        for id in 0..=MOST {
+            assert!(!sees(id, 0));
+        }
+        assert_eq!(liveness.sightings.lock().len(), MOST / 2 + 1);
+        let dead = (0..MOST / 4).filter(|id| sees(*id, 1_000)).count();
+        assert!(dead > 0, "all sightings were dropped");
     }
 }
