@@ -25,6 +25,7 @@ mod fake;
 mod guarded;
 mod identity;
 mod index;
+mod inspection;
 mod requests;
 mod secrets;
 mod server;
@@ -46,6 +47,7 @@ pub use aws::AwsSigner;
 pub use config::{
     CredentialFile, CredentialProvider, EsAuth, EsConfig, RequestSigner, UnsignedRequest,
 };
+pub use inspection::{Inspection, TemplateFault};
 pub use secrecy::SecretString;
 pub use server::Server;
 

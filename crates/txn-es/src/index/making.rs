@@ -114,7 +114,7 @@ impl Inner {
     /// Returns the templates of one kind.
     ///
     /// Empty if the account cannot read the templates, or the server does not know the kind.
-    async fn template_list<T: Default + DeserializeOwned>(&self, path: &str) -> T {
+    pub(crate) async fn template_list<T: Default + DeserializeOwned>(&self, path: &str) -> T {
         match self.admin(Method::GET, path, &[], None).await {
             Ok(answer) if answer.status == 200 => {
                 serde_json::from_slice(&answer.body).unwrap_or_default()

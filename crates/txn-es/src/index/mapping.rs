@@ -14,6 +14,7 @@ use txn_store::{CollectionSpec, Role, StoreError, StoreErrorKind};
 use crate::identity::target::{check_length, identity_alias, is_identity_alias};
 use crate::identity::uuid::IndexUuid;
 use crate::index::definition::{self, misconfigured};
+use crate::index::templates::{flat, merge};
 use crate::index::terms::{Fields, LongValue};
 
 /// In the library's mark, `_meta.txn`: the version of the mapped reserved fields.
@@ -117,6 +118,33 @@ impl Index {
         settings: Map<String, Value>,
     ) -> Self {
         Self { name: name.to_owned(), mappings, settings, ..Self::default() }
+    }
+
+    /// An index as a server would make it, from a template and the request of its creation.
+    ///
+    /// OpenSearch takes each part of the mapping from the request, and Elasticsearch merges.
+    pub(crate) fn foreseen(
+        name: &str,
+        template: &Value,
+        request: &Value,
+        is_opensearch: bool,
+    ) -> Self {
+        let mut settings = flat(&template["settings"]);
+        for (name, value) in request["settings"].as_object().into_iter().flatten() {
+            match value {
+                Value::Null => drop(settings.remove(name)),
+                value => drop(settings.insert(name.clone(), value.clone())),
+            }
+        }
+        let mut mappings = template["mappings"].as_object().cloned().unwrap_or_default();
+        for (part, value) in request["mappings"].as_object().into_iter().flatten() {
+            let into = mappings.entry(part).or_insert(Value::Null);
+            match is_opensearch && part != "properties" {
+                true => *into = value.clone(),
+                false => merge(into, value),
+            }
+        }
+        Self::unmade(name, mappings, settings)
     }
 
     /// Whether a rollover policy moves the alias to the next index of a series.

@@ -1,7 +1,10 @@
-//! Finds the index template that applies to a name, for error messages. Pure functions.
+//! Finds the index template that applies to a name. Pure functions.
+
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value, json};
 
 /// The answer to `GET /_index_template`.
 #[derive(Debug, Default, Deserialize)]
@@ -25,6 +28,34 @@ pub(crate) struct Template {
     index_patterns: Vec<String>,
     #[serde(default, alias = "order")]
     priority: i64,
+    #[serde(default)]
+    data_stream: Option<IgnoredAny>,
+    /// Of a legacy template.
+    #[serde(default)]
+    settings: Value,
+    #[serde(default)]
+    mappings: Value,
+}
+
+impl Composable {
+    fn get(&self, name: &str) -> Option<&Template> {
+        let named = self.index_templates.iter().find(|named| named.name == name);
+        named.map(|named| &named.index_template)
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Returns the priority of a template. A legacy template has less than any other one.
+    pub(crate) fn priority(&self, name: &str) -> i64 {
+        self.get(name).map_or(-1, |template| template.priority)
+    }
+
+    /// Whether a template makes data streams.
+    pub(crate) fn makes_data_streams(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|template| template.data_stream.is_some())
+    }
 }
 
 impl Template {
@@ -45,6 +76,46 @@ pub(crate) fn applying(index: &str, composable: &Composable, legacy: &Legacy) ->
     let former =
         || legacy.iter().filter(|(_, template)| template.applies_to(index)).max_by_key(highest);
     found.or_else(former).map(|(name, _)| name.clone())
+}
+
+/// Returns the settings and mappings that the legacy templates give an index.
+pub(crate) fn merged(index: &str, legacy: &Legacy) -> Value {
+    let mut applying: Vec<&Template> =
+        legacy.values().filter(|template| template.applies_to(index)).collect();
+    applying.sort_by_key(|template| template.priority);
+    let mut merged = json!({});
+    for Template { settings, mappings, .. } in applying {
+        merge(&mut merged, &json!({"settings": flat(settings), "mappings": mappings}));
+    }
+    merged
+}
+
+/// Returns an object with flat names, such as `index.blocks.write`, from nested settings.
+pub(crate) fn flat(settings: &Value) -> Map<String, Value> {
+    let mut flat = Map::new();
+    let mut open: Vec<(String, &Value)> = vec![(String::new(), settings)];
+    while let Some((name, value)) = open.pop() {
+        match value {
+            Value::Object(fields) => open.extend(fields.iter().map(|(field, value)| {
+                let dot = if name.is_empty() { "" } else { "." };
+                (format!("{name}{dot}{field}"), value)
+            })),
+            value => drop(flat.insert(name, value.clone())),
+        }
+    }
+    flat
+}
+
+/// Merges a mapping into another one, which has less weight.
+pub(crate) fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (name, value) in from {
+                merge(into.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from.clone(),
+    }
 }
 
 /// Whether a name matches a pattern, in which `*` means any text.
@@ -81,6 +152,21 @@ mod tests {
         ] {
             assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
         }
+    }
+
+    #[test]
+    fn legacy_templates_are_merged_by_order() {
+        let legacy = r#"{
+            "all": {"order": 0, "index_patterns": ["*"], "settings": {"index": {"blocks": {"write": "true"}, "codec": "a"}},
+                "mappings": {"_source": {"enabled": false}}},
+            "some": {"order": 1, "index_patterns": ["txn-*"], "settings": {"index": {"codec": "b"}}, "mappings": {}},
+            "other": {"order": 2, "index_patterns": ["x"], "settings": {"index": {"codec": "c"}}}}"#;
+        let legacy: Legacy = serde_json::from_str(legacy).unwrap();
+        let expected = json!({
+            "settings": {"index.blocks.write": "true", "index.codec": "b"},
+            "mappings": {"_source": {"enabled": false}},
+        });
+        assert_eq!(merged("txn-a", &legacy), expected);
     }
 
     #[test]

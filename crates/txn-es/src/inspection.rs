@@ -1,0 +1,208 @@
+//! Requests of an inspection: they change nothing.
+
+use reqwest::Method;
+use serde_json::Value;
+use txn_store::{CollectionSpec, Role, StoreError, StoreErrorKind};
+
+use crate::EsStore;
+use crate::index::templates::{self, Composable, Legacy};
+use crate::index::{creation, mapping, names};
+use crate::requests::classify;
+use crate::requests::documents::Inner;
+
+/// A `GET` request for an inspection of the cluster or of some indices.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Inspection<'a> {
+    /// The path, with its query, not escaped. `{indices}` stands for the indices.
+    pub path: &'a str,
+    /// The names of indices. This crate escapes them.
+    pub indices: &'a [&'a str],
+    /// The body, if the request needs one.
+    pub body: Option<&'a str>,
+}
+
+/// An index template that would make a new index unfit, or prevent its creation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TemplateFault {
+    /// The name of the template.
+    pub template: String,
+    /// The fault, and the remedy.
+    pub fault: String,
+    /// The priority of the template. Another template with a higher one applies instead.
+    pub priority: i64,
+}
+
+impl EsStore {
+    /// Sends a `GET` request, and returns the answer as the text of a JSON value.
+    ///
+    /// The answer has at most 16 MiB.
+    ///
+    /// # Errors
+    /// - [`StoreErrorKind::Unavailable`] if the server does not answer.
+    /// - [`StoreErrorKind::Denied`] if the account may not see the answer.
+    /// - [`StoreErrorKind::Misconfigured`] for a wrong path, and for a request that the server does
+    ///   not know.
+    pub async fn inspect(&self, inspection: &Inspection<'_>) -> Result<String, StoreError> {
+        self.guarded.call(|inner| inner.inspect(inspection)).await
+    }
+
+    /// Finds an index template that would spoil a new partition of the transaction table.
+    ///
+    /// The name need not exist. The call applies the checks of [`Store::open_collection`] to the
+    /// index as the server would make it. `None` also if the account may not read templates.
+    ///
+    /// [`Store::open_collection`]: txn_store::Store::open_collection
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Unavailable`] if the server does not answer.
+    pub async fn template_fault(&self, name: &str) -> Result<Option<TemplateFault>, StoreError> {
+        self.guarded.call(|inner| inner.template_fault(name)).await
+    }
+}
+
+impl Inner {
+    async fn inspect(&self, inspection: &Inspection<'_>) -> Result<String, StoreError> {
+        let Inspection { path, indices, body } = inspection;
+        let names: Vec<String> = indices.iter().map(|name| names::segment(name)).collect();
+        let path = path.replace("{indices}", &names.join(","));
+        if !path.starts_with('/') || path.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            let text = format!("{path:?} is no path of a request");
+            return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
+        }
+        let body: Option<Value> = match body.map(serde_json::from_str).transpose() {
+            Ok(body) => body,
+            Err(error) => {
+                let text = format!("the body of the request is no JSON: {error}");
+                return Err(StoreError::new(StoreErrorKind::Misconfigured, text));
+            }
+        };
+        let (path, query) = path.split_once('?').unwrap_or((&path, ""));
+        let query = query.split('&').filter_map(|pair| pair.split_once('='));
+        let query: Vec<(&str, &str)> = query.collect();
+        let answer = self.admin(Method::GET, path, &query, body.as_ref()).await?;
+        if answer.status != 200 {
+            return Err(classify::error(&format!("asking for {path}"), &answer));
+        }
+        match std::str::from_utf8(&answer.body) {
+            Ok(text) => Ok(self.transport.secrets.hide(text.to_owned())),
+            Err(_) => {
+                let text = format!("the answer to {path} is not UTF-8");
+                Err(StoreError::new(StoreErrorKind::Unavailable, text))
+            }
+        }
+    }
+
+    async fn template_fault(&self, name: &str) -> Result<Option<TemplateFault>, StoreError> {
+        let composable: Composable = self.template_list("/_index_template").await;
+        let legacy: Legacy = self.template_list("/_template").await;
+        let Some(template) = templates::applying(name, &composable, &legacy) else {
+            return Ok(None);
+        };
+        let priority = composable.priority(&template);
+        let found = |fault| Some(TemplateFault { template: template.clone(), fault, priority });
+        if composable.makes_data_streams(&template) {
+            let fault =
+                "its data_stream makes a data stream of each new name, which takes no updates";
+            return Ok(found(fault.to_owned()));
+        }
+        let path = format!("/_index_template/_simulate_index/{}", names::segment(name));
+        let simulated = match composable.has(&template) {
+            true => {
+                let answer = self.admin(Method::POST, &path, &[], None).await?;
+                if answer.status != 200 {
+                    return Ok(None);
+                }
+                let answer: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+                answer["template"].clone()
+            }
+            false => templates::merged(name, &legacy),
+        };
+        // Elasticsearch refuses to merge the two mappings, and OpenSearch takes the request's.
+        let is_opensearch = self.server.is_opensearch();
+        let required = &simulated["mappings"]["_routing"]["required"];
+        if !is_opensearch && (*required == true || *required == "true") {
+            let fault = "its _routing.required contradicts the mapping of a partition";
+            return Ok(found(fault.to_owned()));
+        }
+        let spec = CollectionSpec {
+            name: name.to_owned(),
+            role: Role::Partition,
+            create: true,
+            mappings: None,
+        };
+        let requested = creation::creation(&spec, &self.unknown_settings.lock())?;
+        let made = mapping::Index::foreseen(name, &simulated, &requested, is_opensearch);
+        Ok(made
+            .check(&spec.role)
+            .err()
+            .and_then(|error| found(self.transport.secrets.hide(error.message))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fake::{Fake, Handler, ROOT};
+
+    /// A server with one template, and its answer to the simulation.
+    async fn server(template: Value, simulated: Value) -> Fake {
+        let templates =
+            json!({ "index_templates": [{ "name": "logs", "index_template": template }] });
+        let simulated = json!({ "template": simulated, "overlapping": [] });
+        let handler: Handler = Box::new(move |path, _| match path {
+            "/" => (200, ROOT.to_owned()),
+            "/_index_template" => (200, templates.to_string()),
+            "/_template" => (200, "{}".to_owned()),
+            path if path.starts_with("/_index_template/_simulate_index/") => {
+                (200, simulated.to_string())
+            }
+            "/_cluster/health?level=indices&filter_path=indices.*.status" => {
+                (200, r#"{"status":"green"}"#.to_owned())
+            }
+            "/a%25b,c/_settings?flat_settings=true" => (200, "{}".to_owned()),
+            _ => (404, r#"{"error":"no handler found for uri"}"#.to_owned()),
+        });
+        Fake::serving(|config| config, handler).await
+    }
+
+    #[tokio::test]
+    async fn template_is_judged_as_the_index_would_be_made() {
+        let logs = json!({ "index_patterns": ["txn-*"], "priority": 7 });
+        let cases = [
+            (json!({ "settings": { "index": { "final_pipeline": "p", "codec": "c" } } }), false),
+            (json!({ "settings": { "index": { "blocks": { "write": "true" } } } }), false),
+            (json!({ "mappings": { "_source": { "enabled": false } } }), false),
+            (json!({ "mappings": { "_source": { "excludes": ["body"] } } }), true),
+            (json!({ "mappings": { "_routing": { "required": true } } }), true),
+        ];
+        for (simulated, spoils) in cases {
+            let fake = server(logs.clone(), simulated.clone()).await;
+            let found = fake.store.template_fault("txn-shop-x").await.unwrap();
+            assert_eq!(found.is_some(), spoils, "{simulated}: {found:?}");
+            let named = found.map(|fault| (fault.template, fault.priority));
+            assert!(named.is_none_or(|named| named == ("logs".to_owned(), 7)));
+        }
+        let streams = json!({ "index_patterns": ["txn-*"], "data_stream": {} });
+        let fake = server(streams, json!({})).await;
+        assert!(fake.store.template_fault("txn-shop-x").await.unwrap().is_some());
+        assert_eq!(fake.store.template_fault("stock").await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn inspection_escapes_names_and_keeps_its_query() {
+        let fake = server(json!({}), json!({})).await;
+        let path = "/_cluster/health?level=indices&filter_path=indices.*.status";
+        let inspection = Inspection { path, ..Inspection::default() };
+        assert_eq!(fake.store.inspect(&inspection).await.unwrap(), r#"{"status":"green"}"#);
+        let path = "/{indices}/_settings?flat_settings=true";
+        let inspection = Inspection { path, indices: &["a%b", "c"], body: None };
+        assert_eq!(fake.store.inspect(&inspection).await.unwrap(), "{}");
+        for path in ["/nowhere", "nowhere", "/a b"] {
+            let inspection = Inspection { path, ..Inspection::default() };
+            fake.store.inspect(&inspection).await.unwrap_err();
+        }
+    }
+}
