@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use txn_cli::{StoreFailure, print, print_json, without_logins};
 use txn_core::ErrorKind;
+use txn_core::store::{StoreError, StoreErrorKind};
 use txn_lock::LockError;
 use txn_outbox::OutboxError;
 use txn_requests::RequestError;
@@ -78,12 +79,18 @@ pub(crate) enum Severity {
 /// A finding with its remedy.
 ///
 /// The code is stable: programs and alarms may depend on it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Message {
     pub(crate) code: &'static str,
     pub(crate) severity: Severity,
+    /// What the message is about: a document, a collection, a partition, a node or a transaction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) subject: Option<String>,
     pub(crate) text: String,
     pub(crate) remedy: String,
+    /// The request to the server that mends it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) request: Option<String>,
 }
 
 impl Message {
@@ -93,7 +100,7 @@ impl Message {
         remedy: impl Into<String>,
     ) -> Self {
         let (text, remedy) = (text.into(), remedy.into());
-        Self { code, severity: Severity::Error, text, remedy }
+        Self { code, severity: Severity::Error, subject: None, text, remedy, request: None }
     }
 
     pub(crate) fn note(
@@ -104,13 +111,30 @@ impl Message {
         Self { severity: Severity::Note, ..Self::error(code, text, remedy) }
     }
 
+    pub(crate) fn about(self, subject: impl Into<String>) -> Self {
+        Self { subject: Some(subject.into()), ..self }
+    }
+
+    /// Adds the request to the server that mends it.
+    pub(crate) fn mended_by(self, request: impl Into<String>) -> Self {
+        Self { request: Some(request.into()), ..self }
+    }
+
     /// The message as one line for operators.
     pub(crate) fn line(&self) -> String {
         let label = match self.severity {
             Severity::Note => "note",
             Severity::Error => "NOT WELL",
         };
-        format!("{label} [{}]: {}. Do: {}", self.code, self.text, self.remedy)
+        let request = self.request.as_ref().map(|request| format!(": {request}"));
+        let text = self.text.split(['\r', '\n']).map(str::trim).collect::<Vec<_>>().join(" ");
+        let end = if text.ends_with('.') { "" } else { "." };
+        format!(
+            "{label} [{}]: {text}{end} Do: {}{}",
+            self.code,
+            self.remedy,
+            request.unwrap_or_default()
+        )
     }
 }
 
@@ -136,6 +160,9 @@ pub(crate) struct Failure {
 const REPAIR: &str = "see docs/failures.md for the damage; `txn rebuild` shows lost parts";
 const CHECK: &str =
     "check --store, --domain, the options for servers, and the privileges (`txn roles`)";
+const DENIED: &str =
+    "check the login (--api-key-file and others) and the privileges (`txn roles COLLECTION`)";
+const LIFT: &str = "`txn doctor` shows the request that lifts the block";
 const AGAIN: &str = "check that the servers answer, then repeat the command";
 
 impl Failure {
@@ -162,6 +189,11 @@ impl Failure {
     /// The message on one line.
     pub(crate) fn text(&self) -> String {
         self.message.split(['\r', '\n']).map(str::trim).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The failure as a finding.
+    pub(crate) fn into_message(self) -> Message {
+        Message::error(self.code, self.text(), self.remedy)
     }
 
     /// The message with the remedy, on one line.
@@ -215,11 +247,24 @@ impl From<txn_core::Error> for Failure {
 
 impl From<StoreFailure> for Failure {
     fn from(error: StoreFailure) -> Self {
-        let message = error.to_string();
-        match &error {
-            error if error.is_damaged() => Self::new(Exit::NotWell, "damaged", message, REPAIR),
-            StoreFailure::Store(_) => Self::unavailable(message),
-            _ => Self::unfit(message),
+        match error {
+            StoreFailure::Store(error) => error.into(),
+            error if error.is_damaged() => {
+                Self::new(Exit::NotWell, "damaged", error.to_string(), REPAIR)
+            }
+            error => Self::unfit(error.to_string()),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(StoreError { kind, message }: StoreError) -> Self {
+        match kind {
+            StoreErrorKind::Damaged => Self::new(Exit::NotWell, "damaged", message, REPAIR),
+            StoreErrorKind::Denied => Self::new(Exit::CouldNotFindOut, "denied", message, DENIED),
+            StoreErrorKind::Blocked => Self::new(Exit::CouldNotFindOut, "blocked", message, LIFT),
+            StoreErrorKind::Misconfigured | StoreErrorKind::NotFound => Self::unfit(message),
+            StoreErrorKind::Unavailable => Self::unavailable(message),
         }
     }
 }
@@ -228,7 +273,7 @@ impl From<OutboxError> for Failure {
     fn from(error: OutboxError) -> Self {
         match error {
             OutboxError::Engine(error) => error.into(),
-            OutboxError::Store(error) => StoreFailure::Store(error).into(),
+            OutboxError::Store(error) => error.into(),
             error @ (OutboxError::NotFound(_) | OutboxError::InvalidName { .. }) => {
                 Self::invalid(error.to_string())
             }
@@ -250,7 +295,7 @@ impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
         match error {
             RequestError::Engine(error) => error.into(),
-            RequestError::Store(error) => StoreFailure::Store(error).into(),
+            RequestError::Store(error) => error.into(),
             error @ (RequestError::Refused(_)
             | RequestError::WrongState { .. }
             | RequestError::AlreadyReversed { .. }

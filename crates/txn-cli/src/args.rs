@@ -10,6 +10,9 @@ use txn_core::admin::TransactionState;
 /// The environment variable with the address of the store.
 pub(crate) const STORE: &str = "TXN_STORE";
 
+/// The environment variable with the path of the configuration.
+pub(crate) const CONFIG: &str = "TXN_CONFIG";
+
 const EXIT_CODES: &str = "\
 Exit codes:
   0  well, or done
@@ -30,6 +33,10 @@ pub(crate) struct Cli {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Global {
+    /// A TOML file with defaults for these options, by their names. Options and the environment
+    /// have more weight. Unless given: `txn/config.toml` below `$XDG_CONFIG_HOME` or `~/.config`
+    #[arg(long, global = true, env = CONFIG, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// The store: `redb:PATH`, `http(s)://[user:password@]host:port[/prefix][,…]`, or `cloud:ID`
     /// for a deployment by its cloud id. In a user or a password, write `/ ? # @ ,` as `%2F %3F %23
     /// %40 %2C`; better pass the address by the environment
@@ -179,6 +186,8 @@ pub(crate) enum Command {
         #[arg(long)]
         execute: bool,
     },
+    /// Print the JSON schema of the output of --json
+    Schema,
     /// Write the manual pages into a directory
     Man {
         /// An existing directory, such as `/usr/local/share/man/man1`

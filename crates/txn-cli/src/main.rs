@@ -2,20 +2,22 @@
 
 mod answer;
 mod args;
+mod cluster;
+mod config;
 mod session;
 mod verbs;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use txn_cli::{program, visible, without_logins};
 
 use answer::{Answer, Failure, is_read};
 use args::{Cli, STORE};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match config::command().and_then(parse) {
         Ok(cli) => cli,
         Err(error) => return program::misused(&error, STORE),
     };
@@ -28,6 +30,10 @@ fn main() -> ExitCode {
         Ok(answer) => tell(&answer, json),
         Err(failure) => fail(&failure, json),
     }
+}
+
+fn parse(command: clap::Command) -> Result<Cli, clap::Error> {
+    Cli::from_arg_matches(&command.try_get_matches()?)
 }
 
 /// Prints an answer.

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use txn_cli::{Address, OpenStore};
+use txn_core::store::Store;
 use txn_core::{Config, Domain};
+use txn_es::EsStore;
 
 use crate::answer::Failure;
 use crate::args::Global;
@@ -23,7 +25,11 @@ pub(crate) struct Session {
 impl Session {
     /// Opens an existing domain. The command recovers nothing in the background.
     pub(crate) async fn open(global: &Global) -> Result<Self, Failure> {
-        let open = store(global, false).await?;
+        Self::of(store(global, false).await?, global).await
+    }
+
+    /// Opens an existing domain of a store.
+    pub(crate) async fn of(open: OpenStore, global: &Global) -> Result<Self, Failure> {
         match Domain::open(open.store.clone(), name(global)?, config(global)).await {
             Ok(domain) => Ok(Self { domain, open }),
             Err(error) => {
@@ -48,6 +54,15 @@ impl Session {
     /// The description of the store, for operators.
     pub(crate) fn what(&self) -> &str {
         &self.open.what
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.open.store
+    }
+
+    /// The store of servers, for questions about them.
+    pub(crate) fn servers(&self) -> Option<&EsStore> {
+        self.open.servers()
     }
 
     /// Ends the domain, and closes the file.

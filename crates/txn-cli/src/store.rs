@@ -20,6 +20,7 @@ pub struct OpenStore {
     /// The description of the store, for operators.
     pub what: String,
     file: Option<RedbStore>,
+    servers: Option<EsStore>,
 }
 
 impl fmt::Debug for OpenStore {
@@ -33,7 +34,7 @@ impl OpenStore {
     #[must_use]
     pub fn memory() -> Self {
         let what = "memory of this process".to_owned();
-        Self { store: Arc::new(MemoryStore::new()), what, file: None }
+        Self { store: Arc::new(MemoryStore::new()), what, file: None, servers: None }
     }
 
     /// Opens the store. Creates a missing file only if `create`.
@@ -48,21 +49,21 @@ impl OpenStore {
         match address {
             Address::Memory => Ok(Self::memory()),
             Address::Redb(path) => Self::file(path, create),
-            Address::Servers(urls) => Self::servers(address, access, EsConfig::new(urls)?).await,
+            Address::Servers(urls) => Self::connect(address, access, EsConfig::new(urls)?).await,
             Address::Cloud(id) => {
-                Self::servers(address, access, EsConfig::from_cloud_id(id)?).await
+                Self::connect(address, access, EsConfig::from_cloud_id(id)?).await
             }
         }
     }
 
-    async fn servers(
+    async fn connect(
         address: &Address,
         access: &Access,
         config: EsConfig,
     ) -> Result<Self, StoreFailure> {
         let store = EsStore::connect(access.apply(config)?).await?;
         let what = format!("{} at {address}", store.server());
-        Ok(Self { store: Arc::new(store), what, file: None })
+        Ok(Self { store: Arc::new(store.clone()), what, file: None, servers: Some(store) })
     }
 
     fn file(path: &Path, create: bool) -> Result<Self, StoreFailure> {
@@ -74,7 +75,13 @@ impl OpenStore {
         }
         let file = RedbStore::open(path)?;
         let what = format!("the embedded file {}", path.display());
-        Ok(Self { store: Arc::new(file.clone()), what, file: Some(file) })
+        Ok(Self { store: Arc::new(file.clone()), what, file: Some(file), servers: None })
+    }
+
+    /// Returns the store of servers; `None` for a file and for memory.
+    #[must_use]
+    pub fn servers(&self) -> Option<&EsStore> {
+        self.servers.as_ref()
     }
 
     /// Closes a file, so that another process can open it.

@@ -4,7 +4,9 @@
 //! it.
 
 mod desk;
+mod owners;
 mod parts;
+mod ran;
 mod signals;
 mod systems;
 mod transactions;

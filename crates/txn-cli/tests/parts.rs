@@ -1,6 +1,7 @@
 //! Verbs on the parts of a domain, and wrong usage.
 
-use super::desk::{Desk, codes};
+use super::desk::Desk;
+use super::ran::codes;
 
 #[test]
 fn missing_file_is_not_created() {
@@ -97,4 +98,33 @@ fn completions_name_the_verbs() {
     for shell in ["bash", "zsh", "fish"] {
         Desk::run_alone(&format!("completions {shell}")).says(0, &["hanging", "recover"]);
     }
+}
+
+#[test]
+fn schema_is_printed_and_covers_each_verb() {
+    let schema = Desk::run_alone("schema").says(0, &["\"$defs\""]);
+    let text: serde_json::Value = serde_json::from_str(&schema.out).expect("JSON");
+    assert_eq!(Desk::run_alone("--json schema").json(0), text);
+    // `check_schema` fails for a verb without a definition, so each needs one.
+    for verb in ["status", "dead retry", "requests stuck", "lock break", "completions", "man"] {
+        assert!(text["$defs"].get(verb).is_some(), "{verb}");
+    }
+}
+
+#[test]
+fn configuration_has_less_weight_than_environment_and_options() {
+    let desk = Desk::new();
+    let file = desk.file().display().to_string();
+    desk.write_file("txn/config.toml", &format!("store = 'redb:{file}'\ndomain = 'shop'\n"));
+    desk.run_configured("status").says(0, &["The domain \"shop\" is well"]);
+    desk.run_configured("--domain other status").fails(2, "other");
+    desk.write_file("other.toml", "domain = 'other'\nlimit = 1");
+    desk.run_configured(&format!("--config other.toml --store redb:{file} status"))
+        .fails(2, "other");
+    desk.run("--config other.toml status").says(0, &["The domain \"shop\" is well"]);
+    desk.write_file("other.toml", "domain = 's3cret");
+    let ran = desk.run("--config other.toml status");
+    assert!(!ran.err.contains("s3cret"), "{}", ran.err);
+    ran.fails_by_usage("line 1 is no TOML");
+    desk.run("--config nowhere.toml status").fails_by_usage("nowhere.toml");
 }

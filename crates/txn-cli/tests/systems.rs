@@ -7,7 +7,8 @@ use txn_core::{Error, Raw};
 use txn_lock::{LockConfig, LockService};
 use txn_outbox::{Delivery, Failure, Outbox, OutboxConfig, OutboxError, ProcessorConfig, Topics};
 
-use super::desk::{CANARY, Desk, codes};
+use super::desk::Desk;
+use super::ran::{CANARY, codes};
 
 #[test]
 fn verbs_on_systems_create_no_collection() {

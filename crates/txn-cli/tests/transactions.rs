@@ -1,6 +1,8 @@
 //! Verbs on transactions, locks and documents.
 
-use super::desk::{Desk, codes};
+use super::desk::Desk;
+use super::owners::overwrite;
+use super::ran::codes;
 
 #[test]
 fn sound_domain_is_well() {
@@ -98,14 +100,74 @@ fn dead_owner_without_record_is_aborted() {
 fn overwritten_participant_is_damaged() {
     let desk = Desk::new();
     let tid = desk.die_after_commit().to_string();
-    desk.change("stock", "shelf", |value| {
-        value.as_object_mut().expect("an object").remove("transaction_tid");
-        value["text"] = "by a rogue client".into();
-    });
+    desk.change("stock", "shelf", overwrite);
+    let status = desk.run("status");
+    status.says(1, &["NOT WELL [participant_damaged]: stock/shelf", "docs/failures.md#damage"]);
+    assert_eq!(codes(&desk.run("--json status").json(1)), ["participant_damaged"]);
     desk.run(&format!("show {tid}")).says(0, &["Verdict: damaged", "docs/failures.md"]);
     desk.run("verify").says(1, &["participant_damaged", "stock/shelf", "docs/failures.md"]);
     let verified = desk.run("--json verify").json(1);
     assert!(codes(&verified).contains(&"participant_damaged"), "{verified}");
+}
+
+#[test]
+fn applied_and_deleted_participant_is_told_from_a_missing_one() {
+    let desk = Desk::new();
+    let tid = desk.die_after_commit().to_string();
+    let states = |desk: &Desk| -> Vec<String> {
+        let shown = desk.run(&format!("--json show {tid}")).json(0);
+        let list = shown["participants"].as_array().expect("a list").clone();
+        list.iter().map(|one| format!("{} {}", one["document"]["id"], one["state"])).collect()
+    };
+    // `orders/one` was applied. A transaction deletes it.
+    desk.beside(async |domain| {
+        let orders = domain.raw_collection("orders").await.expect("opens");
+        let delete = domain.transact::<_, txn_core::Error, _>(async |tx| tx.delete(&orders, "one"));
+        delete.await.expect("deletes");
+    });
+    let known = states(&desk);
+    assert!(
+        known.iter().any(|one| one.contains("one") && one.contains("deleted_since")),
+        "{known:?}"
+    );
+    desk.run(&format!("show {tid}")).says(0, &["Verdict: unapplied: 1 of 2"]);
+    // A plain client deletes `stock/shelf`, which was not applied.
+    desk.delete("stock", "shelf");
+    let known = states(&desk);
+    assert!(known.iter().any(|one| one.contains("shelf") && one.contains("missing")), "{known:?}");
+    desk.run("status").says(1, &["participant_damaged", "another client deleted the document"]);
+}
+
+#[test]
+fn lock_with_an_unreadable_record_is_listed() {
+    let desk = Desk::new();
+    let tid = desk.die_after_commit().to_string();
+    let partition = {
+        let status = desk.run("--json status").json(1);
+        let day = tid_day(&desk, &tid);
+        let names = status["partitions"].as_array().expect("a list").clone();
+        let named = names.iter().find(|one| one["day"] == day.as_str()).expect("the day");
+        named["name"].as_str().expect("a name").to_owned()
+    };
+    desk.change(&partition, &tid, |value| value["state"] = "odd".into());
+    let locks = desk.run("--json locks").json(1);
+    let lock = &locks["locks"][0];
+    assert_eq!((&lock["holder"], &lock["state"]), (&tid.as_str().into(), &"unreadable".into()));
+    assert_eq!(lock["standing"], "unknown");
+    assert!(
+        lock["unreadable"]["message"].as_str().is_some_and(|why| why.contains("record")),
+        "{lock}"
+    );
+    desk.run("locks").says(1, &["stock/shelf", "unreadable", "damaged: "]);
+    desk.run("ls").says(1, &[&tid, "unreadable"]);
+    desk.run("status").says(1, &["NOT WELL [damaged]", &tid]);
+}
+
+/// The day of a transaction, as in the names of partitions.
+fn tid_day(desk: &Desk, tid: &str) -> String {
+    let shown = desk.run(&format!("--json show {tid}")).json(0);
+    let started = std::time::Duration::from_millis(shown["started_ms"].as_u64().expect("a time"));
+    txn_core::ids::Day::of_unix_time(started).to_string()
 }
 
 #[test]

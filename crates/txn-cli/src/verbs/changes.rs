@@ -117,6 +117,7 @@ fn of_pass(report: &JanitorReport, dry_run: bool, next: &str) -> serde_json::Val
         "partitions_dropped": report.partitions_dropped,
         "locked": report.locked.len(),
         "open": report.open.len(),
+        "truncated": report.truncated,
         "damaged": pairs(&damaged),
         "unreachable": pairs(&report.unreachable),
         "next": next,

@@ -7,7 +7,7 @@ mod init;
 mod queues;
 mod rebuild;
 mod requests;
-mod roles;
+pub(crate) mod roles;
 mod signals;
 mod transactions;
 
@@ -23,6 +23,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Answer, Failure> {
     let Cli { global, command } = cli;
     match command {
         Command::Completions { shell } => Ok(completions(shell)),
+        Command::Schema => Ok(schema()),
         Command::Man { directory } => manual(&directory),
         Command::Roles { collections } => roles::roles(&global, &collections),
         Command::Init { collections, mappings } => {
@@ -32,6 +33,9 @@ pub(crate) async fn run(cli: Cli) -> Result<Answer, Failure> {
             Box::pin(rebuild::rebuild(&global, processes_stopped)).await
         }
         Command::Status { watch } => health::status(&global, watch).await,
+        Command::Doctor { collection } => {
+            Box::pin(health::examine(&global, collection.as_deref())).await
+        }
         command => {
             let session = Session::open(&global).await?;
             let answer = Box::pin(on(&session, &global, command)).await;
@@ -57,9 +61,6 @@ async fn on(session: &Session, global: &Global, command: Command) -> Result<Answ
         Command::History => signals::history(domain, global.limit()).await,
         Command::Hanging { older } => health::hanging(domain, older, global.limit()).await,
         Command::Verify => health::verify(domain, global.limit()).await,
-        Command::Doctor { collection } => {
-            health::doctor(session, collection.as_deref(), global.limit()).await
-        }
         Command::Abort { tid, why, dry_run } => changes::abort(domain, tid, &why, dry_run).await,
         Command::Recover { dry_run } => changes::recover(domain, dry_run).await,
         Command::Outcome { tid, dry_run } => {
@@ -72,9 +73,11 @@ async fn on(session: &Session, global: &Global, command: Command) -> Result<Answ
         Command::Run { file, id, execute } => requests::run(domain, &file, &id, execute).await,
         // The caller has run these verbs, which need no open domain.
         Command::Status { .. }
+        | Command::Doctor { .. }
         | Command::Init { .. }
         | Command::Roles { .. }
         | Command::Rebuild { .. }
+        | Command::Schema
         | Command::Man { .. }
         | Command::Completions { .. } => Err(Failure::invalid("the verb needs no open domain")),
     }
@@ -85,6 +88,13 @@ fn completions(shell: clap_complete::Shell) -> Answer {
     clap_complete::generate(shell, &mut Cli::command(), "txn", &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();
     Answer::new(Exit::Well, script.clone(), script)
+}
+
+/// The schema of the output of `--json`, for both forms of output.
+fn schema() -> Answer {
+    let text = include_str!("../../schema.json");
+    let json: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+    Answer::new(Exit::Well, text, json)
 }
 
 fn manual(directory: &Path) -> Result<Answer, Failure> {

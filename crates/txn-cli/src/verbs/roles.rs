@@ -9,22 +9,47 @@ use crate::session;
 /// The systems of a domain, which have a collection of their own.
 const SYSTEMS: [&str; 5] = ["locks", "requests", "processors", "outbox", "http-results"];
 
-pub(super) fn roles(global: &Global, collections: &[String]) -> Result<Answer, Failure> {
-    let domain = session::name(global)?;
-    let own = domain.replace('-', ".");
-    let system = |of: &&str| format!("{own}-{of}");
+/// The privileges of a process of a domain.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    pub(crate) cluster: &'static [&'static str],
+    pub(crate) names: Vec<String>,
+    pub(crate) privileges: &'static [&'static str],
+}
+
+/// A domain's name, as in the names of its indices.
+pub(crate) fn own(domain: &str) -> String {
+    domain.replace('-', ".")
+}
+
+/// The privileges of an application with these collections.
+pub(crate) fn application(domain: &str, collections: &[String]) -> Access {
+    let own = own(domain);
     let mut names = vec!["txn-registry".to_owned(), "txn-registry-txn-*".to_owned()];
     names.push(format!("txn-{own}-*"));
-    for name in collections {
+    let systems: Vec<String> = SYSTEMS.iter().map(|of| format!("{own}-{of}")).collect();
+    for name in collections.iter().filter(|name| !systems.contains(name)) {
         names.extend([name.clone(), format!("{name}-txn-*"), format!("{name}-committed")]);
     }
-    for name in SYSTEMS.iter().map(system) {
+    for name in systems {
         names.extend([format!("{name}-txn-*"), name]);
     }
+    let privileges = &["read", "write", "view_index_metadata", "manage"];
+    Access { cluster: &["monitor"], names, privileges }
+}
+
+/// The role of an application for Elasticsearch: its name, and the body of its request.
+pub(crate) fn role(domain: &str, access: &Access) -> (String, Value) {
+    let (body, _) = bodies(access.cluster, &access.names, access.privileges);
+    (format!("txn-{domain}-application"), body)
+}
+
+pub(super) fn roles(global: &Global, collections: &[String]) -> Result<Answer, Failure> {
+    let domain = session::name(global)?;
+    let Access { cluster, names, privileges } = application(domain, collections);
     let read: Vec<String> =
         collections.iter().flat_map(|name| [name.clone(), format!("{name}-txn-*")]).collect();
-    let writes = ["read", "write", "view_index_metadata", "manage"];
-    let writer = (["monitor"].as_slice(), names.as_slice(), writes.as_slice());
+    let writer = (cluster, names.as_slice(), privileges);
     let reader = ([].as_slice(), read.as_slice(), ["read", "view_index_metadata"].as_slice());
     let roles = [("application", writer), ("janitor", writer), ("reader", reader)];
     let mut text = String::new();

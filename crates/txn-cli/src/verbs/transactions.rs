@@ -42,14 +42,14 @@ impl From<OpenTransaction> for Row {
 }
 
 impl Row {
-    /// A holder that has written no record.
-    fn of_lock(lock: &DocumentLock, lease_ms: u64) -> Self {
+    /// A holder that has written no record, or whose record cannot be read.
+    fn of_lock(lock: &DocumentLock) -> Self {
         Self {
             tid: lock.holder,
             state: lock.state,
             age_ms: lock.age_ms,
             heartbeat_ms: None,
-            overdue: lock.age_ms > lease_ms,
+            overdue: lock.overdue,
             process: None,
             application: None,
             participants: 0,
@@ -66,13 +66,14 @@ pub(super) async fn list(
 ) -> Result<Answer, Failure> {
     let open = domain.admin().transactions(limit).await?;
     let locks = domain.admin().locks(limit).await?;
-    let lease_ms = u64::try_from(domain.config().lease.as_millis()).unwrap_or(u64::MAX);
+    let records: Vec<Fault> =
+        locks.locks.iter().filter_map(|lock| lock.unreadable.clone()).collect();
     let mut rows: Vec<Row> = open.transactions.into_iter().map(Row::from).collect();
     for lock in locks.locks.iter().filter(|lock| lock.standing != LockStanding::Void) {
         match rows.iter_mut().find(|row| row.tid == lock.holder) {
             Some(row) => row.locks += 1,
             None => {
-                let row = Row::of_lock(lock, lease_ms);
+                let row = Row::of_lock(lock);
                 rows.push(Row { locks: 1, ..row });
             }
         }
@@ -82,7 +83,10 @@ pub(super) async fn list(
     rows.retain(|row| row.age_ms >= least_ms && state.is_none_or(|state| row.state == state));
     let truncated = open.truncated || locks.truncated || rows.len() > limit;
     rows.truncate(limit);
-    let faults: Vec<Fault> = open.faults.into_iter().chain(locks.faults).collect();
+    let mut faults: Vec<Fault> =
+        open.faults.into_iter().chain(locks.faults).chain(records).collect();
+    faults.sort();
+    faults.dedup();
     let mut text = match rows.is_empty() {
         true => "No transaction is open.".to_owned(),
         false => {
@@ -239,8 +243,12 @@ pub(super) async fn locks(domain: &Domain, limit: usize) -> Result<Answer, Failu
         }
     };
     text += &cut(report.truncated, limit);
-    text += &of_faults(&report.faults);
-    Ok(Answer::new(exit_of(&report.faults), text, &report))
+    let records = report.locks.iter().filter_map(|lock| lock.unreadable.clone());
+    let mut faults: Vec<Fault> = report.faults.iter().cloned().chain(records).collect();
+    faults.sort();
+    faults.dedup();
+    text += &of_faults(&faults);
+    Ok(Answer::new(exit_of(&faults), text, &report))
 }
 
 /// The process of an attempt with its application, for operators.

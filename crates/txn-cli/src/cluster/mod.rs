@@ -1,0 +1,89 @@
+//! Findings about the servers of a domain, for `status` and `doctor`.
+
+mod disks;
+mod facts;
+mod indices;
+mod judge;
+#[cfg(test)]
+mod tests;
+
+use txn_core::admin::Overview;
+use txn_core::ids::Day;
+use txn_es::EsStore;
+
+use crate::answer::Message;
+use crate::verbs::roles::{self, Access};
+
+pub(crate) use judge::clock_differs;
+
+/// The parts of a domain that the servers hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Parts {
+    /// The name of the domain.
+    pub(crate) domain: String,
+    /// The day of the check.
+    pub(crate) today: Day,
+    /// The partitions of the transaction table.
+    pub(crate) partitions: Vec<(Day, String)>,
+    /// The collections, with those of the library.
+    pub(crate) collections: Vec<String>,
+}
+
+impl Parts {
+    /// The parts of a domain that cannot be opened: only its name is known.
+    pub(crate) fn unopened(domain: &str) -> Self {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Self {
+            domain: domain.to_owned(),
+            today: Day::of_unix_time(now.unwrap_or_default()),
+            partitions: Vec::new(),
+            collections: Vec::new(),
+        }
+    }
+
+    pub(crate) fn of(overview: &Overview) -> Self {
+        let now = std::time::Duration::from_millis(overview.now_ms);
+        let partitions = overview.partitions.iter();
+        Self {
+            domain: overview.domain.clone(),
+            today: Day::of_unix_time(now),
+            partitions: partitions.map(|part| (part.day, part.name.clone())).collect(),
+            collections: overview.collections.clone(),
+        }
+    }
+
+    /// The beginning of the names of partitions.
+    pub(crate) fn prefix(&self) -> String {
+        format!("txn-{}-", roles::own(&self.domain))
+    }
+
+    /// A name that the partition of a later day may have.
+    ///
+    /// A template that was added today spoils the first day that has no partition yet.
+    fn later_partition(&self) -> String {
+        format!("{}{}-0000000000000000", self.prefix(), self.today.plus(2))
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let partitions = self.partitions.iter().map(|(_, name)| &**name);
+        ["txn-registry"]
+            .into_iter()
+            .chain(partitions)
+            .chain(self.collections.iter().map(String::as_str))
+            .collect()
+    }
+
+    /// Whether the library owns an index.
+    fn is_of_the_library(&self, index: &str) -> bool {
+        index == "txn-registry" || self.partitions.iter().any(|(_, name)| name == index)
+    }
+
+    fn access(&self) -> Access {
+        roles::application(&self.domain, &self.collections)
+    }
+}
+
+/// Asks the servers, and returns the findings, causes before effects.
+pub(crate) async fn findings(servers: &EsStore, parts: &Parts) -> Vec<Message> {
+    judge::judge(&facts::ask(servers, parts).await, parts)
+}

@@ -1,0 +1,178 @@
+//! The verb `doctor`: the parts of a domain and of its servers, one by one.
+
+use serde_json::{Value, json};
+use txn_core::admin::Overview;
+use txn_core::ids::Day;
+
+use super::look::look;
+use super::{of_clock, stall_ms, tomorrow_or_reason};
+use crate::answer::{Answer, Exit, Failure, Message, Severity, is_well, lines};
+use crate::cluster::{self, Parts};
+use crate::session::Session;
+
+/// The number of hexadecimal digits at the end of the name of a partition.
+const DIGITS: usize = 16;
+
+/// A checked part, and its fault.
+type Check = (String, Option<Message>);
+
+/// Checks the parts of the domain one by one.
+pub(super) async fn doctor(
+    session: &Session,
+    collection: Option<&str>,
+    limit: usize,
+) -> Result<Answer, Failure> {
+    let domain = &session.domain;
+    let (overview, missing) = tomorrow_or_reason(domain).await?;
+    let parts = Parts::of(&overview);
+    let mut findings = look(domain, stall_ms(domain), limit).await?;
+    let causes = match session.servers() {
+        Some(servers) => cluster::findings(servers, &parts).await,
+        None => of_clock(overview.clock_ahead_ms).into_iter().collect(),
+    };
+    findings.put_causes_first(causes);
+    findings.messages.extend(missing.clone());
+    let known = findings.messages.iter().filter_map(|message| message.subject.clone()).collect();
+    findings.messages.extend(orphans(session, &parts, known).await?);
+    let wanted = |name: &&String| collection.is_none_or(|wanted| wanted == **name);
+    let collections: Vec<&String> = overview.collections.iter().filter(wanted).collect();
+    if let (Some(wanted), true) = (collection, collections.is_empty()) {
+        let text = format!("the domain has no collection {wanted:?}");
+        let remedy = format!("check the name, or take it over: `txn init {wanted}`");
+        findings.messages.push(Message::error("collection_unknown", text, remedy).about(wanted));
+    }
+    let messages: Vec<Message> = match collection {
+        Some(wanted) => findings.messages.iter().filter(|m| is_about(m, wanted)).cloned().collect(),
+        None => findings.messages.clone(),
+    };
+    let checks = checks(session, &overview, collection, &collections, &messages);
+    let told =
+        |message: &&Message| !checks.iter().any(|(_, fault)| fault.as_ref() == Some(message));
+    let rest: Vec<Message> = messages.iter().filter(told).cloned().collect();
+    let mut text = String::new();
+    for (what, fault) in &checks {
+        text += &match fault {
+            None => format!("ok  {what}\n"),
+            Some(message) => format!("BAD {what}: {}\n", message.line()),
+        };
+    }
+    text += &lines(&rest);
+    let well = is_well(&messages);
+    let checks: Vec<Value> = checks
+        .iter()
+        .map(|(what, fault)| json!({ "check": what, "ok": fault.is_none() }))
+        .collect();
+    let json = json!({ "well": well, "checks": checks, "messages": messages });
+    let exit = match (collection, findings.exit()) {
+        (Some(_), _) | (None, Exit::Well) => Exit::well_if(well),
+        (None, exit) => exit,
+    };
+    Ok(Answer::new(exit, text, json))
+}
+
+/// The checked parts, each with its first fault.
+fn checks(
+    session: &Session,
+    overview: &Overview,
+    collection: Option<&str>,
+    collections: &[&String],
+    messages: &[Message],
+) -> Vec<Check> {
+    let by_code =
+        |codes: &[&str]| messages.iter().find(|message| codes.contains(&message.code)).cloned();
+    let about = |name: &str| {
+        let fault = |m: &&Message| m.severity == Severity::Error && is_about(m, name);
+        messages.iter().find(fault).cloned()
+    };
+    let mut checks: Vec<Check> = Vec::new();
+    if collection.is_none() {
+        checks.push((format!("store: {}", session.what()), None));
+        checks.push((format!("domain document of {:?}", overview.domain), about("txn-registry")));
+        if session.servers().is_some() {
+            let disks = by_code(&["disk_full", "disk_low"]);
+            checks.extend([
+                ("blocks of the cluster".to_owned(), by_code(&["cluster_blocked"])),
+                ("requests that name an index".to_owned(), by_code(&["explicit_index_refused"])),
+                ("disks of the nodes".to_owned(), disks),
+                ("limit of shards".to_owned(), by_code(&["shard_limit"])),
+                ("privileges".to_owned(), by_code(&["privilege_missing"])),
+                ("clocks of the nodes".to_owned(), by_code(&["node_clock_differs"])),
+                ("index templates".to_owned(), by_code(&["template_spoils_partition"])),
+            ]);
+        }
+        checks.push(("clock of this machine".to_owned(), by_code(&["clock_differs"])));
+        let missing = by_code(&["partition_missing"]);
+        checks.push(("partition of tomorrow".to_owned(), missing));
+        for partition in &overview.partitions {
+            checks.push((format!("partition {}", partition.day), about(&partition.name)));
+        }
+    }
+    for name in collections {
+        checks.push((format!("collection {name}"), about(name)));
+    }
+    if let (Some(wanted), true) = (collection, collections.is_empty()) {
+        checks.push((format!("collection {wanted}"), about(wanted)));
+    }
+    checks
+}
+
+/// Whether a message is about a collection, or about a document of it.
+fn is_about(message: &Message, collection: &str) -> bool {
+    let rest = message.subject.as_deref().and_then(|subject| subject.strip_prefix(collection));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Partitions that the domain document does not name, and that no other message reports.
+///
+/// A process that ended during the creation of a partition leaves an empty one.
+async fn orphans(
+    session: &Session,
+    parts: &Parts,
+    known: Vec<String>,
+) -> Result<Vec<Message>, Failure> {
+    let prefix = parts.prefix();
+    let names = session.store().list_collections(&prefix).await?;
+    let day = |name: &str| -> Option<Day> {
+        let (day, random) = name.strip_prefix(&*prefix)?.rsplit_once('-')?;
+        let is_random = random.len() == DIGITS && random.bytes().all(|b| b.is_ascii_hexdigit());
+        day.parse().ok().filter(|_| is_random)
+    };
+    let is_official = |name: &str| parts.partitions.iter().any(|(_, official)| official == name);
+    // A process may be making the partition of a day that has none.
+    let is_settled = |day: Day| {
+        day < parts.today || parts.partitions.iter().any(|(official, _)| *official == day)
+    };
+    let orphans = names.iter().filter(|name| {
+        day(name).is_some_and(is_settled)
+            && !is_official(name)
+            && !known.iter().any(|known| **known == ***name)
+    });
+    let message = |name: &std::sync::Arc<str>| {
+        let text =
+            format!("the partition {name} is empty, and the domain document does not name it");
+        let remedy = "a process ended while it made the partition; delete it";
+        let message = Message::note("orphan_partition", text, remedy).about(&**name);
+        match session.servers() {
+            Some(_) => message.mended_by(format!("DELETE /{name}")),
+            None => message,
+        }
+    };
+    Ok(orphans.map(message).collect())
+}
+
+/// The findings about a domain that cannot be opened.
+pub(super) async fn unopened(
+    servers: Option<&txn_es::EsStore>,
+    domain: &str,
+    failure: Failure,
+) -> Result<Answer, Failure> {
+    let Some(servers) = servers else { return Err(failure) };
+    let mut messages = cluster::findings(servers, &Parts::unopened(domain)).await;
+    if is_well(&messages) {
+        return Err(failure);
+    }
+    messages.push(failure.into_message());
+    let text = format!("The domain {domain:?} cannot be opened.\n{}", lines(&messages));
+    let json = json!({ "well": false, "exit": Exit::NotWell as u8, "messages": messages });
+    Ok(Answer::new(Exit::NotWell, text, json))
+}

@@ -1,0 +1,299 @@
+//! One look at the transactions, locks and parts of a domain.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use txn_core::admin::{
+    DocumentLock, Fault, LockStanding, LockedDocuments, OpenTransaction, ParticipantState,
+    TransactionState,
+};
+use txn_core::{AttemptId, Domain};
+
+use super::super::hints::time;
+use crate::answer::{Exit, Failure, Message, Severity};
+
+/// The number of stalled commits whose participants `status` compares with the record.
+const COMPARED: usize = 20;
+
+/// The code of a part that could not be read.
+pub(super) const UNREACHABLE: &str = "unreachable";
+
+/// The findings of one look at the domain.
+pub(super) struct Findings {
+    pub(super) open: Vec<OpenTransaction>,
+    pub(super) locks: Vec<DocumentLock>,
+    pub(super) truncated: bool,
+    pub(super) messages: Vec<Message>,
+}
+
+impl Findings {
+    pub(super) fn count(&self, state: TransactionState) -> usize {
+        self.open.iter().filter(|open| open.state == state).count()
+    }
+
+    /// The holders of locks that have written no record.
+    pub(super) fn without_record(&self) -> impl Iterator<Item = &DocumentLock> {
+        self.locks.iter().filter(|lock| lock.state == TransactionState::NoRecord)
+    }
+
+    pub(super) fn oldest_ms(&self) -> u64 {
+        let open = self.open.iter().map(|open| open.age_ms);
+        let holders = self.without_record().map(|lock| lock.age_ms);
+        open.chain(holders).max().unwrap_or(0)
+    }
+
+    /// Adds messages about causes before those about effects.
+    ///
+    /// A part whose fault has a known cause needs no second message.
+    pub(super) fn put_causes_first(&mut self, causes: Vec<Message>) {
+        let named: BTreeSet<&str> = causes
+            .iter()
+            .filter(|cause| cause.severity == Severity::Error)
+            .filter_map(|cause| cause.subject.as_deref())
+            .collect();
+        let is_explained = |message: &Message| {
+            matches!(message.code, "damaged" | UNREACHABLE)
+                && message.subject.as_deref().is_some_and(|subject| named.contains(subject))
+        };
+        self.messages.retain(|message| !is_explained(message));
+        self.messages.splice(0..0, causes);
+        self.messages.sort_by_key(|message| message.severity != Severity::Error);
+    }
+
+    /// The exit code of a verb that has to look at everything.
+    pub(super) fn complete_exit(&self) -> Exit {
+        match exit_of(&self.messages) {
+            Exit::Well if self.truncated => Exit::CouldNotFindOut,
+            exit => exit,
+        }
+    }
+
+    pub(super) fn exit(&self) -> Exit {
+        exit_of(&self.messages)
+    }
+}
+
+/// A fault is not well. An unreadable part alone hides the truth.
+fn exit_of(messages: &[Message]) -> Exit {
+    let mut errors = messages.iter().filter(|message| message.severity == Severity::Error);
+    match messages.iter().any(|message| message.code == UNREACHABLE) {
+        _ if errors.any(|message| message.code != UNREACHABLE) => Exit::NotWell,
+        true => Exit::CouldNotFindOut,
+        false => Exit::Well,
+    }
+}
+
+/// Looks at transactions, locks and parts. `older_ms`: what counts as without progress.
+///
+/// If locks without a record look old, the look takes one lease longer.
+pub(super) async fn look(
+    domain: &Domain,
+    older_ms: u64,
+    limit: usize,
+) -> Result<Findings, Failure> {
+    let open = domain.admin().transactions(limit).await?;
+    let locks = domain.admin().locks(limit).await?;
+    let lost = domain.admin().lost_parts(limit).await?;
+    let stalled = open.transactions.iter().filter(|one| one.unchanged_ms >= older_ms);
+    let stalled: Vec<&OpenTransaction> = stalled.collect();
+    let mut messages = damaged(domain, &stalled).await?;
+    messages.extend(unapplied(&stalled, &messages));
+    messages.extend(silent(&stalled));
+    messages.extend(without_record(domain, &locks, older_ms, limit).await?);
+    let void = locks.locks.iter().filter(|lock| lock.standing == LockStanding::Void).count();
+    if void > 0 {
+        messages.push(Message::note(
+            "void_lock",
+            format!("{void} locks are void"),
+            "nothing: the next transaction overwrites them; `txn recover` removes them",
+        ));
+    }
+    let records = locks.locks.iter().filter_map(|lock| lock.unreadable.as_ref());
+    let faults = lost.iter().chain(&open.faults).chain(&locks.faults).chain(records);
+    messages.extend(of_faults(faults));
+    let truncated = open.truncated || locks.truncated;
+    if truncated {
+        let text = format!("more than {limit} transactions or locks are open");
+        messages.push(Message::note("limit_reached", text, "raise --limit to see all"));
+    }
+    Ok(Findings { open: open.transactions, locks: locks.locks, truncated, messages })
+}
+
+/// The faults of parts, each part once.
+fn of_faults<'a>(faults: impl Iterator<Item = &'a Fault>) -> Vec<Message> {
+    let mut seen = BTreeSet::new();
+    let mut messages = Vec::new();
+    for Fault { subject, message, damaged, .. } in faults {
+        // The id `*` means a whole collection.
+        let subject = subject.strip_suffix("/*").unwrap_or(subject);
+        if !seen.insert(subject) {
+            continue;
+        }
+        let message = match message.starts_with(subject) {
+            true => message.clone(),
+            false => format!("{subject}: {message}"),
+        };
+        let message = match damaged {
+            true => Message::error(
+                "damaged",
+                message,
+                "repair it as in docs/failures.md; for a lost part: `txn rebuild`",
+            ),
+            false => Message::error(
+                UNREACHABLE,
+                message,
+                "check the health of the index and the privileges (`txn doctor`), then repeat",
+            ),
+        };
+        messages.push(message.about(subject));
+    }
+    messages
+}
+
+/// The participants of stalled commits that only an operator can settle.
+async fn damaged(domain: &Domain, stalled: &[&OpenTransaction]) -> Result<Vec<Message>, Failure> {
+    let mut messages = Vec::new();
+    let committed = stalled.iter().filter(|open| open.state == TransactionState::Committed);
+    for open in committed.take(COMPARED) {
+        for one in domain.admin().participants(open.tid).await? {
+            messages.extend(of_participant(&one.document.to_string(), one.state, open.tid));
+        }
+    }
+    Ok(messages)
+}
+
+/// The message about a participant that cannot be applied, or not be read.
+pub(super) fn of_participant(
+    document: &str,
+    state: ParticipantState,
+    tid: AttemptId,
+) -> Option<Message> {
+    let what = match state {
+        ParticipantState::Unreadable => {
+            let text = format!("{document}: could not be read for the commit of {tid}");
+            return Some(
+                Message::error(UNREACHABLE, text, "check the health of the index, then repeat")
+                    .about(document),
+            );
+        }
+        ParticipantState::Damaged => "another client wrote the document while it was locked",
+        ParticipantState::Overtaken => {
+            "another client removed the lock, and a later transaction wrote other content"
+        }
+        ParticipantState::Missing => {
+            "another client deleted the document, before the apply or after it"
+        }
+        ParticipantState::Unclear => "another client moved the lock",
+        ParticipantState::CollectionMadeAgain => "the collection was dropped and made again",
+        state if state.needs_operator() => "only an operator can settle it",
+        _ => return None,
+    };
+    let text = format!(
+        "{document}: {what}, so the commit of {tid} cannot be applied ({})",
+        state.as_str()
+    );
+    let remedy = format!(
+        "write the right content in a transaction as in docs/failures.md#damage, then `txn recover`; \
+         `txn show {tid}` lists the participants"
+    );
+    Some(Message::error("participant_damaged", text, remedy).about(document))
+}
+
+/// Stalled commits by process, apart from those with a damaged participant.
+fn unapplied(stalled: &[&OpenTransaction], damaged: &[Message]) -> Vec<Message> {
+    let is_told = |open: &OpenTransaction| {
+        let tid = open.tid.to_string();
+        damaged
+            .iter()
+            .any(|message| message.code == "participant_damaged" && message.text.contains(&tid))
+    };
+    let committed =
+        stalled.iter().filter(|open| open.state == TransactionState::Committed && !is_told(open));
+    let message = |(process, group): (&str, Vec<&OpenTransaction>)| {
+        let OpenTransaction { tid, unchanged_ms, .. } = group.first()?;
+        let since = time(*unchanged_ms);
+        let text = match group.len() {
+            1 => format!("{tid} of {process} is committed and not applied for {since}"),
+            n => format!(
+                "{n} transactions of {process} are committed and not applied, the oldest {tid} for {since}"
+            ),
+        };
+        let remedy = format!("`txn recover`; if it stays: `txn show {tid}` names the document");
+        Some(Message::error("commit_unapplied", text, remedy).about(process))
+    };
+    by_process(committed.copied()).into_iter().filter_map(message).collect()
+}
+
+/// Stalled transactions without a commit, by process.
+fn silent(stalled: &[&OpenTransaction]) -> Vec<Message> {
+    let pending = stalled.iter().filter(|open| open.state != TransactionState::Committed);
+    let message = |(process, group): (&str, Vec<&OpenTransaction>)| {
+        let OpenTransaction { tid, unchanged_ms, .. } = group.first()?;
+        let since = time(*unchanged_ms);
+        let text = match group.len() {
+            1 => format!("{tid} of {process} has sent no heartbeat for {since}"),
+            n => format!(
+                "{n} transactions of {process} have sent no heartbeat, the oldest {tid} for {since}"
+            ),
+        };
+        let remedy = format!("`txn recover`, or `txn abort {tid}`");
+        Some(Message::error("owner_silent", text, remedy).about(process))
+    };
+    by_process(pending.copied()).into_iter().filter_map(message).collect()
+}
+
+/// Groups transactions by process, oldest first.
+fn by_process<'a>(
+    open: impl Iterator<Item = &'a OpenTransaction>,
+) -> BTreeMap<&'a str, Vec<&'a OpenTransaction>> {
+    let mut groups: BTreeMap<&str, Vec<&OpenTransaction>> = BTreeMap::new();
+    for open in open {
+        groups.entry(&open.process).or_default().push(open);
+    }
+    groups
+}
+
+/// Old locks without a record, by process.
+///
+/// The age of a lock is not stored, and a tid has the time of its first attempt. An owner writes a
+/// record within one lease, so a lock that still has none after a lease has a silent owner.
+async fn without_record(
+    domain: &Domain,
+    locks: &LockedDocuments,
+    older_ms: u64,
+    limit: usize,
+) -> Result<Vec<Message>, Failure> {
+    let is_old =
+        |lock: &&DocumentLock| lock.state == TransactionState::NoRecord && lock.age_ms >= older_ms;
+    let mut old: Vec<&DocumentLock> = locks.locks.iter().filter(is_old).collect();
+    let later;
+    if old.iter().any(|lock| !lock.overdue) {
+        tokio::time::sleep(domain.config().lease).await;
+        later = domain.admin().locks(limit).await?;
+        let name = |lock: &DocumentLock| (lock.document.clone(), lock.holder);
+        let still: BTreeSet<_> = later
+            .locks
+            .iter()
+            .filter(|lock| lock.state == TransactionState::NoRecord)
+            .map(name)
+            .collect();
+        old.retain(|lock| lock.overdue || still.contains(&name(lock)));
+    }
+    let mut groups: BTreeMap<[u8; 2], BTreeMap<AttemptId, &DocumentLock>> = BTreeMap::new();
+    for lock in old {
+        groups.entry(lock.holder.process()).or_default().entry(lock.holder).or_insert(lock);
+    }
+    let message = |([high, low], group): ([u8; 2], BTreeMap<AttemptId, &DocumentLock>)| {
+        let (holder, lock) = group.first_key_value()?;
+        let (document, since) = (&lock.document, time(lock.age_ms));
+        let text = match group.len() {
+            1 => format!("{holder} holds {document} for {since} and has written no record"),
+            n => format!(
+                "{n} transactions of process {high:02x}{low:02x} hold locks and have written no \
+                 record, the oldest {holder} on {document} for {since}"
+            ),
+        };
+        let remedy = format!("`txn recover`, or `txn abort {holder}`");
+        Some(Message::error("lock_without_record", text, remedy).about(document.to_string()))
+    };
+    Ok(groups.into_iter().filter_map(message).collect())
+}

@@ -1,0 +1,260 @@
+//! Verbs that judge the domain: `status`, `hanging`, `verify`, `doctor`.
+
+mod doctor;
+mod look;
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use txn_core::admin::{Overview, TransactionState};
+use txn_core::ids::Day;
+use txn_core::{AttemptId, Domain};
+use txn_outbox::{Outbox, OutboxConfig};
+
+use super::has_system;
+use super::hints::time;
+use crate::answer::{Answer, Exit, Failure, Message, is_read, lines};
+use crate::args::Global;
+use crate::cluster::{self, Parts};
+use crate::session::{Session, name, store};
+use doctor::{doctor, unopened};
+use look::{look, of_participant};
+
+/// The lead of a clock that is worth a message, in milliseconds.
+const CLOCK_MS: u64 = 1_000;
+
+/// After so many leases a transaction without progress is a fault.
+const LEASES: u64 = 6;
+
+/// A transaction without progress is no fault for this time, in milliseconds.
+///
+/// The janitors recover dead transactions within this time, if one runs.
+const PATIENCE_MS: u64 = 30_000;
+
+pub(super) async fn status(global: &Global, watch: Option<u64>) -> Result<Answer, Failure> {
+    let Some(seconds) = watch else { return once(global).await };
+    loop {
+        // A failure must not end the watch.
+        let printed = match once(global).await {
+            Ok(answer) => answer.print(global.json),
+            Err(failure) => failure.print(global.json),
+        };
+        if !is_read(printed)? {
+            return Ok(Answer::new(Exit::Well, "", Value::Null));
+        }
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+}
+
+async fn once(global: &Global) -> Result<Answer, Failure> {
+    on_session(global, async |session| Box::pin(state_of(session, global.limit())).await).await
+}
+
+/// Checks the parts of the domain and of its servers, even if the domain cannot be opened.
+pub(super) async fn examine(global: &Global, collection: Option<&str>) -> Result<Answer, Failure> {
+    on_session(global, async |session| Box::pin(doctor(session, collection, global.limit())).await)
+        .await
+}
+
+/// Judges a domain. If it cannot be opened, the findings about its servers are the answer.
+async fn on_session(
+    global: &Global,
+    judge: impl AsyncFnOnce(&Session) -> Result<Answer, Failure>,
+) -> Result<Answer, Failure> {
+    let open = store(global, false).await?;
+    let domain = match name(global) {
+        Ok(domain) => domain,
+        Err(failure) => {
+            open.close().await;
+            return Err(failure);
+        }
+    };
+    let servers = open.servers().cloned();
+    match Session::of(open, global).await {
+        Ok(session) => {
+            let answer = judge(&session).await;
+            session.close().await;
+            answer
+        }
+        Err(failure) => unopened(servers.as_ref(), domain, failure).await,
+    }
+}
+
+async fn state_of(session: &Session, limit: usize) -> Result<Answer, Failure> {
+    let domain = &session.domain;
+    let asked = Instant::now();
+    domain.admin().overview().await?;
+    let read_ms = u64::try_from(asked.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let (overview, missing) = tomorrow_or_reason(domain).await?;
+    let mut findings = look(domain, stall_ms(domain), limit).await?;
+    let mut causes: Vec<Message> = match session.servers() {
+        Some(servers) => cluster::findings(servers, &Parts::of(&overview)).await,
+        None => of_clock(overview.clock_ahead_ms).into_iter().collect(),
+    };
+    causes.extend(missing);
+    findings.put_causes_first(causes);
+    let outbox = outbox(domain, overview.now_ms, &mut findings.messages).await?;
+    let exit = findings.exit();
+    let well = exit == Exit::Well;
+    let (pending, committed) =
+        (findings.count(TransactionState::Pending), findings.count(TransactionState::Committed));
+    let without = findings.without_record().count();
+    let oldest_ms = findings.oldest_ms();
+    let word = match exit {
+        Exit::Well => "well",
+        Exit::NotWell => "NOT WELL",
+        Exit::CouldNotFindOut => "not known: a part could not be read",
+    };
+    let mut text = format!(
+        "The domain {:?} is {word}. Store: {}\n{}\
+         Open: {pending} pending, {committed} committed, {without} locks without a record; the oldest began {} ago\n\
+         Locks: {}; collections: {}; days: {}\n\
+         A read took {read_ms} ms",
+        overview.domain,
+        session.what(),
+        lines(&findings.messages),
+        time(oldest_ms),
+        findings.locks.len(),
+        overview.collections.len(),
+        overview.partitions.len(),
+    );
+    if let Some(ahead) = overview.clock_ahead_ms {
+        text += &format!("; {}", clock(ahead));
+    }
+    if let Some(waiting) = &outbox {
+        text += &format!(
+            "\nOutbox: {} events wait, {} dead letters",
+            waiting["events"], waiting["dead"]
+        );
+    }
+    let json = json!({
+        "well": match exit { Exit::CouldNotFindOut => Value::Null, _ => json!(well) },
+        "domain": overview.domain,
+        "now_ms": overview.now_ms,
+        "read_ms": read_ms,
+        "clock_ahead_ms": overview.clock_ahead_ms,
+        "partitions": overview.partitions,
+        "dropped_through": overview.dropped_through,
+        "collections": overview.collections,
+        "open": {
+            "pending": pending, "committed": committed, "locks_without_record": without,
+            "oldest_ms": oldest_ms,
+        },
+        "locks": findings.locks.len(),
+        "truncated": findings.truncated,
+        "outbox": outbox,
+        "messages": findings.messages,
+    });
+    Ok(Answer::new(exit, text, json))
+}
+
+/// The time without progress that is a fault, in milliseconds.
+fn stall_ms(domain: &Domain) -> u64 {
+    let lease = u64::try_from(domain.config().lease.as_millis()).unwrap_or(u64::MAX);
+    lease.saturating_mul(LEASES).max(PATIENCE_MS)
+}
+
+fn clock(ahead_ms: i64) -> String {
+    let side = if ahead_ms < 0 { "behind" } else { "ahead of" };
+    format!("the clock of this machine is {} ms {side} the server's", ahead_ms.unsigned_abs())
+}
+
+/// A clock that differs from the server's.
+fn of_clock(ahead_ms: Option<i64>) -> Option<Message> {
+    let ahead = ahead_ms.filter(|ahead| ahead.unsigned_abs() > CLOCK_MS)?;
+    let side = if ahead < 0 { "behind" } else { "ahead of" };
+    Some(cluster::clock_differs(ahead.unsigned_abs(), side))
+}
+
+/// The backlog of the outbox, if the domain has one.
+async fn outbox(
+    domain: &Domain,
+    now_ms: u64,
+    messages: &mut Vec<Message>,
+) -> Result<Option<Value>, Failure> {
+    if !has_system(domain, "outbox").await? {
+        return Ok(None);
+    }
+    let backlog = Outbox::open(domain, OutboxConfig::default()).await?.source().backlog().await?;
+    if backlog.dead > 0 {
+        messages.push(Message::error(
+            "dead_letters",
+            format!(
+                "{} events are dead letters, and {} keys wait for one",
+                backlog.dead, backlog.blocked
+            ),
+            "`txn dead list`, then `txn dead retry` or `txn dead drop`",
+        ));
+    }
+    let mut value = json!(backlog);
+    value["lag_ms"] = json!(backlog.lag_ms(now_ms));
+    Ok(Some(value))
+}
+
+pub(super) async fn hanging(domain: &Domain, older: u64, limit: usize) -> Result<Answer, Failure> {
+    let findings = look(domain, older.saturating_mul(1_000), limit).await?;
+    let mut messages = findings.messages.clone();
+    messages.retain(|message| message.code != "void_lock");
+    let text = match messages.is_empty() {
+        true => format!("Nothing hangs for {older} s or longer."),
+        false => lines(&messages),
+    };
+    let json = json!({ "hanging": messages, "truncated": findings.truncated });
+    Ok(Answer::new(findings.complete_exit(), text, json))
+}
+
+/// Checks locks and commits completely.
+pub(super) async fn verify(domain: &Domain, limit: usize) -> Result<Answer, Failure> {
+    let mut findings = look(domain, stall_ms(domain), limit).await?;
+    let committed = findings.open.iter().filter(|open| open.state == TransactionState::Committed);
+    let tids: Vec<AttemptId> = committed.map(|open| open.tid).collect();
+    let mut checked = 0;
+    for tid in &tids {
+        for one in domain.admin().participants(*tid).await? {
+            checked += 1;
+            let message = of_participant(&one.document.to_string(), one.state, *tid);
+            let is_told =
+                |message: &Message| findings.messages.iter().any(|told| told.text == message.text);
+            if let Some(message) = message.filter(|message| !is_told(message)) {
+                findings.messages.push(message);
+            }
+        }
+    }
+    let exit = findings.complete_exit();
+    let summary = format!(
+        "Checked {} locks, {} open transactions, and {checked} participants of {} commits that are not finished.\n",
+        findings.locks.len(),
+        findings.open.len(),
+        tids.len(),
+    );
+    let verdict = match exit {
+        Exit::Well => "Each lock has an owner, and each commit is applied or about to be.\n",
+        _ => "",
+    };
+    let json = json!({
+        "well": match exit { Exit::CouldNotFindOut => Value::Null, exit => json!(exit == Exit::Well) },
+        "locks": findings.locks.len(),
+        "open": findings.open.len(),
+        "participants": checked,
+        "truncated": findings.truncated,
+        "messages": findings.messages,
+    });
+    Ok(Answer::new(exit, summary + verdict + &lines(&findings.messages), json))
+}
+
+/// The parts of the domain, and the reason why tomorrow has no partition.
+async fn tomorrow_or_reason(domain: &Domain) -> Result<(Overview, Option<Message>), Failure> {
+    let overview = domain.admin().overview().await?;
+    let tomorrow = Day::of_unix_time(Duration::from_millis(overview.now_ms)).plus(1);
+    if overview.partitions.iter().any(|part| part.day == tomorrow) {
+        return Ok((overview, None));
+    }
+    match domain.admin().prepare_days().await {
+        Ok(()) => Ok((domain.admin().overview().await?, None)),
+        Err(error) => {
+            let text = format!("tomorrow, {tomorrow}, has no partition yet: {error}");
+            let remedy = "remove the cause today; each process tries again within 5 min";
+            Ok((overview, Some(Message::error("partition_missing", text, remedy))))
+        }
+    }
+}

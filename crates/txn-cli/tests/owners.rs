@@ -1,0 +1,188 @@
+//! Processes that die, and documents as they leave them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use txn_core::clock::{Clock, SystemClock};
+use txn_core::store::{Key, Layer, Outcome, Read, Store, StoreError, Write, WriteOp};
+use txn_core::{AttemptId, Collection, Config, Domain, Error, Options, Raw, WaitFor};
+
+use super::ran::CANARY;
+
+/// The names of a domain and of its collections.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    pub(crate) domain: String,
+    pub(crate) stock: String,
+    pub(crate) orders: String,
+}
+
+/// A clock that is behind, so that all work is old.
+#[derive(Debug)]
+struct Past {
+    clock: SystemClock,
+    by: Duration,
+}
+
+#[async_trait]
+impl Clock for Past {
+    fn wall(&self) -> Duration {
+        self.clock.wall().saturating_sub(self.by)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.clock.sleep(duration).await;
+    }
+}
+
+/// The settings of a process that worked some time ago.
+pub(crate) fn past(by: Duration) -> Config {
+    let clock = Past { clock: SystemClock::default(), by };
+    Config::default().with_janitor_interval(None).with_clock(Arc::new(clock))
+}
+
+/// The age of the work of a dead process.
+pub(crate) const AGE: Duration = Duration::from_secs(600);
+
+/// A store that tells no time, so that the clock of a process counts.
+///
+/// With a collection, its writes are refused after the first commit.
+#[derive(Debug)]
+pub(crate) struct Untimed {
+    inner: Arc<dyn Store>,
+    dies_at: Option<String>,
+    is_dead: AtomicBool,
+}
+
+impl Untimed {
+    pub(crate) fn over(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self { inner, dies_at: None, is_dead: AtomicBool::new(false) })
+    }
+
+    fn dying(inner: Arc<dyn Store>, at: &str) -> Arc<Self> {
+        Arc::new(Self { inner, dies_at: Some(at.to_owned()), is_dead: AtomicBool::new(false) })
+    }
+}
+
+#[async_trait]
+impl Layer for Untimed {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
+        let commits = |write: &Write| {
+            matches!(&write.op, WriteOp::Create(source) | WriteOp::Replace(source, _)
+                if source.contains("\"state\":\"committed\""))
+        };
+        let mut outcomes = Vec::new();
+        for write in writes {
+            let dies = self.dies_at.as_deref() == Some(&*write.key.collection);
+            outcomes.push(match dies && self.is_dead.load(Ordering::SeqCst) {
+                true => Outcome::RejectedInDoubt("dead".to_owned()),
+                false => self.inner.write_many(std::slice::from_ref(write)).await.swap_remove(0),
+            });
+            self.is_dead.fetch_or(commits(write), Ordering::SeqCst);
+        }
+        outcomes
+    }
+
+    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
+        Ok(None)
+    }
+}
+
+pub(crate) async fn collections(
+    domain: &Domain,
+    names: &Names,
+) -> (Collection<Raw>, Collection<Raw>) {
+    let stock = domain.raw_collection(&names.stock).await.expect("opens");
+    let orders = domain.raw_collection(&names.orders).await.expect("opens");
+    (stock, orders)
+}
+
+pub(crate) fn body() -> Raw {
+    Raw::new(format!("{{\"text\":\"{CANARY}\"}}"))
+}
+
+/// Writes the documents `shelf` of the stock and `one` of the orders, as a process in the past.
+pub(crate) async fn write_first(store: Arc<dyn Store>, names: &Names) {
+    let domain = Domain::open(Untimed::over(store), &names.domain, past(AGE)).await.expect("opens");
+    let (stock, orders) = collections(&domain, names).await;
+    let wait = Options::default().with_wait_for(WaitFor::Apply);
+    let write = domain.run::<_, Error, _>(&wait, async |tx| {
+        tx.put(&stock, "shelf", &body())?;
+        tx.put(&orders, "one", &body())
+    });
+    write.await.expect("writes");
+    domain.shutdown(Duration::from_secs(60)).await;
+}
+
+/// Commits a write of both documents as the process `till-7`, and dies before it is applied to
+/// the stock.
+pub(crate) async fn die_after_commit(store: Arc<dyn Store>, names: &Names) -> AttemptId {
+    let store = Untimed::dying(store, &names.stock);
+    let config = past(AGE)
+        .with_process_name("till-7".to_owned())
+        .with_application_name(Some("tills".to_owned()));
+    let domain = Domain::open(store, &names.domain, config).await.expect("opens");
+    let (stock, orders) = collections(&domain, names).await;
+    let tx = domain.begin(&Options::default()).expect("begins");
+    let tid = tx.tid();
+    tx.put(&stock, "shelf", &body()).expect("buffers");
+    tx.put(&orders, "one", &body()).expect("buffers");
+    tx.commit().await.expect("commits");
+    domain.shutdown(Duration::from_millis(300)).await;
+    tid
+}
+
+/// Locks `shelf` of the stock as a process that died before its commit. Returns its tid.
+pub(crate) async fn die_before_commit(store: Arc<dyn Store>, names: &Names) -> AttemptId {
+    let domain =
+        Domain::open(Untimed::over(store.clone()), &names.domain, past(AGE)).await.expect("opens");
+    let tid = domain.begin(&Options::default()).expect("begins").tid();
+    domain.shutdown(Duration::from_secs(5)).await;
+    let lock = |value: &mut Value| value["transaction_tid"] = tid.to_string().into();
+    change(&*store, &names.stock, "shelf", lock).await;
+    tid
+}
+
+/// Changes a document like a plain client.
+pub(crate) async fn change(
+    store: &dyn Store,
+    collection: &str,
+    id: &str,
+    edit: impl FnOnce(&mut Value),
+) {
+    let key = Key::new(collection, id);
+    let read = store.read_primary(std::slice::from_ref(&key)).await.remove(0);
+    let Read::Found { version, source } = read else { panic!("{read:?}") };
+    let mut value: Value = serde_json::from_str(&source).expect("JSON");
+    edit(&mut value);
+    let write = Write::new(key, WriteOp::Replace(value.to_string().into(), version));
+    let outcome = store.write_many(&[write]).await.remove(0);
+    assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
+}
+
+/// Deletes a document like an operator by mistake.
+pub(crate) async fn delete(store: &dyn Store, collection: &str, id: &str) {
+    let key = Key::new(collection, id);
+    let read = store.read_primary(std::slice::from_ref(&key)).await.remove(0);
+    let Read::Found { version, .. } = read else { panic!("{read:?}") };
+    let write = Write::new(key, WriteOp::Delete(version));
+    let outcome = store.write_many(&[write]).await.remove(0);
+    assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
+}
+
+/// Writes over a locked document like a client without the library.
+pub(crate) fn overwrite(value: &mut Value) {
+    value.as_object_mut().expect("an object").remove("transaction_tid");
+    value["text"] = "by a rogue client".into();
+}
