@@ -60,7 +60,7 @@ fn template(facts: &Facts, parts: &Parts) -> Option<Message> {
     let found = facts.template.as_ref()?;
     let prefix = parts.prefix();
     let body = json!({
-        "index_patterns": ["txn-registry", format!("{prefix}*")],
+        "index_patterns": [format!("{prefix}*")],
         "priority": found.priority.saturating_add(1).max(1),
         "template": {},
     });

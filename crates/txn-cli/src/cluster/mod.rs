@@ -9,12 +9,16 @@ mod tests;
 
 use txn_core::admin::Overview;
 use txn_core::ids::Day;
+use txn_core::store::Store;
 use txn_es::EsStore;
 
 use crate::answer::Message;
 use crate::verbs::roles::{self, Access};
 
 pub(crate) use judge::clock_differs;
+
+/// The number of hexadecimal digits at the end of the name of a partition.
+const DIGITS: usize = 16;
 
 /// The parts of a domain that the servers hold.
 #[derive(Clone, Debug)]
@@ -30,15 +34,24 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// The parts of a domain that cannot be opened: only its name is known.
-    pub(crate) fn unopened(domain: &str) -> Self {
+    /// The parts of a domain that cannot be opened: its partitions, by their names.
+    pub(crate) async fn unopened(servers: &EsStore, domain: &str) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        Self {
-            domain: domain.to_owned(),
-            today: Day::of_unix_time(now.unwrap_or_default()),
-            partitions: Vec::new(),
-            collections: Vec::new(),
-        }
+        let today = Day::of_unix_time(now.unwrap_or_default());
+        let (partitions, collections) = (Vec::new(), Vec::new());
+        let mut parts = Self { domain: domain.to_owned(), today, partitions, collections };
+        // Without an answer the other findings are all that is known.
+        let names = servers.list_collections(&parts.prefix()).await.unwrap_or_default();
+        let dated = names.iter().filter_map(|name| Some((parts.day_of(name)?, name.to_string())));
+        parts.partitions = dated.collect();
+        parts
+    }
+
+    /// The day of a partition, by its name. `None` if no partition has such a name.
+    pub(crate) fn day_of(&self, name: &str) -> Option<Day> {
+        let (day, random) = name.strip_prefix(&*self.prefix())?.rsplit_once('-')?;
+        let is_random = random.len() == DIGITS && random.bytes().all(|b| b.is_ascii_hexdigit());
+        day.parse().ok().filter(|_| is_random)
     }
 
     pub(crate) fn of(overview: &Overview) -> Self {

@@ -10,9 +10,6 @@ use crate::answer::{Answer, Exit, Failure, Message, Severity, is_well, lines};
 use crate::cluster::{self, Parts};
 use crate::session::Session;
 
-/// The number of hexadecimal digits at the end of the name of a partition.
-const DIGITS: usize = 16;
-
 /// A checked part, and its fault.
 type Check = (String, Option<Message>);
 
@@ -132,18 +129,13 @@ async fn orphans(
 ) -> Result<Vec<Message>, Failure> {
     let prefix = parts.prefix();
     let names = session.store().list_collections(&prefix).await?;
-    let day = |name: &str| -> Option<Day> {
-        let (day, random) = name.strip_prefix(&*prefix)?.rsplit_once('-')?;
-        let is_random = random.len() == DIGITS && random.bytes().all(|b| b.is_ascii_hexdigit());
-        day.parse().ok().filter(|_| is_random)
-    };
     let is_official = |name: &str| parts.partitions.iter().any(|(_, official)| official == name);
     // A process may be making the partition of a day that has none.
     let is_settled = |day: Day| {
         day < parts.today || parts.partitions.iter().any(|(official, _)| *official == day)
     };
     let orphans = names.iter().filter(|name| {
-        day(name).is_some_and(is_settled)
+        parts.day_of(name).is_some_and(is_settled)
             && !is_official(name)
             && !known.iter().any(|known| **known == ***name)
     });
@@ -167,11 +159,12 @@ pub(super) async fn unopened(
     failure: Failure,
 ) -> Result<Answer, Failure> {
     let Some(servers) = servers else { return Err(failure) };
-    let mut messages = cluster::findings(servers, &Parts::unopened(domain)).await;
+    let mut messages = cluster::findings(servers, &Parts::unopened(servers, domain).await).await;
     if is_well(&messages) {
         return Err(failure);
     }
-    messages.push(failure.into_message());
+    let remedy = "mend the faults before this one, then repeat".to_owned();
+    messages.push(Message { remedy, ..failure.into_message() });
     let text = format!("The domain {domain:?} cannot be opened.\n{}", lines(&messages));
     let json = json!({ "well": false, "exit": Exit::NotWell as u8, "messages": messages });
     Ok(Answer::new(Exit::NotWell, text, json))

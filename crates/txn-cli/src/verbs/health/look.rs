@@ -278,16 +278,21 @@ async fn without_record(
             .collect();
         old.retain(|lock| lock.overdue || still.contains(&name(lock)));
     }
-    let mut groups: BTreeMap<[u8; 2], BTreeMap<AttemptId, &DocumentLock>> = BTreeMap::new();
+    let mut groups: BTreeMap<[u8; 2], BTreeMap<AttemptId, Vec<&DocumentLock>>> = BTreeMap::new();
     for lock in old {
-        groups.entry(lock.holder.process()).or_default().entry(lock.holder).or_insert(lock);
+        let group = groups.entry(lock.holder.process()).or_default();
+        group.entry(lock.holder).or_default().push(lock);
     }
-    let message = |([high, low], group): ([u8; 2], BTreeMap<AttemptId, &DocumentLock>)| {
-        let (holder, lock) = group.first_key_value()?;
+    let message = |([high, low], group): ([u8; 2], BTreeMap<AttemptId, Vec<&DocumentLock>>)| {
+        let (holder, locks) = group.first_key_value()?;
+        let lock = locks.first()?;
         let (document, since) = (&lock.document, time(lock.age_ms));
-        let text = match group.len() {
-            1 => format!("{holder} holds {document} for {since} and has written no record"),
-            n => format!(
+        let text = match (group.len(), locks.len()) {
+            (1, 1) => format!("{holder} holds {document} for {since} and has written no record"),
+            (1, n) => format!(
+                "{holder} holds {n} documents, such as {document}, for {since} and has written no record"
+            ),
+            (n, _) => format!(
                 "{n} transactions of process {high:02x}{low:02x} hold locks and have written no \
                  record, the oldest {holder} on {document} for {since}"
             ),
