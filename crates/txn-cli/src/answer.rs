@@ -83,7 +83,7 @@ pub(crate) enum Severity {
 pub(crate) struct Message {
     pub(crate) code: &'static str,
     pub(crate) severity: Severity,
-    /// What the message is about: a document, a collection, a partition, a node or a transaction.
+    /// The subject: a document, a collection, a partition, a node, a process or a template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) subject: Option<String>,
     pub(crate) text: String,

@@ -3,14 +3,12 @@
 mod access;
 mod address;
 mod failure;
+mod output;
 pub mod program;
-mod redact;
 mod store;
-mod text;
 
 pub use access::{Access, Secret};
 pub use address::{Address, AddressParser};
 pub use failure::StoreFailure;
-pub use redact::without_logins;
+pub use output::{print, print_json, table, time_of, visible, without_logins};
 pub use store::OpenStore;
-pub use text::{print, print_json, table, time_of, visible};

@@ -112,7 +112,7 @@ fn schema_is_printed_and_covers_each_verb() {
 }
 
 #[test]
-fn configuration_has_less_weight_than_environment_and_options() {
+fn configuration_file_has_the_least_weight() {
     let desk = Desk::new();
     let file = desk.file().display().to_string();
     desk.write_file("txn/config.toml", &format!("store = 'redb:{file}'\ndomain = 'shop'\n"));

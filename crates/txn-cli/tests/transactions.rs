@@ -111,7 +111,7 @@ fn overwritten_participant_is_damaged() {
 }
 
 #[test]
-fn applied_and_deleted_participant_is_told_from_a_missing_one() {
+fn deleted_participant_is_told_from_a_missing_one() {
     let desk = Desk::new();
     let tid = desk.die_after_commit().to_string();
     let states = |desk: &Desk| -> Vec<String> {

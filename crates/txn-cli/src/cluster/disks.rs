@@ -3,22 +3,21 @@
 use serde_json::{Map, Value};
 
 use super::facts::Facts;
-use super::judge::setting;
 use crate::answer::Message;
 
 const DISK: &str = "cluster.routing.allocation.disk";
 
 /// Compares the free space of each data node with the watermarks of the servers.
 pub(super) fn disks(facts: &Facts) -> Vec<Message> {
-    if setting(facts, &format!("{DISK}.threshold_enabled")) == Some("false") {
+    if facts.setting(&format!("{DISK}.threshold_enabled")) == Some("false") {
         return Vec::new();
     }
     let nodes = facts.stats["nodes"].as_object().into_iter().flatten();
     let disks: Vec<Disk<'_>> = nodes.filter_map(|(id, node)| Disk::of(id, node)).collect();
     let is_below = |disk: &Disk<'_>, watermark: &str| {
         let name = format!("{DISK}.watermark.{watermark}");
-        let headroom = setting(facts, &format!("{name}.max_headroom")).and_then(bytes);
-        let least = setting(facts, &name).and_then(|value| free(value, disk.total, headroom));
+        let headroom = facts.setting(&format!("{name}.max_headroom")).and_then(bytes);
+        let least = facts.setting(&name).and_then(|value| free(value, disk.total, headroom));
         least.is_some_and(|least| disk.free < least)
     };
     let mut found: Vec<Message> = disks

@@ -36,6 +36,13 @@ pub(super) struct Facts {
     pub(super) unanswered: Vec<String>,
 }
 
+impl Facts {
+    /// Returns a setting of the cluster as text.
+    pub(super) fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.get(name).and_then(Value::as_str)
+    }
+}
+
 pub(super) async fn ask(servers: &EsStore, parts: &Parts) -> Facts {
     let mut facts = Facts::default();
     let asking = Asking { servers };

@@ -4,7 +4,6 @@ use serde_json::{Map, Value, json};
 
 use super::Parts;
 use super::facts::Facts;
-use super::judge::setting;
 use crate::answer::Message;
 
 /// The blocks of an index and of a cluster.
@@ -14,7 +13,7 @@ const BLOCKS: [&str; 5] = ["write", "read", "metadata", "read_only", "read_only_
 pub(super) fn blocks_of_cluster(facts: &Facts) -> Vec<Message> {
     let names = ["read_only", "read_only_allow_delete", "create_index"];
     let set = names.iter().map(|block| format!("cluster.blocks.{block}"));
-    set.filter(|name| setting(facts, name) == Some("true"))
+    set.filter(|name| facts.setting(name) == Some("true"))
         .map(|name| {
             let body = json!({ "persistent": { &*name: null }, "transient": { &*name: null } });
             let text = format!("the cluster is blocked by {name}");

@@ -40,14 +40,9 @@ pub(super) fn judge(facts: &Facts, parts: &Parts) -> Vec<Message> {
     found
 }
 
-/// Returns a setting of the cluster as text.
-pub(super) fn setting<'a>(facts: &'a Facts, name: &str) -> Option<&'a str> {
-    facts.settings.get(name).and_then(Value::as_str)
-}
-
 fn explicit_index(facts: &Facts) -> Option<Message> {
     let name = "rest.action.multi.allow_explicit_index";
-    setting(facts, name).filter(|value| *value == "false").map(|_| {
+    facts.setting(name).filter(|value| *value == "false").map(|_| {
         Message::error(
             "explicit_index_refused",
             format!("{name} is false: the nodes refuse requests that name an index for each document"),
@@ -78,7 +73,7 @@ fn template(facts: &Facts, parts: &Parts) -> Option<Message> {
 }
 
 fn shards(facts: &Facts) -> Option<Message> {
-    let per_node: u64 = setting(facts, "cluster.max_shards_per_node")?.parse().ok()?;
+    let per_node: u64 = facts.setting("cluster.max_shards_per_node")?.parse().ok()?;
     let count = |name: &str| facts.health[name].as_u64();
     let nodes = count("number_of_data_nodes")?;
     let used = count("active_shards")?

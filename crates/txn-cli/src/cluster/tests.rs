@@ -234,7 +234,7 @@ fn each_missing_privilege_is_named() {
 }
 
 #[test]
-fn clock_of_one_node_is_told_from_that_of_this_machine() {
+fn clock_of_a_node_is_told_from_the_local_clock() {
     let now = u64::try_from(NOW.as_millis()).expect("a time");
     let time = |node: &str, by: u64| json!({ "name": node, "timestamp": now + by });
     let node = after(|facts| facts.stats["nodes"]["b"] = time("two", 5_000));

@@ -70,13 +70,13 @@ pub(crate) fn faults_of_indices_are_found_and_mended(desk: &ServerDesk) {
             settings(&partition, json!({ "index.blocks.read_only": true }));
         }),
         ("final_pipeline", stock, &|| {
-            settings(stock, json!({ "index.final_pipeline": "none-such" }))
+            settings(stock, json!({ "index.final_pipeline": "none-such" }));
         }),
         ("translog_async", stock, &|| {
             settings(stock, json!({ "index.translog.durability": "async" }));
         }),
         ("index_closed", stock, &|| {
-            drop(desk.ask("POST", &format!("/{stock}/_close"), Value::Null))
+            drop(desk.ask("POST", &format!("/{stock}/_close"), Value::Null));
         }),
     ];
     for (code, index, plant) in faults {

@@ -89,8 +89,8 @@ impl FailureDetector {
             sightings.retain(|_, sighting| answered.saturating_sub(sighting.last) < lease * 10);
         }
         if sightings.len() >= MOST {
-            // The oldest half stays, because its holders are the likeliest to be dead. Many sightings
-            // may have the time of one read, so some of the median's time stay, too.
+            // The oldest half stays, because its holders are the likeliest to be dead. Many
+            // sightings may have the time of one read, so some with the median's time stay, too.
             let mut since: Vec<Duration> = sightings.values().map(|seen| seen.since).collect();
             let (_, median, _) = since.select_nth_unstable(MOST / 2);
             let median = *median;
