@@ -40,6 +40,10 @@ pub enum ErrorKind {
     /// Ask [`Domain::outcome`](crate::Domain::outcome) with [`Error::tid`] before running the
     /// transaction again.
     Unknown,
+    /// Another request was answered under the idempotency key.
+    ///
+    /// Give each request its own key. Nothing was changed.
+    KeyReused,
     /// A collection, a permission or a setting is unfit.
     ///
     /// The message names the remedy. Nothing was changed.

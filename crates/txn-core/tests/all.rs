@@ -12,6 +12,7 @@ mod clocks;
 mod groups;
 mod history;
 mod idempotency;
+mod idempotent_answers;
 mod janitor;
 mod lifecycle;
 mod nested;

@@ -7,7 +7,8 @@ use crate::args::Global;
 use crate::session;
 
 /// The systems of a domain, which have a collection of their own.
-const SYSTEMS: [&str; 5] = ["locks", "requests", "processors", "outbox", "http-results"];
+const SYSTEMS: [&str; 6] =
+    ["locks", "requests", "processors", "outbox", "http-results", "idempotency"];
 
 /// The privileges of a process of a domain.
 #[derive(Clone, Debug)]

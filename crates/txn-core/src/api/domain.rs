@@ -1,6 +1,7 @@
 //! `Domain` runs closures as transactions over the collections of a store.
 
 mod barrier;
+pub(crate) mod idempotent;
 pub(crate) mod load;
 mod opening;
 mod outcome;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use tokio::sync::OnceCell;
 use tracing::Instrument;
 
 use crate::api::admin::Admin;
@@ -33,6 +35,8 @@ pub struct Domain {
     pub(crate) engine: Arc<Engine>,
     /// The queue in which transactions are merged into groups, if groups are enabled.
     pub(crate) groups: Option<Arc<Groups>>,
+    /// The name of the collection with the answers of idempotent transactions, once it is open.
+    answers: Arc<OnceCell<Arc<str>>>,
 }
 
 /// The closure of a transaction: `async |tx| { … }`, or an `async fn` of a `&Transaction`.

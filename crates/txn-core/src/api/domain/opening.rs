@@ -49,7 +49,7 @@ impl Domain {
         Box::pin(async move {
             let engine = Engine::new(store, name, config)?;
             engine.start_up(create).await.map_err(AttemptError::into_error)?;
-            Ok(Self { groups: Groups::of(&engine), engine })
+            Ok(Self { groups: Groups::of(&engine), engine, answers: Arc::default() })
         })
     }
 }
