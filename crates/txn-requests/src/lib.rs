@@ -7,6 +7,7 @@ mod control;
 pub mod dependent;
 mod error;
 mod model;
+mod operations;
 mod processing;
 mod requests;
 mod running;
@@ -20,6 +21,7 @@ pub use contents::request::{
 pub use contents::selection::Selection;
 pub use error::{RequestError, Result};
 pub use model::{Reason, State, Status, Times};
+pub use operations::{Operations, Prepared};
 pub use processing::companion::Companion;
 pub use processing::processor::Processor;
 pub use processing::recovery::Stuck;

@@ -101,21 +101,7 @@ pub(crate) async fn carry_out(
             before.insert(key, (target, content(tx, handles, target).await?));
         }
     }
-    // Checks versions before the first write, because a write hides the version of a document.
-    for (at, operation) in operations.iter().enumerate() {
-        if let Operation::Expect(Expect { target, that: Condition::Version(version) }) = operation {
-            let raw = &handle(handles, target)?.raw;
-            let found = tx.version(raw, id_of(target)).await?.map(|tid| tid.to_string());
-            if found.as_deref() != Some(&**version) {
-                let current = found.map(Value::from);
-                return Err(refused(at, target, None, Why::VersionDiffers, current));
-            }
-        }
-    }
-    let mut copies = CopyBudget::new(most_copied);
-    for (at, operation) in operations.iter().enumerate() {
-        carry_out_one(tx, handles, at, operation, &mut copies).await?;
-    }
+    perform(tx, handles, operations, most_copied).await?;
     let mut steps = Vec::new();
     for (key, (target, before)) in before {
         let on_it = || keys.iter().zip(operations).filter(|(of, _)| *of == key).map(|(_, on)| on);
@@ -135,6 +121,42 @@ pub(crate) async fn carry_out(
         }
     }
     Ok(steps)
+}
+
+/// Executes the operations, without notes for a reversal.
+///
+/// After a refusal the transaction must not commit.
+pub(crate) async fn perform(
+    tx: &Transaction,
+    handles: &Handles,
+    operations: &[Operation],
+    most_copied: usize,
+) -> Result<(), Stop> {
+    let mut read = Vec::new();
+    for operation in operations {
+        // The other operations write without a read.
+        if !matches!(operation, Operation::Put(_) | Operation::Delete(_)) {
+            let target = operation.target();
+            read.push(handle(handles, target)?.raw.key(id_of(target)));
+        }
+    }
+    tx.prefetch(read).await?;
+    // Checks versions before the first write, because a write hides the version of a document.
+    for (at, operation) in operations.iter().enumerate() {
+        if let Operation::Expect(Expect { target, that: Condition::Version(version) }) = operation {
+            let raw = &handle(handles, target)?.raw;
+            let found = tx.version(raw, id_of(target)).await?.map(|tid| tid.to_string());
+            if found.as_deref() != Some(&**version) {
+                let current = found.map(Value::from);
+                return Err(refused(at, target, None, Why::VersionDiffers, current));
+            }
+        }
+    }
+    let mut copies = CopyBudget::new(most_copied);
+    for (at, operation) in operations.iter().enumerate() {
+        carry_out_one(tx, handles, at, operation, &mut copies).await?;
+    }
+    Ok(())
 }
 
 async fn carry_out_one(

@@ -17,8 +17,10 @@ const MOST_COLLECTIONS: usize = 1_000;
 
 /// The system collections of a domain, without the domain's prefix.
 ///
-/// Requests, locks and the outbox own these collections. Operations must not change them.
-const KEPT: [&str; 5] = ["requests", "processors", "locks", "outbox", "http-results"];
+/// Requests, locks, the outbox and idempotent transactions own these collections. Operations must
+/// not change them.
+const KEPT: [&str; 6] =
+    ["requests", "processors", "locks", "outbox", "http-results", "idempotency"];
 
 /// The prefix of the engine's collections.
 const ENGINE: &str = "txn-";
@@ -52,7 +54,7 @@ impl OpenHandles {
     }
 
     /// Refuses a protected collection by its name.
-    fn check(&self, name: &str) -> Result<()> {
+    pub(crate) fn check(&self, name: &str) -> Result<()> {
         let within = name.strip_prefix(&self.domain.collection_name(""));
         let is_kept = name.starts_with(ENGINE)
             || name.ends_with(HISTORY)
@@ -93,29 +95,39 @@ impl OpenHandles {
         let mut handles = Handles::new();
         for target in operations.iter().map(Operation::target) {
             let name = &target.collection;
-            if handles.contains_key(name) {
-                continue;
+            if !handles.contains_key(name) {
+                handles.insert(name.clone(), self.open(name).await?);
             }
-            let known = self.open.lock().get(name).cloned();
-            if let Some(handle) = known {
-                handles.insert(name.clone(), handle);
-                continue;
-            }
-            // Checks the name before the open, because the open claims the collection for the
-            // domain.
-            self.check(name)?;
-            let (raw, values) =
-                (self.domain.collection(name).await?, self.domain.collection(name).await?);
-            let handle = Handle { raw, values };
-            self.check_opened(handle.raw.name()).await?;
-            let mut open = self.open.lock();
-            if open.len() >= MOST_COLLECTIONS {
-                open.clear();
-            }
-            open.insert(name.clone(), handle.clone());
-            handles.insert(name.clone(), handle);
         }
         Ok(handles)
+    }
+
+    /// A collection that was opened before.
+    pub(crate) fn known(&self, name: &str) -> Option<Handle> {
+        self.open.lock().get(name).cloned()
+    }
+
+    /// Opens each collection again at its next use.
+    pub(crate) fn forget(&self) {
+        self.open.lock().clear();
+    }
+
+    pub(crate) async fn open(&self, name: &str) -> Result<Handle> {
+        if let Some(handle) = self.known(name) {
+            return Ok(handle);
+        }
+        // Checks the name before the open, because the open claims the collection for the domain.
+        self.check(name)?;
+        let (raw, values) =
+            (self.domain.collection(name).await?, self.domain.collection(name).await?);
+        let handle = Handle { raw, values };
+        self.check_opened(handle.raw.name()).await?;
+        let mut open = self.open.lock();
+        if open.len() >= MOST_COLLECTIONS {
+            open.clear();
+        }
+        open.insert(name.to_owned(), handle.clone());
+        Ok(handle)
     }
 }
 
