@@ -22,6 +22,7 @@ mod aws;
 mod config;
 #[cfg(test)]
 mod fake;
+mod forward;
 mod guarded;
 mod identity;
 mod index;
@@ -47,6 +48,7 @@ pub use aws::AwsSigner;
 pub use config::{
     CredentialFile, CredentialProvider, EsAuth, EsConfig, RequestSigner, UnsignedRequest,
 };
+pub use forward::{ForwardError, ForwardedAnswer, ForwardedRequest};
 pub use inspection::{Inspection, TemplateFault};
 pub use secrecy::SecretString;
 pub use server::Server;
@@ -112,6 +114,21 @@ impl EsStore {
     #[must_use]
     pub fn nodes_left_out(&self) -> (usize, usize) {
         self.guarded.nodes_left_out()
+    }
+
+    /// Sends a request of another program once, with the login of the store.
+    ///
+    /// The caller decides which requests it forwards: the engine does not see their writes.
+    /// Redirects are not followed.
+    ///
+    /// # Errors
+    /// [`ForwardError`] if there is no answer, or if the answer is too large.
+    pub async fn forward(
+        &self,
+        request: ForwardedRequest,
+    ) -> Result<ForwardedAnswer, ForwardError> {
+        // Boxed, so that the HTTP client is compiled with this crate.
+        Box::pin(self.guarded.call(|inner| forward::forward(inner, request))).await
     }
 }
 

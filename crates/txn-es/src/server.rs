@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     fn answer(body: &'static str) -> Answer {
-        Answer { status: 200, body: body.into() }
+        Answer { status: 200, headers: Default::default(), body: body.into() }
     }
 
     #[test]

@@ -148,7 +148,11 @@ mod tests {
 
     #[test]
     fn missing_name_is_not_found() {
-        let answer = |status, body: &'static str| Answer { status, body: body.into() };
+        let answer = |status, body: &'static str| Answer {
+            status,
+            headers: Default::default(),
+            body: body.into(),
+        };
         let missing = answer(
             404,
             r#"{"error":{"type":"index_not_found_exception","reason":"no such index [a]"}}"#,

@@ -413,7 +413,7 @@ mod tests {
     }
 
     fn answer(status: u16, body: &'static str) -> Answer {
-        Answer { status, body: body.into() }
+        Answer { status, headers: Default::default(), body: body.into() }
     }
 
     #[test]

@@ -42,6 +42,8 @@ struct Outgoing {
     method: Method,
     path: String,
     query: Vec<(String, String)>,
+    /// Headers that replace those of the store.
+    headers: HeaderMap,
     body: Option<Bytes>,
     items: usize,
     room: usize,
@@ -57,6 +59,7 @@ impl Outgoing {
             method: request.method.clone(),
             path: request.path.to_owned(),
             query: request.query.iter().map(owned).collect(),
+            headers: HeaderMap::new(),
             body: request.body.clone(),
             items: request.items,
             room: request.room,
@@ -80,6 +83,10 @@ impl Outgoing {
             let kind = if lines { "application/x-ndjson" } else { "application/json" };
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
             *request.body_mut() = Some(body.clone().into());
+        }
+        let headers = request.headers_mut();
+        for (name, value) in &self.headers {
+            headers.insert(name, value.clone());
         }
         request
     }
@@ -122,6 +129,17 @@ impl Nodes {
                 false => self.once(&outgoing, &Mutex::default(), &[], &Notify::new()).await,
             }
         }
+    }
+
+    /// Sends a request of another program, once.
+    pub(super) fn forward(
+        self: Arc<Self>,
+        request: &Request<'_>,
+        headers: HeaderMap,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Answer, Failure>> + Send + use<> {
+        let outgoing = Outgoing { headers, repeatable: false, ..Outgoing::new(request, timeout) };
+        async move { self.once(&outgoing, &Mutex::default(), &[], &Notify::new()).await }
     }
 
     /// Sends a request with a possible second try.
@@ -323,8 +341,8 @@ impl Nodes {
         let hide = |error| self.authentication.hide_in_error(error);
         match result {
             Ok(answer) if answer.status == 200 => Ok(answer),
-            Ok(Answer { status, body }) => {
-                Ok(Answer { status, body: self.authentication.hide(&body, sent) })
+            Ok(Answer { status, headers, body }) => {
+                Ok(Answer { status, headers, body: self.authentication.hide(&body, sent) })
             }
             Err(Failure::NotSent(error)) => Err(Failure::NotSent(hide(error))),
             Err(Failure::Lost(error)) => Err(Failure::Lost(hide(error))),

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::Method;
+use reqwest::header::HeaderMap;
 use txn_store::{StoreError, StoreErrorKind};
 
 use crate::config::EsConfig;
@@ -95,6 +96,7 @@ pub(crate) fn room_for(documents: usize, bytes: usize) -> usize {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
@@ -160,11 +162,24 @@ impl Transport {
     pub(crate) async fn send(&self, request: Request<'_>) -> Result<Answer, Failure> {
         let timeout = self.timeout(request.class);
         let delivery = self.nodes.clone().deliver(&request, timeout);
-        self.driver.run(delivery).await.unwrap_or_else(|driver::Panicked| {
-            let text = "a task of the store panicked";
-            Err(Failure::Lost(StoreError::new(StoreErrorKind::Unavailable, text)))
-        })
+        self.driver.run(delivery).await.unwrap_or_else(|driver::Panicked| Err(panicked()))
     }
+
+    /// Sends a request of another program once, with its headers, and waits for the answer.
+    pub(crate) async fn forward(
+        &self,
+        request: Request<'_>,
+        headers: HeaderMap,
+    ) -> Result<Answer, Failure> {
+        let timeout = self.timeout(request.class);
+        let delivery = self.nodes.clone().forward(&request, headers, timeout);
+        self.driver.run(delivery).await.unwrap_or_else(|driver::Panicked| Err(panicked()))
+    }
+}
+
+fn panicked() -> Failure {
+    let text = "a task of the store panicked";
+    Failure::Lost(StoreError::new(StoreErrorKind::Unavailable, text))
 }
 
 #[cfg(test)]

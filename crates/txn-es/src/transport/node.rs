@@ -66,15 +66,16 @@ impl Node {
             Connection::Pooled => self.pooled.read().clone(),
             Connection::New => self.fresh.clone(),
         };
-        let response = client.execute(request).await.map_err(|error| self.failure(&error))?;
+        let mut response = client.execute(request).await.map_err(|error| self.failure(&error))?;
         self.known.store(true, Ordering::Relaxed);
         self.health.lock().hear(Instant::now());
         if response.status().is_redirection() {
             return Err(Failure::Lost(self.redirected(&response)));
         }
         let status = response.status().as_u16();
+        let headers = std::mem::take(response.headers_mut());
         let body = self.body(response, room).await?;
-        Ok(Answer { status, body })
+        Ok(Answer { status, headers, body })
     }
 
     /// Reads the body of an answer up to the limit.
