@@ -19,7 +19,7 @@ use crate::{commits, links, prose};
 const MOST_FILES: usize = 12;
 
 /// The workspace crates that a crate may depend on, except in tests.
-const MAY_DEPEND_ON: [(&str, &[&str]); 10] = [
+const MAY_DEPEND_ON: [(&str, &[&str]); 11] = [
     ("txn-store", &[]),
     ("txn-protocol", &["txn-store"]),
     ("txn-core", &["txn-protocol", "txn-store"]),
@@ -30,6 +30,7 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 10] = [
     ("txn-requests", &["txn-core", "txn-lock", "txn-outbox"]),
     ("txn-outbox", &["txn-core", "txn-lock"]),
     ("txn-metrics", &["txn-core"]),
+    ("txn-serve", &["txn-core", "txn-es", "txn-lock", "txn-requests"]),
 ];
 
 /// The layers of `txn-core`, and the layers above them, which they must not name.

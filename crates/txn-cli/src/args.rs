@@ -188,6 +188,11 @@ pub(crate) enum Command {
     },
     /// Print the JSON schema of the output of --json
     Schema,
+    /// Run the HTTP gateway: transactions for clients of every language
+    ///
+    /// Without --store the gateway keeps the domain `main` in the embedded file `txn.redb`. SIGTERM
+    /// and Ctrl-C end it, after the running requests.
+    Serve(Serve),
     /// Write the manual pages into a directory
     Man {
         /// An existing directory, such as `/usr/local/share/man/man1`
@@ -198,6 +203,27 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Serve {
+    /// The address to listen on. The gateway has no logins and no TLS: put a proxy with both in
+    /// front of any other address than a loopback one
+    #[arg(long, value_name = "ADDRESS", env = "TXN_LISTEN", default_value = "127.0.0.1:9280")]
+    pub(crate) listen: std::net::SocketAddr,
+    /// Create a missing collection at the first write. Always on with an embedded file
+    #[arg(long)]
+    pub(crate) create_collections: bool,
+    /// Pass no requests through to the servers of --store
+    #[arg(long)]
+    pub(crate) no_pass_through: bool,
+    /// Send the header `X-Elastic-Product`, which the official clients of Elasticsearch need. In
+    /// front of Elasticsearch the gateway sends it in any case
+    #[arg(long)]
+    pub(crate) elastic_product: bool,
+    /// The greatest number of requests that run at the same time
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) max_requests: u32,
 }
 
 /// A state of open transactions.

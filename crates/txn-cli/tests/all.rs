@@ -4,6 +4,7 @@
 //! it.
 
 mod desk;
+mod gateway;
 mod owners;
 mod parts;
 mod ran;

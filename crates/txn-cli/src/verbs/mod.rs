@@ -8,6 +8,7 @@ mod queues;
 mod rebuild;
 mod requests;
 pub(crate) mod roles;
+mod serve;
 mod signals;
 mod transactions;
 
@@ -32,6 +33,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Answer, Failure> {
         Command::Rebuild { processes_stopped } => {
             Box::pin(rebuild::rebuild(&global, processes_stopped)).await
         }
+        Command::Serve(options) => Box::pin(serve::serve(global, options)).await,
         Command::Status { watch } => health::status(&global, watch).await,
         Command::Doctor { collection } => {
             Box::pin(health::examine(&global, collection.as_deref())).await
@@ -78,6 +80,7 @@ async fn on(session: &Session, global: &Global, command: Command) -> Result<Answ
         | Command::Roles { .. }
         | Command::Rebuild { .. }
         | Command::Schema
+        | Command::Serve(_)
         | Command::Man { .. }
         | Command::Completions { .. } => Err(Failure::invalid("the verb needs no open domain")),
     }

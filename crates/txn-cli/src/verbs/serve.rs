@@ -1,0 +1,141 @@
+//! The verb that runs the HTTP gateway.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use serde_json::json;
+use tokio::net::TcpListener;
+use txn_cli::Address;
+use txn_core::{Config, Domain};
+use txn_metrics::Metrics;
+use txn_serve::{ServeConfig, Server};
+
+use crate::answer::{Answer, Exit, Failure};
+use crate::args::{Global, Serve};
+use crate::session;
+
+/// The embedded file of a gateway without --store.
+const FILE: &str = "txn.redb";
+
+/// The domain of that file.
+const DOMAIN: &str = "main";
+
+/// The upper bounds of measured times, in seconds.
+const BUCKETS: [f64; 12] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 20.0];
+
+/// The pause between two summaries of measured times.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// How long the gateway waits at its end for unapplied commits.
+const APPLY: Duration = Duration::from_secs(10);
+
+pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, Failure> {
+    let store = global.store.get_or_insert_with(|| Address::Redb(PathBuf::from(FILE)));
+    let embedded = matches!(store, Address::Redb(_));
+    if embedded {
+        global.domain.get_or_insert_with(|| DOMAIN.to_owned());
+    }
+    // The address is free or not before the store is opened.
+    let listener = TcpListener::bind(options.listen)
+        .await
+        .map_err(|error| Failure::unfit(format!("cannot listen on {}: {error}", options.listen)))?;
+    let name = session::name(&global)?.to_owned();
+    let recorder = metrics()?;
+    let open = session::store(&global, embedded).await?;
+    let lease = Duration::from_secs(global.lease);
+    let config = Config::default()
+        .with_application_name(Some("txn serve".to_owned()))
+        .with_lease(lease)
+        .with_attempt_timeout(Config::default().attempt_timeout.max(lease))
+        .with_observer(Some(Arc::new(Metrics::new(&name))));
+    let domain = match embedded {
+        true => Domain::open_or_create(open.store.clone(), &name, config).await,
+        false => Domain::open(open.store.clone(), &name, config).await,
+    };
+    let served = match domain {
+        Ok(domain) => {
+            let create = embedded || options.create_collections;
+            let rendering = recorder.clone();
+            let max_requests = usize::try_from(options.max_requests).unwrap_or(usize::MAX);
+            let config = ServeConfig::default()
+                .with_create_collections(create)
+                .with_elastic_product(options.elastic_product)
+                .with_max_requests(max_requests)
+                .with_servers(open.servers().cloned().filter(|_| !options.no_pass_through))
+                .with_metrics(Some(Arc::new(move || rendering.render())));
+            let ran = run(&domain, config, listener, &recorder, &open.what).await;
+            if !domain.shutdown(APPLY).await {
+                tracing::warn!("not everything is applied yet: another process does the rest");
+            }
+            ran
+        }
+        Err(error) => Err(error.into()),
+    };
+    open.close().await;
+    let drained = served?;
+    let text = match drained {
+        true => "The gateway has ended. All running requests were answered.",
+        false => {
+            "The gateway has ended. Some requests were cut: ask for their outcome by tid or key."
+        }
+    };
+    Ok(Answer::new(Exit::well_if(drained), text, json!({ "drained": drained })))
+}
+
+/// Serves until a signal. Returns whether all running requests were answered.
+async fn run(
+    domain: &Domain,
+    config: ServeConfig,
+    listener: TcpListener,
+    recorder: &PrometheusHandle,
+    what: &str,
+) -> Result<bool, Failure> {
+    let unfit = |error: io::Error| Failure::unfit(error.to_string());
+    let server = Server::new(domain, config).map_err(unfit)?;
+    let stop = stop().map_err(unfit)?;
+    let address = listener.local_addr().map_err(unfit)?;
+    // A closed standard error must not end the gateway.
+    let _ = writeln!(
+        io::stderr(),
+        "The domain {:?} in {what} is served on http://{address}",
+        domain.name()
+    );
+    let upkeep = async {
+        loop {
+            tokio::time::sleep(UPKEEP).await;
+            recorder.run_upkeep();
+        }
+    };
+    tokio::select! {
+        drained = server.serve(listener, stop) => Ok(drained),
+        () = upkeep => Ok(false),
+    }
+}
+
+/// Records the metrics of this process.
+fn metrics() -> Result<PrometheusHandle, Failure> {
+    let builder = PrometheusBuilder::new().set_buckets(&BUCKETS);
+    let recorder = builder.and_then(PrometheusBuilder::install_recorder);
+    recorder.map_err(|error| Failure::unfit(format!("cannot record metrics: {error}")))
+}
+
+/// Ends at the first signal to end.
+fn stop() -> io::Result<impl Future<Output = ()>> {
+    #[cfg(unix)]
+    let terminated = {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate())?;
+        async move { terminate.recv().await.unwrap_or_default() }
+    };
+    #[cfg(not(unix))]
+    let terminated = std::future::pending::<()>();
+    Ok(async move {
+        tokio::select! {
+            () = terminated => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    })
+}

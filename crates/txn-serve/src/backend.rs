@@ -1,0 +1,233 @@
+//! The domain behind the gateway: its collections, and transactions with stored answers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use txn_core::store::StoreErrorKind;
+use txn_core::{
+    Answer, Collection, Domain, Error, IdempotencyKey, Options, Raw, Transaction, TransactionFn,
+};
+use txn_requests::{Operations, RequestError};
+
+use crate::config::ServeConfig;
+use crate::http::problem::{Code, Problem};
+use crate::http::reply::Reply;
+
+/// How long the gateway remembers that a name is no collection of the domain.
+const FOREIGN: Duration = Duration::from_secs(1);
+
+/// The maximum number of remembered names.
+const MOST_FOREIGN: usize = 1_000;
+
+/// The longest name of a new collection, in bytes.
+const MOST_NAME: usize = 200;
+
+/// The domain of a gateway.
+pub(crate) struct Backend {
+    pub(crate) domain: Domain,
+    pub(crate) config: ServeConfig,
+    pub(crate) operations: Operations,
+    /// Names that are no collections, with the time of the answer.
+    foreign: Mutex<BTreeMap<String, Instant>>,
+}
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backend").field("domain", &self.domain.name()).finish_non_exhaustive()
+    }
+}
+
+/// The reason why a closure without a key did not commit.
+enum Halt {
+    Refused(Box<Reply>),
+    Failed(Error),
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Backend {
+    pub(crate) fn new(domain: Domain, config: ServeConfig) -> Self {
+        let operations = Operations::new(&domain, config.max_documents, config.max_body);
+        Self { domain, config, operations, foreign: Mutex::default() }
+    }
+
+    /// Finds a collection of the domain, by its name or an alias.
+    ///
+    /// Opening claims a collection, so the gateway opens only those that the domain has.
+    pub(crate) async fn find(&self, name: &str) -> Result<Option<Collection<Raw>>, Problem> {
+        if let Some(open) = self.operations.open_collection(name) {
+            return Ok(Some(open));
+        }
+        self.operations.check_name(name).map_err(reserved)?;
+        // A pattern or a list of names is no collection.
+        if name.contains(|c: char| c.is_whitespace() || "*,<>\"|?#\\/:".contains(c)) {
+            return Ok(None);
+        }
+        if self.is_foreign(name) {
+            return Ok(None);
+        }
+        let physical = match self.domain.store().identify(name).await {
+            Ok(identity) => identity.name,
+            Err(error)
+                if matches!(
+                    error.kind,
+                    StoreErrorKind::NotFound | StoreErrorKind::Misconfigured
+                ) =>
+            {
+                self.note_foreign(name);
+                return Ok(None);
+            }
+            Err(error) => return Err(Error::from(error).into()),
+        };
+        let overview = self.domain.admin().overview().await?;
+        if !overview.collections.iter().any(|collection| **collection == *physical) {
+            self.note_foreign(name);
+            return Ok(None);
+        }
+        self.operations.collection(name).await.map(Some).map_err(reserved)
+    }
+
+    /// Whether a name is an index of the servers, and no collection of the domain.
+    ///
+    /// A missing index is foreign, too, unless the gateway would create a collection.
+    pub(crate) async fn is_index(&self, name: &str) -> Result<bool, Problem> {
+        if self.find(name).await?.is_some() {
+            return Ok(false);
+        }
+        if !self.config.create_collections {
+            return Ok(true);
+        }
+        match self.domain.store().identify(name).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind == StoreErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::from(error).into()),
+        }
+    }
+
+    /// Whether a name is that of one index, or of none, and no collection of the domain.
+    ///
+    /// An alias may name a collection beside other indices.
+    pub(crate) async fn is_plain_index(&self, name: &str) -> Result<bool, Problem> {
+        if self.find(name).await?.is_some() {
+            return Ok(false);
+        }
+        match self.domain.store().identify(name).await {
+            Ok(identity) => Ok(*identity.name == *name),
+            Err(error) if error.kind == StoreErrorKind::NotFound => Ok(true),
+            Err(error) if error.kind == StoreErrorKind::Misconfigured => Ok(false),
+            Err(error) => Err(Error::from(error).into()),
+        }
+    }
+
+    /// Finds a collection, or fails.
+    pub(crate) async fn existing(&self, name: &str) -> Result<Collection<Raw>, Problem> {
+        self.find(name).await?.ok_or_else(|| missing(name))
+    }
+
+    /// Finds a collection for a write, and creates it if the gateway may.
+    pub(crate) async fn for_write(&self, name: &str) -> Result<Collection<Raw>, Problem> {
+        match self.find(name).await? {
+            Some(collection) => Ok(collection),
+            None if self.config.create_collections => self.create(name, None).await,
+            None => Err(missing(name)),
+        }
+    }
+
+    /// Creates a collection.
+    pub(crate) async fn create(
+        &self,
+        name: &str,
+        mappings: Option<&str>,
+    ) -> Result<Collection<Raw>, Problem> {
+        self.operations.check_name(name).map_err(reserved)?;
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
+        let begins = name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+        if !begins || name.len() > MOST_NAME || !name.chars().all(fits) {
+            let detail = format!(
+                "a new collection has a name of at most {MOST_NAME} lower-case letters, digits, dots, hyphens and \
+                 underscores, and begins with a letter or a digit"
+            );
+            return Err(Problem::new(Code::Invalid, detail)
+                .of_kind(hyper::StatusCode::BAD_REQUEST, "invalid_index_name_exception"));
+        }
+        self.domain.create_collection::<Raw>(name, mappings).await?;
+        self.foreign.lock().remove(name);
+        self.operations.collection(name).await.map_err(reserved)
+    }
+
+    fn is_foreign(&self, name: &str) -> bool {
+        self.foreign.lock().get(name).is_some_and(|at| at.elapsed() < FOREIGN)
+    }
+
+    fn note_foreign(&self, name: &str) {
+        let mut foreign = self.foreign.lock();
+        if foreign.len() >= MOST_FOREIGN {
+            foreign.clear();
+        }
+        foreign.insert(name.to_owned(), Instant::now());
+    }
+
+    /// The settings of a transaction for a request.
+    pub(crate) fn options(&self) -> Options {
+        Options::default().with_timeout(Some(self.config.timeout))
+    }
+
+    /// Runs a transaction. With a key, a repetition receives the stored answer.
+    pub(crate) async fn run<F>(
+        &self,
+        key: Option<&IdempotencyKey>,
+        options: &Options,
+        closure: F,
+    ) -> Result<Reply, Problem>
+    where
+        F: for<'t> TransactionFn<'t, Answer<Reply>, Error> + Sync,
+    {
+        let answered = match key {
+            Some(key) => {
+                let answered = self.domain.idempotent(key, options, closure).await;
+                // The tid of the first run is not known to a repetition, so no answer has it.
+                answered.map(|answered| answered.value).map_err(|e| Problem::from(e).repeatable())
+            }
+            None => self.run_once(options, closure).await,
+        };
+        if answered.as_ref().is_err_and(|problem| problem.code() == Code::Misconfigured) {
+            // An alias may name another collection now.
+            self.operations.forget_collections();
+        }
+        answered
+    }
+
+    async fn run_once<F>(&self, options: &Options, closure: F) -> Result<Reply, Problem>
+    where
+        F: for<'t> TransactionFn<'t, Answer<Reply>, Error> + Sync,
+    {
+        let done = self.domain.run(options, async |tx: &Transaction| match closure(tx).await? {
+            Answer::Commit(reply) => Ok(reply),
+            Answer::Refuse(reply) => Err(Halt::Refused(Box::new(reply))),
+        });
+        match done.await {
+            Ok(done) => Ok(done.value.of_transaction(Some(done.receipt))),
+            Err(Halt::Refused(reply)) => Ok(*reply),
+            Err(Halt::Failed(error)) => Err(error.into()),
+        }
+    }
+}
+
+/// The error of a collection that no request may change.
+fn reserved(error: RequestError) -> Problem {
+    match error {
+        RequestError::Invalid(why) => Problem::new(Code::Reserved, why),
+        error => error.into(),
+    }
+}
+
+fn missing(name: &str) -> Problem {
+    let name: String = name.chars().take(MOST_NAME).collect();
+    Problem::new(Code::NoCollection, format!("the domain has no collection {name:?}"))
+}

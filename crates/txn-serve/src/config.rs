@@ -1,0 +1,175 @@
+//! Settings of the gateway.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use txn_es::EsStore;
+
+/// Renders the metrics of the process, in the text format of Prometheus.
+pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// Settings of a [`Server`](crate::Server).
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ServeConfig {
+    /// The maximum size of the body of a request, in bytes. Default: 16 MiB.
+    ///
+    /// The largest document also depends on the store.
+    pub max_body: usize,
+    /// The maximum number of bytes that the bodies of all running requests have together.
+    ///
+    /// Beyond this number a request is refused with 429. A body without a known length counts as
+    /// `max_body`. Default: 256 MiB.
+    pub max_buffered: usize,
+    /// The maximum number of actions, operations or keys of a request. Default: 5,000.
+    pub max_documents: usize,
+    /// The maximum number of requests that run at the same time.
+    ///
+    /// No request waits in a queue of the gateway: beyond this number a request is refused with 429
+    /// and `Retry-After`. Default: 512.
+    pub max_requests: usize,
+    /// The maximum number of connections. Further clients wait until a connection ends.
+    /// Default: 1,024.
+    pub max_connections: usize,
+    /// How long a connection may take for the head of a request, idle time included.
+    /// Default: 60 s.
+    pub head_timeout: Duration,
+    /// How long a client may take for the body of a request. Default: 30 s.
+    pub body_timeout: Duration,
+    /// How long the transaction of a request may take. Default: 20 s.
+    ///
+    /// Keep it shorter than the timeout of the clients, which is 30 s for most of them. Otherwise
+    /// a client repeats a request whose first run still works.
+    pub timeout: Duration,
+    /// How long the gateway waits at its end for running requests. Default: 30 s.
+    pub drain: Duration,
+    /// How long the answer under an `Idempotency-Key` is kept. Default: 24 hours.
+    pub idempotency_ttl: Duration,
+    /// Whether a write to a missing collection creates it. Default: no.
+    pub create_collections: bool,
+    /// Whether each answer has the header `X-Elastic-Product`.
+    ///
+    /// The official clients of Elasticsearch refuse a server without this header. In front of
+    /// Elasticsearch the gateway sends it in any case. Default: no.
+    pub elastic_product: bool,
+    /// The servers that carry out all other requests, with the login of this store.
+    ///
+    /// The gateway passes reads through, and writes to indices that are no collections of the
+    /// domain. Each caller of the gateway can read what this login can read. Default: none.
+    pub servers: Option<EsStore>,
+    /// The largest answer that is passed through, in bytes. Default: 64 MiB.
+    pub max_answer: usize,
+    /// Renders the answer of `GET /metrics`. Default: none, and the path does not exist.
+    pub metrics: Option<RenderMetrics>,
+}
+
+impl fmt::Debug for ServeConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { max_body, max_buffered, max_documents, max_requests, .. } = self;
+        let Self { max_connections, timeout, drain, create_collections, .. } = self;
+        f.debug_struct("ServeConfig")
+            .field("max_body", max_body)
+            .field("max_buffered", max_buffered)
+            .field("max_documents", max_documents)
+            .field("max_requests", max_requests)
+            .field("max_connections", max_connections)
+            .field("timeout", timeout)
+            .field("drain", drain)
+            .field("create_collections", create_collections)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for ServeConfig {
+    fn default() -> Self {
+        Self {
+            max_body: 16 << 20,
+            max_buffered: 256 << 20,
+            max_documents: 5_000,
+            max_requests: 512,
+            max_connections: 1_024,
+            head_timeout: Duration::from_secs(60),
+            body_timeout: Duration::from_secs(30),
+            timeout: Duration::from_secs(20),
+            drain: Duration::from_secs(30),
+            idempotency_ttl: Duration::from_secs(24 * 3_600),
+            create_collections: false,
+            elastic_product: false,
+            servers: None,
+            max_answer: 64 << 20,
+            metrics: None,
+        }
+    }
+}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $field:ident: $type:ty;)*) => {
+        impl ServeConfig {$(
+            $(#[$doc])*
+            #[must_use]
+            pub fn $name(mut self, $field: $type) -> Self {
+                self.$field = $field;
+                self
+            }
+        )*}
+    };
+}
+
+setters! {
+    /// Sets [`ServeConfig::max_body`].
+    with_max_body: max_body: usize;
+    /// Sets [`ServeConfig::max_buffered`].
+    with_max_buffered: max_buffered: usize;
+    /// Sets [`ServeConfig::max_documents`].
+    with_max_documents: max_documents: usize;
+    /// Sets [`ServeConfig::max_requests`].
+    with_max_requests: max_requests: usize;
+    /// Sets [`ServeConfig::max_connections`].
+    with_max_connections: max_connections: usize;
+    /// Sets [`ServeConfig::head_timeout`].
+    with_head_timeout: head_timeout: Duration;
+    /// Sets [`ServeConfig::body_timeout`].
+    with_body_timeout: body_timeout: Duration;
+    /// Sets [`ServeConfig::timeout`].
+    with_timeout: timeout: Duration;
+    /// Sets [`ServeConfig::drain`].
+    with_drain: drain: Duration;
+    /// Sets [`ServeConfig::idempotency_ttl`].
+    with_idempotency_ttl: idempotency_ttl: Duration;
+    /// Sets [`ServeConfig::create_collections`].
+    with_create_collections: create_collections: bool;
+    /// Sets [`ServeConfig::elastic_product`].
+    with_elastic_product: elastic_product: bool;
+    /// Sets [`ServeConfig::servers`].
+    with_servers: servers: Option<EsStore>;
+    /// Sets [`ServeConfig::max_answer`].
+    with_max_answer: max_answer: usize;
+    /// Sets [`ServeConfig::metrics`].
+    with_metrics: metrics: Option<RenderMetrics>;
+}
+
+impl ServeConfig {
+    /// Whether the clients of Elasticsearch find the product header.
+    pub(crate) fn sends_product(&self) -> bool {
+        let behind = self.servers.as_ref();
+        self.elastic_product
+            || behind.is_some_and(|servers| servers.server().distribution == "elasticsearch")
+    }
+
+    /// The reason why these settings cannot work.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let bounds = [self.max_body, self.max_documents, self.max_requests, self.max_connections];
+        if bounds.contains(&0) {
+            return Err("a bound is zero");
+        }
+        if self.max_buffered < self.max_body {
+            return Err("max_buffered is smaller than max_body");
+        }
+        let times = [self.head_timeout, self.body_timeout, self.timeout, self.idempotency_ttl];
+        if times.iter().any(Duration::is_zero) {
+            return Err("a time is zero");
+        }
+        Ok(())
+    }
+}

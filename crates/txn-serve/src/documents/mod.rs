@@ -1,0 +1,8 @@
+//! Documents in the servers' syntax: bulks, and requests of one document.
+
+pub(crate) mod action;
+pub(crate) mod apply;
+pub(crate) mod bulk;
+pub(crate) mod fingerprint;
+pub(crate) mod merge;
+pub(crate) mod single;

@@ -1,0 +1,23 @@
+//! The metrics of the gateway, for the `metrics` crate.
+
+use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+
+/// Answered requests.
+pub(crate) const REQUESTS: &str = "txn_http_requests_total";
+
+/// The time of requests.
+pub(crate) const SECONDS: &str = "txn_http_request_seconds";
+
+/// Running requests.
+pub(crate) const RUNNING: &str = "txn_http_requests_running";
+
+/// Tells the recorder of the process about the metrics.
+pub(crate) fn describe() {
+    describe_counter!(REQUESTS, Unit::Count, "Answered requests, by path and status.");
+    describe_histogram!(
+        SECONDS,
+        Unit::Seconds,
+        "The time from the head of a request to its answer."
+    );
+    describe_gauge!(RUNNING, Unit::Count, "Requests that run now.");
+}

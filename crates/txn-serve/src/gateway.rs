@@ -1,0 +1,346 @@
+//! The gateway: one request, one answer.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Body;
+use hyper::http::request::Parts;
+use hyper::{Request, Response, StatusCode};
+use metrics::{Gauge, counter, gauge, histogram};
+use serde_json::json;
+use txn_core::Domain;
+use txn_es::{EsStore, ForwardedAnswer};
+
+use crate::asked::{Asked, check_content};
+use crate::backend::Backend;
+use crate::config::ServeConfig;
+use crate::documents::bulk::bulk;
+use crate::documents::single::{self, Write};
+use crate::figures;
+use crate::http::limits::Limits;
+use crate::http::problem::{Code, Problem};
+use crate::http::reply::{Reply, Shape, passed, response};
+use crate::http::route::{Route, Work};
+use crate::openapi::openapi;
+use crate::passing::policy::{Passing, indices_of_bulk, judge};
+use crate::passing::upstream::{pass, segments};
+use crate::transactions::{commit, outcome, read};
+
+/// How long the answer of a check of the store holds.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// The pause between two deletions of expired answers.
+const PURGE: Duration = Duration::from_secs(600);
+
+/// How long the store may take for its check.
+const CHECK: Duration = Duration::from_secs(2);
+
+/// An answer of the gateway, or of the servers behind it.
+enum Answer {
+    Own(Reply),
+    Passed(ForwardedAnswer),
+}
+
+/// The gateway of one domain.
+pub(crate) struct Gateway {
+    backend: Backend,
+    limits: Limits,
+    closing: AtomicBool,
+    running: Gauge,
+    /// The last check of the store. The lock allows one check at a time.
+    checked: tokio::sync::Mutex<Option<(Instant, bool)>>,
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway").field("backend", &self.backend).finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    pub(crate) fn new(domain: Domain, config: ServeConfig) -> Self {
+        figures::describe();
+        let limits = Limits::new(&config);
+        let running = gauge!(figures::RUNNING, "domain" => domain.name().to_owned());
+        let backend = Backend::new(domain, config);
+        Self { backend, limits, closing: AtomicBool::new(false), running, checked: None.into() }
+    }
+
+    pub(crate) fn config(&self) -> &ServeConfig {
+        &self.backend.config
+    }
+
+    /// Refuses requests from now on, except probes.
+    pub(crate) fn stop_admission(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    /// Deletes expired answers now and then. The future never ends.
+    pub(crate) async fn purge_answers(&self) {
+        loop {
+            tokio::time::sleep(PURGE).await;
+            match self.backend.domain.purge_answers().await {
+                Ok(0) => {}
+                Ok(answers) => tracing::info!(answers, "expired answers are deleted"),
+                Err(error) => tracing::warn!(%error, "expired answers are deleted later"),
+            }
+        }
+    }
+
+    /// Answers a request.
+    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let started = Instant::now();
+        let (parts, body) = request.into_parts();
+        let found = Route::find(&parts.method, parts.uri.path());
+        let (path, shape) = match &found {
+            Ok(route) => (route.work.name(), route.work.shape()),
+            Err(_) if parts.uri.path().starts_with("/_txn") => ("none", Shape::Problem),
+            Err(_) => ("none", Shape::Server),
+        };
+        let response = match self.carry_out(found, shape, &parts, body).await {
+            Ok(Answer::Passed(answer)) => passed(answer),
+            Ok(Answer::Own(reply)) => self.own(Ok(reply), shape, &parts),
+            Err(problem) => self.own(Err(problem), shape, &parts),
+        };
+        let domain = self.backend.domain.name().to_owned();
+        let status = response.status().as_u16().to_string();
+        counter!(figures::REQUESTS, "domain" => domain.clone(), "path" => path, "status" => status)
+            .increment(1);
+        histogram!(figures::SECONDS, "domain" => domain, "path" => path).record(started.elapsed());
+        response
+    }
+
+    fn own(
+        &self,
+        answer: Result<Reply, Problem>,
+        shape: Shape,
+        parts: &Parts,
+    ) -> Response<Full<Bytes>> {
+        response(answer, shape, &parts.headers, self.config().sends_product())
+    }
+
+    async fn carry_out<B>(
+        &self,
+        found: Result<Route, Problem>,
+        shape: Shape,
+        parts: &Parts,
+        body: B,
+    ) -> Result<Answer, Problem>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let servers = self.config().servers.as_ref();
+        let found = match (found, servers) {
+            (Ok(route), _) if route.work.is_probe() => {
+                return self.probe(route.work).await.map(Answer::Own);
+            }
+            (Ok(route), _) => Ok(route),
+            // The servers may have the path, or the method of the path.
+            (Err(problem), Some(servers)) if problem.is_elsewhere() && shape == Shape::Server => {
+                Err(servers)
+            }
+            (Err(problem), _) => return Err(problem),
+        };
+        if self.closing.load(Ordering::Acquire) {
+            return Err(Problem::new(Code::Closing, "the gateway takes no more requests"));
+        }
+        let _permit = self.limits.admit()?;
+        let _running = Running::begin(&self.running);
+        let received = self.limits.receive(body).await?;
+        let body = received.bytes.clone();
+        check_content(&parts.headers, &body)?;
+        match found {
+            Err(servers) => {
+                let segments = segments(parts.uri.path())?;
+                if let Passing::UnlessCollection(names) = judge(&parts.method, &segments)? {
+                    self.refuse_collections(&names).await?;
+                }
+                self.pass(servers, parts, body).await
+            }
+            Ok(route) => {
+                if let Some(servers) = servers
+                    && Box::pin(self.is_for_servers(&route, &body)).await?
+                {
+                    return self.pass(servers, parts, body).await;
+                }
+                let mut asked = Asked::new(route, parts, body, self.config())?;
+                Box::pin(self.work(&mut asked)).await.map(Answer::Own)
+            }
+        }
+    }
+
+    async fn pass(&self, servers: &EsStore, parts: &Parts, body: Bytes) -> Result<Answer, Problem> {
+        let segments = segments(parts.uri.path())?;
+        let answer = pass(servers, parts, &segments, body, self.config().max_answer).await?;
+        Ok(Answer::Passed(answer))
+    }
+
+    /// Refuses a write that is passed through if it names a collection.
+    async fn refuse_collections(&self, names: &[String]) -> Result<(), Problem> {
+        for name in names {
+            if !self.backend.is_plain_index(name).await? {
+                let detail = format!(
+                    "{name} is a collection of the domain, or an alias: the gateway passes writes through to other \
+                     indices, by their names"
+                );
+                return Err(Problem::new(Code::NotPassed, detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a request with a path of the gateway concerns no collection of the domain.
+    async fn is_for_servers(&self, route: &Route, body: &Bytes) -> Result<bool, Problem> {
+        match route.work {
+            Work::Info => Ok(true),
+            Work::Bulk | Work::BulkOf => {
+                let default = (route.work == Work::BulkOf).then(|| route.value(0));
+                let text = std::str::from_utf8(body).unwrap_or_default();
+                let Some(names) = indices_of_bulk(text, default) else { return Ok(false) };
+                let (mut indices, mut collections) = (Vec::new(), Vec::new());
+                for name in names {
+                    match self.backend.is_index(&name).await? {
+                        true => indices.push(name),
+                        false => collections.push(name),
+                    }
+                }
+                match (indices.first(), collections.first()) {
+                    (Some(index), Some(collection)) => {
+                        let detail = format!(
+                            "the bulk names the collection {collection} of the domain and {index}, which is none: send \
+                             two bulks"
+                        );
+                        Err(Problem::new(Code::NotPassed, detail))
+                    }
+                    (index, _) => Ok(index.is_some()),
+                }
+            }
+            Work::Get
+            | Work::Source
+            | Work::Index
+            | Work::IndexNew
+            | Work::Create
+            | Work::Update
+            | Work::Delete
+            | Work::CreateCollection
+            | Work::HasCollection => self.backend.is_index(route.value(0)).await,
+            _ => Ok(false),
+        }
+    }
+
+    async fn work(&self, asked: &mut Asked) -> Result<Reply, Problem> {
+        let backend = &self.backend;
+        match asked.route.work {
+            Work::Bulk => bulk(backend, asked, None).await,
+            Work::BulkOf => {
+                let index = asked.route.value(0).to_owned();
+                bulk(backend, asked, Some(&index)).await
+            }
+            Work::Get => single::get(backend, asked).await,
+            Work::Source => single::source(backend, asked).await,
+            Work::Index => single::write(backend, asked, Write::Index).await,
+            Work::IndexNew => single::write(backend, asked, Write::IndexNew).await,
+            Work::Create => single::write(backend, asked, Write::Create).await,
+            Work::Update => single::write(backend, asked, Write::Update).await,
+            Work::Delete => single::write(backend, asked, Write::Delete).await,
+            Work::Transaction => commit::transaction(backend, asked).await,
+            Work::Commit => commit::commit(backend, asked).await,
+            Work::Read => read::read(backend, asked).await,
+            Work::Outcome => outcome::outcome(backend, asked).await,
+            Work::CreateCollection => self.create_collection(asked).await,
+            Work::HasCollection => {
+                asked.finish_parameters()?;
+                backend.existing(asked.route.value(0)).await?;
+                Ok(Reply::json(StatusCode::OK, &json!({})))
+            }
+            Work::Info => Ok(self.info()),
+            Work::OpenApi => Ok(Reply::json(StatusCode::OK, &openapi())),
+            work @ (Work::Health | Work::Ready | Work::Metrics) => self.probe(work).await,
+        }
+    }
+
+    /// The name and the version, in the servers' shape.
+    fn info(&self) -> Reply {
+        let body = json!({
+            "name": self.backend.domain.config().process_name,
+            "cluster_name": self.backend.domain.name(),
+            "version": { "number": env!("CARGO_PKG_VERSION"), "distribution": "txn" },
+            "tagline": "all or nothing",
+        });
+        Reply::json(StatusCode::OK, &body)
+    }
+
+    async fn create_collection(&self, asked: &mut Asked) -> Result<Reply, Problem> {
+        asked.finish_parameters()?;
+        let name = asked.route.value(0);
+        if !self.config().create_collections {
+            let detail = "this gateway creates no collections: use `txn init`";
+            return Err(Problem::new(Code::Unsupported, detail));
+        }
+        if self.backend.find(name).await?.is_some() {
+            let problem = Problem::new(Code::Invalid, format!("the collection {name} exists"));
+            let kind = "resource_already_exists_exception";
+            return Err(problem.of_kind(StatusCode::BAD_REQUEST, kind));
+        }
+        let mappings = if asked.has_body() { Some(asked.text()?) } else { None };
+        let created = self.backend.create(name, mappings).await?;
+        let body = json!({
+            "acknowledged": true, "shards_acknowledged": true, "index": created.name(),
+        });
+        Ok(Reply::json(StatusCode::OK, &body))
+    }
+
+    async fn probe(&self, work: Work) -> Result<Reply, Problem> {
+        match work {
+            Work::Metrics => match &self.config().metrics {
+                Some(render) => Ok(Reply::plain(render())),
+                None => Err(Problem::new(Code::NotFound, "this gateway has no metrics")),
+            },
+            Work::Ready if self.closing.load(Ordering::Acquire) => {
+                Err(Problem::new(Code::Closing, "the gateway takes no more requests"))
+            }
+            Work::Ready if !self.has_store().await => {
+                Err(Problem::new(Code::Unavailable, "the store does not answer"))
+            }
+            _ => Ok(Reply::json(StatusCode::OK, &json!({ "status": "ok" }))),
+        }
+    }
+
+    /// Whether the store answers.
+    async fn has_store(&self) -> bool {
+        let mut checked = self.checked.lock().await;
+        if let Some((at, answers)) = *checked
+            && at.elapsed() < FRESH
+        {
+            return answers;
+        }
+        let overview = self.backend.domain.admin().overview();
+        let answers = matches!(tokio::time::timeout(CHECK, overview).await, Ok(Ok(_)));
+        *checked = Some((Instant::now(), answers));
+        answers
+    }
+}
+
+/// A running request, for the gauge.
+struct Running<'a>(&'a Gauge);
+
+impl<'a> Running<'a> {
+    fn begin(gauge: &'a Gauge) -> Self {
+        gauge.increment(1.0);
+        Self(gauge)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
+}

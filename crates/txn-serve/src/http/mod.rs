@@ -1,0 +1,8 @@
+//! HTTP: routes, parameters, answers, problems and connections.
+
+pub(crate) mod connections;
+pub(crate) mod limits;
+pub(crate) mod parameters;
+pub(crate) mod problem;
+pub(crate) mod reply;
+pub(crate) mod route;

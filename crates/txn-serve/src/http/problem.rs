@@ -1,0 +1,230 @@
+//! Problems: errors of the gateway, as RFC 9457 and the servers write them.
+
+use hyper::StatusCode;
+use serde_json::{Map, Value, json};
+use txn_core::{Error, ErrorKind};
+use txn_requests::RequestError;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $status:ident, $kind:literal, $title:literal;)*) => {
+        /// The reason of a failed request. The text of a code never changes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Code {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Code {
+            /// All codes.
+            pub(crate) const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The text of the code.
+            pub(crate) fn text(self) -> &'static str {
+                match self { $(Self::$name => $code),* }
+            }
+
+            /// The usual status.
+            fn status(self) -> StatusCode {
+                match self { $(Self::$name => StatusCode::$status),* }
+            }
+
+            /// The usual type of the error in the servers' words.
+            fn kind(self) -> &'static str {
+                match self { $(Self::$name => $kind),* }
+            }
+
+            fn title(self) -> &'static str {
+                match self { $(Self::$name => $title),* }
+            }
+        }
+    };
+}
+
+// The status of each code follows the retries of the official clients. They repeat 502, 503 and
+// 504 at once, and some of them 429, so these statuses mean that nothing happened.
+codes! {
+    Invalid = "invalid", BAD_REQUEST, "illegal_argument_exception",
+        "the request cannot be carried out";
+    Unsupported = "unsupported", BAD_REQUEST, "illegal_argument_exception",
+        "the gateway does not support a part of the request";
+    Reserved = "reserved", BAD_REQUEST, "illegal_argument_exception",
+        "the collection belongs to the domain itself";
+    NeedsServer = "needs_server", NOT_IMPLEMENTED, "unsupported_operation_exception",
+        "the request needs a server behind the gateway";
+    NotPassed = "not_passed", BAD_REQUEST, "illegal_argument_exception",
+        "the gateway does not pass the request through to the servers";
+    NoCollection = "no_collection", NOT_FOUND, "index_not_found_exception",
+        "the domain has no such collection";
+    NotFound = "not_found", NOT_FOUND, "resource_not_found_exception",
+        "there is no such path";
+    Method = "method", METHOD_NOT_ALLOWED, "illegal_argument_exception",
+        "the path does not have this method";
+    ContentType = "content_type", UNSUPPORTED_MEDIA_TYPE, "media_type_header_exception",
+        "the body is not of a known type";
+    TooLarge = "too_large", PAYLOAD_TOO_LARGE, "content_too_long_exception",
+        "the request exceeds a limit of the gateway";
+    SlowBody = "slow_body", REQUEST_TIMEOUT, "timeout_exception",
+        "the body did not arrive in time";
+    Host = "host", FORBIDDEN, "security_exception",
+        "the request names another host than this machine, or comes from another site";
+    Refused = "refused", CONFLICT, "version_conflict_engine_exception",
+        "an operation was refused, and nothing was changed";
+    Changed = "changed", CONFLICT, "version_conflict_engine_exception",
+        "documents have changed since they were read, and nothing was changed";
+    Exists = "exists", CONFLICT, "version_conflict_engine_exception",
+        "a document to insert exists, and nothing was changed";
+    Conflict = "conflict", CONFLICT, "version_conflict_engine_exception",
+        "other transactions were in conflict until the deadline, and nothing was changed";
+    KeyReused = "key_reused", UNPROCESSABLE_ENTITY, "illegal_argument_exception",
+        "another request was answered under the Idempotency-Key";
+    Overloaded = "overloaded", TOO_MANY_REQUESTS, "es_rejected_execution_exception",
+        "too many requests run at once, and nothing was changed";
+    Unavailable = "unavailable", SERVICE_UNAVAILABLE, "unavailable_shards_exception",
+        "the store does not answer, and nothing was changed";
+    Closing = "closing", SERVICE_UNAVAILABLE, "node_closed_exception",
+        "the gateway ends, and nothing was changed";
+    Unknown = "unknown", INTERNAL_SERVER_ERROR, "txn_unknown_exception",
+        "the transaction is committed or not, as a whole";
+    Misconfigured = "misconfigured", INTERNAL_SERVER_ERROR, "txn_misconfigured_exception",
+        "a collection, a privilege or a setting is unfit, and nothing was changed";
+    Damaged = "damaged", INTERNAL_SERVER_ERROR, "txn_damaged_exception",
+        "data that the engine relies on is damaged";
+}
+
+/// A failed request.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) status: StatusCode,
+    code: Code,
+    kind: &'static str,
+    detail: String,
+    members: Map<String, Value>,
+}
+
+impl Problem {
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
+        let (status, kind) = (code.status(), code.kind());
+        Self { status, code, kind, detail: detail.into(), members: Map::new() }
+    }
+
+    /// Adds a member.
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Replaces the status, and the type of the error in the servers' words.
+    pub(crate) fn of_kind(mut self, status: StatusCode, kind: &'static str) -> Self {
+        (self.status, self.kind) = (status, kind);
+        self
+    }
+
+    /// Names the part of the request before the detail.
+    pub(crate) fn within(mut self, part: &str) -> Self {
+        self.detail = format!("{part}: {}", self.detail);
+        self
+    }
+
+    pub(crate) fn code(&self) -> Code {
+        self.code
+    }
+
+    /// Whether the servers behind the gateway may know the path.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        matches!(self.code, Code::NeedsServer | Code::Method)
+    }
+
+    /// Whether a client may repeat the request after a pause.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+    }
+
+    /// Makes an unknown outcome a status that clients repeat, because an `Idempotency-Key` makes
+    /// the repetition safe.
+    #[must_use]
+    pub(crate) fn repeatable(mut self) -> Self {
+        if self.code == Code::Unknown {
+            self.status = StatusCode::SERVICE_UNAVAILABLE;
+        }
+        self
+    }
+
+    /// The body: a problem of RFC 9457 that is also an error in the servers' shape.
+    pub(crate) fn body(&self) -> Value {
+        let error = json!({ "type": self.kind, "reason": self.detail });
+        let mut body = json!({
+            "type": format!("urn:txn:{}", self.code.text()),
+            "title": self.code.title(),
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+            "code": self.code.text(),
+            "error": { "root_cause": [error], "type": self.kind, "reason": self.detail },
+        });
+        if let Some(body) = body.as_object_mut() {
+            body.extend(self.members.clone());
+        }
+        body
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let code = match error.kind() {
+            ErrorKind::Invalid | ErrorKind::WrongType => Code::Invalid,
+            ErrorKind::Exists => Code::Exists,
+            ErrorKind::Conflict => Code::Conflict,
+            ErrorKind::Unavailable => Code::Unavailable,
+            ErrorKind::Overloaded => Code::Overloaded,
+            ErrorKind::Unknown => Code::Unknown,
+            ErrorKind::KeyReused => Code::KeyReused,
+            ErrorKind::Misconfigured => Code::Misconfigured,
+            // A kind of a later version, too: no client may repeat the request.
+            _ => Code::Damaged,
+        };
+        let mut problem = Self::new(code, error.to_string());
+        if let Some(tid) = error.tid() {
+            problem = problem.with("tid", tid.to_string());
+        }
+        if let Some(key) = error.document() {
+            let document = json!({ "collection": &*key.collection, "id": &*key.id });
+            problem = problem.with("document", document);
+        }
+        problem
+    }
+}
+
+impl From<RequestError> for Problem {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Engine(error) => error.into(),
+            RequestError::Store(error) => Error::from(error).into(),
+            RequestError::Refused(refusal) => {
+                let problem = Self::new(Code::Refused, refusal.to_string());
+                problem.with("refusal", serde_json::to_value(&refusal).unwrap_or_default())
+            }
+            error => Self::new(Code::Invalid, error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_is_documented() {
+        let page = include_str!("../../../../docs/gateway.md");
+        for code in Code::ALL {
+            let row = format!("| `{}` | {} |", code.text(), code.status().as_u16());
+            assert!(page.contains(&row), "docs/gateway.md has no row {row}");
+        }
+    }
+
+    #[test]
+    fn unknown_outcome_is_repeatable_with_a_key_only() {
+        let unknown = || Problem::new(Code::Unknown, "");
+        assert_eq!(unknown().status, StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(unknown().repeatable().status, StatusCode::SERVICE_UNAVAILABLE);
+        let invalid = Problem::new(Code::Invalid, "").repeatable();
+        assert_eq!(invalid.status, StatusCode::BAD_REQUEST);
+    }
+}

@@ -1,0 +1,182 @@
+//! Answers of the gateway, and the types of their content.
+
+use std::fmt;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use txn_core::Receipt;
+use txn_es::ForwardedAnswer;
+
+use super::problem::Problem;
+
+/// The header that the clients of Elasticsearch look for.
+const PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
+
+/// The header with the tid of a transaction.
+const TID: HeaderName = HeaderName::from_static("x-transaction-id");
+
+/// The pause that a client should make after a refusal for now, in seconds.
+const PAUSE: HeaderValue = HeaderValue::from_static("1");
+
+/// The types of JSON that a client of Elasticsearch may ask for, by its major version.
+const COMPATIBLE: [(&str, HeaderValue); 3] = [
+    (
+        "compatible-with=9",
+        HeaderValue::from_static("application/vnd.elasticsearch+json;compatible-with=9"),
+    ),
+    (
+        "compatible-with=8",
+        HeaderValue::from_static("application/vnd.elasticsearch+json;compatible-with=8"),
+    ),
+    (
+        "compatible-with=7",
+        HeaderValue::from_static("application/vnd.elasticsearch+json;compatible-with=7"),
+    ),
+];
+
+/// An answer, which an `Idempotency-Key` may store.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Reply {
+    status: u16,
+    content: Content,
+    body: String,
+    #[serde(skip)]
+    receipt: Option<Receipt>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Content {
+    Json,
+    /// A refusal: its type depends on the path.
+    Problem,
+    /// Plain text, such as metrics.
+    Plain,
+}
+
+/// Leaves the body out of logs.
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+impl Reply {
+    fn new(status: StatusCode, content: Content, body: String) -> Self {
+        Self { status: status.as_u16(), content, body, receipt: None }
+    }
+
+    pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Self {
+        // All keys are texts, so that each body can be written.
+        Self::new(status, Content::Json, serde_json::to_string(body).unwrap_or_default())
+    }
+
+    /// A refusal as an answer.
+    pub(crate) fn problem(problem: &Problem) -> Self {
+        Self::new(problem.status, Content::Problem, problem.body().to_string())
+    }
+
+    /// A refusal with one more member, whose bytes stay.
+    pub(crate) fn problem_with(problem: &Problem, name: &str, member: &impl Serialize) -> Self {
+        let member = serde_json::to_string(member).unwrap_or_default();
+        let body = problem.body().to_string();
+        let fields = body.strip_prefix('{').unwrap_or_default();
+        let body = format!("{{{}:{member},{fields}", Value::from(name));
+        Self::new(problem.status, Content::Problem, body)
+    }
+
+    pub(crate) fn plain(body: String) -> Self {
+        Self::new(StatusCode::OK, Content::Plain, body)
+    }
+
+    /// Adds the tid of the transaction to the body, if there is one.
+    #[must_use]
+    pub(crate) fn with_tid(mut self) -> Self {
+        let tid = self.receipt.and_then(|receipt| receipt.tid);
+        if let (Some(tid), Some(fields)) = (tid, self.body.strip_suffix('}')) {
+            self.body = format!("{fields},\"tid\":\"{tid}\"}}");
+        }
+        self
+    }
+
+    /// Names the transaction in a header.
+    #[must_use]
+    pub(crate) fn of_transaction(mut self, receipt: Option<Receipt>) -> Self {
+        self.receipt = receipt;
+        self
+    }
+}
+
+/// The shape of the errors of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// A path of the servers: errors are plain JSON, as their clients expect.
+    Server,
+    /// A path of the gateway: errors are `application/problem+json`.
+    Problem,
+}
+
+/// Writes the answer of a request.
+pub(crate) fn response(
+    answer: Result<Reply, Problem>,
+    shape: Shape,
+    asked: &HeaderMap,
+    elastic_product: bool,
+) -> Response<Full<Bytes>> {
+    let (reply, passing) = match answer {
+        Ok(reply) => (reply, false),
+        Err(problem) => (Reply::problem(&problem), problem.is_passing()),
+    };
+    let content_type = match (reply.content, shape) {
+        (Content::Problem, Shape::Problem) => HeaderValue::from_static("application/problem+json"),
+        (Content::Json | Content::Problem, _) => json_type(asked),
+        (Content::Plain, _) => HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(reply.body)));
+    *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or_default();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, content_type);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if passing {
+        headers.insert(header::RETRY_AFTER, PAUSE);
+    }
+    if elastic_product {
+        headers.insert(PRODUCT, HeaderValue::from_static("Elasticsearch"));
+    }
+    let tid = reply.receipt.and_then(|receipt| receipt.tid).map(|tid| tid.to_string());
+    if let Some(tid) = tid.and_then(|tid| HeaderValue::from_str(&tid).ok()) {
+        headers.insert(TID, tid);
+    }
+    response
+}
+
+/// Writes the answer of the servers.
+pub(crate) fn passed(answer: ForwardedAnswer) -> Response<Full<Bytes>> {
+    let ForwardedAnswer { status, content_type, elastic_product, body } = answer;
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+    for (name, value) in [(header::CONTENT_TYPE, content_type), (PRODUCT, elastic_product)] {
+        if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    response
+}
+
+/// The type of JSON that the client asks for.
+fn json_type(asked: &HeaderMap) -> HeaderValue {
+    let accept = asked.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    let accept = accept.unwrap_or_default();
+    if accept.contains("application/vnd.elasticsearch+json") {
+        for (version, content_type) in COMPATIBLE {
+            if accept.contains(version) {
+                return content_type;
+            }
+        }
+    }
+    HeaderValue::from_static("application/json")
+}

@@ -1,0 +1,163 @@
+//! Routes: the method and the path of a request.
+
+use hyper::Method;
+use percent_encoding::percent_decode_str;
+
+use super::problem::{Code, Problem};
+use super::reply::Shape;
+
+macro_rules! routes {
+    ($($name:ident: $($method:ident)+ $path:literal, $about:literal;)*) => {
+        /// The work that a method and a path ask for.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Work {
+            $($name,)*
+        }
+
+        /// All routes: methods, path, work, and description.
+        pub(crate) const ROUTES: &[(&[Method], &str, Work, &str)] = &[
+            $((&[$(Method::$method),+], $path, Work::$name, $about),)*
+        ];
+    };
+}
+
+routes! {
+    Info: GET HEAD "/", "The name and the version of the gateway";
+    Health: GET "/healthz", "Whether the process runs";
+    Ready: GET "/readyz", "Whether the gateway takes requests and its store answers";
+    Metrics: GET "/metrics", "Metrics for Prometheus";
+    OpenApi: GET "/openapi.json", "This document";
+    Transaction: POST "/_txn", "Carries out operations in one transaction";
+    Read: POST "/_txn/read", "Reads documents in one transaction, each with a token";
+    Commit: POST "/_txn/commit", "Carries out operations if documents have not changed";
+    Outcome: GET "/_txn/{tid}", "The outcome of a transaction";
+    Bulk: POST PUT "/_bulk", "Carries out actions, all or nothing";
+    BulkOf: POST PUT "/{index}/_bulk", "Carries out actions on one index, all or nothing";
+    Get: GET HEAD "/{index}/_doc/{id}", "Reads a document";
+    Source: GET HEAD "/{index}/_source/{id}", "Reads the content of a document";
+    Index: PUT POST "/{index}/_doc/{id}", "Writes a document";
+    Delete: DELETE "/{index}/_doc/{id}", "Deletes a document";
+    IndexNew: POST "/{index}/_doc", "Writes a document under a new id";
+    Create: PUT POST "/{index}/_create/{id}", "Writes a document that must not exist";
+    Update: POST "/{index}/_update/{id}", "Changes a document by a part of it";
+    CreateCollection: PUT "/{index}", "Creates a collection, if the gateway may";
+    HasCollection: HEAD "/{index}", "Whether the domain has the collection";
+}
+
+/// A request by its path.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) work: Work,
+    /// The decoded values of the variable parts, in order.
+    values: Vec<String>,
+}
+
+impl Route {
+    /// Finds the route of a request.
+    pub(crate) fn find(method: &Method, path: &str) -> Result<Self, Problem> {
+        let segments: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
+        let mut has_path = false;
+        for (methods, template, work, _) in ROUTES {
+            let Some(values) = values(template, &segments)? else { continue };
+            if methods.contains(method) {
+                return Ok(Self { work: *work, values });
+            }
+            has_path = true;
+        }
+        match has_path {
+            true => Err(Problem::new(Code::Method, "the path does not have this method")),
+            false if path == "/_txn" || path.starts_with("/_txn/") => {
+                Err(Problem::new(Code::NotFound, "the gateway has no such path"))
+            }
+            false => {
+                let detail = "the gateway does not carry out this request: send it to a server";
+                Err(Problem::new(Code::NeedsServer, detail))
+            }
+        }
+    }
+
+    /// The value of a variable part.
+    pub(crate) fn value(&self, at: usize) -> &str {
+        self.values.get(at).map_or("", String::as_str)
+    }
+}
+
+impl Work {
+    pub(crate) fn shape(self) -> Shape {
+        match self {
+            Self::Transaction | Self::Read | Self::Commit | Self::Outcome => Shape::Problem,
+            _ => Shape::Server,
+        }
+    }
+
+    /// Whether an orchestrator asks, whose requests no limit may refuse.
+    pub(crate) fn is_probe(self) -> bool {
+        matches!(self, Self::Health | Self::Ready | Self::Metrics)
+    }
+
+    /// The name for metrics.
+    pub(crate) fn name(self) -> &'static str {
+        let found = ROUTES.iter().find(|(.., work, _)| *work == self);
+        found.map_or("", |(_, path, ..)| path)
+    }
+}
+
+/// The values of the variable parts, if the path has this form.
+fn values(template: &str, segments: &[&str]) -> Result<Option<Vec<String>>, Problem> {
+    let parts: Vec<&str> = template.strip_prefix('/').unwrap_or(template).split('/').collect();
+    if parts.len() != segments.len() {
+        return Ok(None);
+    }
+    let mut values = Vec::new();
+    for (part, segment) in parts.iter().zip(segments) {
+        if !part.starts_with('{') {
+            match part == segment {
+                true => continue,
+                false => return Ok(None),
+            }
+        }
+        // The names of indices never begin with an underscore; those of the servers' calls do.
+        if segment.is_empty() || (*part == "{index}" && segment.starts_with('_')) {
+            return Ok(None);
+        }
+        let decoded = percent_decode_str(segment).decode_utf8();
+        let decoded = decoded.map_err(|_| Problem::new(Code::Invalid, "the path is not UTF-8"))?;
+        values.push(decoded.into_owned());
+    }
+    Ok(Some(values))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_route_is_found() {
+        for (methods, template, work, _) in ROUTES {
+            let path = template.replace("{index}", "stock").replace("{id}", "a%2Fb");
+            let path = path.replace("{tid}", "tid");
+            for method in *methods {
+                let route = Route::find(method, &path).expect("a route");
+                assert_eq!(route.work, *work, "{method} {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn variable_parts_are_decoded() {
+        let route = Route::find(&Method::GET, "/stock/_doc/a%2Fb%20%C3%A4").expect("a route");
+        assert_eq!((route.value(0), route.value(1)), ("stock", "a/b ä"));
+    }
+
+    #[test]
+    fn other_paths_and_methods_are_told_apart() {
+        for path in ["/_search", "/stock/_doc/", "//_doc/a", "/stock/_doc/a/b", "/_x", "/_txns"] {
+            let problem = Route::find(&Method::GET, path).expect_err(path);
+            assert_eq!(problem.code(), Code::NeedsServer, "{path}");
+        }
+        let problem = Route::find(&Method::GET, "/_txn/a/b").expect_err("no path");
+        assert_eq!(problem.code(), Code::NotFound);
+        let problem = Route::find(&Method::DELETE, "/_bulk").expect_err("no method");
+        assert_eq!(problem.code(), Code::Method);
+    }
+}

@@ -1,0 +1,248 @@
+//! The OpenAPI document.
+
+use serde_json::{Map, Value, json};
+use txn_requests::Request;
+
+use crate::http::problem::Code;
+use crate::http::route::{ROUTES, Work};
+
+/// The definitions of the schema of requests move to this place.
+const SCHEMAS: &str = "#/components/schemas/";
+
+/// The document of all paths.
+pub(crate) fn openapi() -> Value {
+    let mut paths = Map::new();
+    for (methods, path, work, about) in ROUTES {
+        for method in *methods {
+            let operation = operation(path, *work, about, method.as_str());
+            let item = paths.entry((*path).to_owned()).or_insert_with(|| json!({}));
+            item[method.as_str().to_lowercase()] = operation;
+        }
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "txn serve",
+            "description": "Transactions over Elasticsearch, OpenSearch and embedded files.",
+            "version": env!("CARGO_PKG_VERSION"),
+            "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
+        },
+        "servers": [{ "url": "http://127.0.0.1:9280" }],
+        "paths": paths,
+        "components": { "schemas": schemas() },
+    })
+}
+
+fn operation(path: &str, work: Work, about: &str, method: &str) -> Value {
+    let mut parameters: Vec<Value> = path
+        .split('/')
+        .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+        .map(|name| {
+            json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } })
+        })
+        .collect();
+    let query =
+        |name: &str, schema: Value| json!({ "name": name, "in": "query", "schema": schema });
+    let key = json!({
+        "name": "Idempotency-Key", "in": "header",
+        "schema": { "type": "string", "minLength": 1, "maxLength": 256 },
+    });
+    let refresh = query("refresh", json!({ "enum": ["", "true", "false", "wait_for"] }));
+    let wait_for = query("wait_for", json!({ "enum": ["commit", "apply", "refresh"] }));
+    let routing = query("routing", json!({ "type": "string" }));
+    let number = |name: &str| query(name, json!({ "type": "integer", "minimum": 0 }));
+    match work {
+        Work::Bulk | Work::BulkOf => parameters.extend([key, refresh, routing]),
+        Work::Transaction | Work::Commit => parameters.extend([key, wait_for]),
+        Work::Get => {
+            parameters.extend([routing, query("_source", json!({ "type": "boolean" }))]);
+        }
+        Work::Source => parameters.push(routing),
+        Work::Index | Work::IndexNew | Work::Create | Work::Update | Work::Delete => {
+            let op_type = query("op_type", json!({ "enum": ["index", "create"] }));
+            let conditions = [number("if_seq_no"), number("if_primary_term")];
+            parameters.extend([key, refresh, routing, op_type]);
+            parameters.extend(conditions);
+        }
+        _ => {}
+    }
+    let reference = |name: &str| json!({ "$ref": format!("{SCHEMAS}{name}") });
+    let json_body = |schema: Value| json!({ "application/json": { "schema": schema } });
+    let body = match work {
+        Work::Bulk | Work::BulkOf => {
+            Some(json!({ "application/x-ndjson": { "schema": { "type": "string" } } }))
+        }
+        Work::Transaction => Some(json_body(reference("Request"))),
+        Work::Read => Some(json_body(reference("Read"))),
+        Work::Commit => Some(json_body(reference("Commit"))),
+        Work::Index | Work::IndexNew | Work::Create | Work::Update => {
+            Some(json_body(json!({ "type": "object" })))
+        }
+        _ => None,
+    };
+    let success = match work {
+        Work::Metrics => json!({ "text/plain": { "schema": { "type": "string" } } }),
+        Work::Read => json_body(reference("Documents")),
+        Work::Outcome => json_body(reference("Outcome")),
+        _ => json_body(json!({ "type": "object" })),
+    };
+    let name = path.replace(|c: char| !c.is_ascii_alphanumeric(), "");
+    let mut operation = json!({
+        "operationId": format!("{}{}{name}", method.to_lowercase(), as_word(work)),
+        "summary": about,
+        "parameters": parameters,
+        "responses": {
+            "2XX": { "description": "The answer.", "content": success },
+            "4XX": { "description": "Nothing was changed.", "content": problem() },
+            "5XX": { "description": "See `code`.", "content": problem() },
+        },
+    });
+    if let Some(content) = body {
+        operation["requestBody"] = json!({ "required": true, "content": content });
+    }
+    operation
+}
+
+fn as_word(work: Work) -> String {
+    format!("{work:?}")
+}
+
+fn problem() -> Value {
+    let schema = json!({ "schema": { "$ref": format!("{SCHEMAS}Problem") } });
+    json!({ "application/problem+json": schema, "application/json": schema })
+}
+
+fn schemas() -> Value {
+    let mut request = Request::schema().to_value();
+    let mut schemas = Map::new();
+    if let Some(Value::Object(definitions)) =
+        request.as_object_mut().and_then(|request| request.remove("$defs"))
+    {
+        schemas.extend(definitions);
+    }
+    schemas.insert("Request".to_owned(), request);
+    let target = || json!({ "$ref": format!("{SCHEMAS}Target") });
+    let codes: Vec<&str> = Code::ALL.iter().map(|code| code.text()).collect();
+    let own = [
+        (
+            "Read",
+            json!({
+                "type": "object", "required": ["targets"], "additionalProperties": false,
+                "properties": { "targets": { "type": "array", "items": target() } },
+            }),
+        ),
+        (
+            "Documents",
+            json!({
+                "type": "object", "required": ["documents"],
+                "properties": { "documents": { "type": "array", "items": {
+                    "type": "object", "required": ["target", "token", "document"],
+                    "properties": {
+                        "target": target(), "token": { "type": "string" },
+                        "document": { "type": ["object", "null"] },
+                    },
+                } } },
+            }),
+        ),
+        (
+            "Commit",
+            json!({
+                "type": "object", "additionalProperties": false,
+                "properties": {
+                    "reads": { "type": "array", "items": {
+                        "type": "object", "required": ["target", "token"],
+                        "additionalProperties": false,
+                        "properties": { "target": target(), "token": { "type": "string" } },
+                    } },
+                    "operations": { "type": "array", "items": { "$ref": format!("{SCHEMAS}Operation") } },
+                    "metadata": true,
+                },
+            }),
+        ),
+        (
+            "Outcome",
+            json!({
+                "type": "object", "required": ["tid", "outcome"],
+                "properties": {
+                    "tid": { "type": "string" }, "commit_version": { "type": "string" },
+                    "outcome": { "enum": ["committed", "aborted", "unknown", "forgotten"] },
+                },
+            }),
+        ),
+        (
+            "Problem",
+            json!({
+                "type": "object", "required": ["type", "title", "status", "detail", "code", "error"],
+                "properties": {
+                    "type": { "type": "string" }, "title": { "type": "string" },
+                    "status": { "type": "integer" }, "detail": { "type": "string" },
+                    "code": { "enum": codes }, "tid": { "type": "string" },
+                    "error": { "type": "object" },
+                },
+            }),
+        ),
+    ];
+    schemas.extend(own.map(|(name, schema)| (name.to_owned(), schema)));
+    let mut schemas = Value::Object(schemas);
+    move_references(&mut schemas);
+    schemas
+}
+
+/// Makes references to definitions references to components.
+fn move_references(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.remove("$schema");
+            for (name, value) in fields {
+                match value.as_str().and_then(|text| text.strip_prefix("#/$defs/")) {
+                    Some(rest) if name == "$ref" => *value = format!("{SCHEMAS}{rest}").into(),
+                    _ => move_references(value),
+                }
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(move_references),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn references(value: &Value, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(fields) => {
+                found.extend(fields.get("$ref").and_then(Value::as_str).map(str::to_owned));
+                fields.values().for_each(|value| references(value, found));
+            }
+            Value::Array(values) => values.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn all_references_have_a_schema() {
+        let document = openapi();
+        let mut found = BTreeSet::new();
+        references(&document, &mut found);
+        assert!(found.len() > 5, "{found:?}");
+        for reference in found {
+            let pointer = reference.strip_prefix('#').expect("a local reference");
+            assert!(document.pointer(pointer).is_some(), "{reference}");
+        }
+    }
+
+    #[test]
+    fn operations_have_ids_of_their_own() {
+        let document = openapi();
+        let paths = document["paths"].as_object().expect("paths");
+        let operations: Vec<&Value> =
+            paths.values().filter_map(Value::as_object).flat_map(Map::values).collect();
+        let ids: BTreeSet<&str> =
+            operations.iter().filter_map(|it| it["operationId"].as_str()).collect();
+        let routes: usize = ROUTES.iter().map(|(methods, ..)| methods.len()).sum();
+        assert_eq!((ids.len(), operations.len()), (routes, routes));
+    }
+}

@@ -1,0 +1,111 @@
+//! Reads of several documents in one transaction, each with a token.
+
+use hyper::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use txn_core::{Collection, DocumentId, Error, Raw, Transaction};
+use txn_requests::Target;
+
+use crate::asked::Asked;
+use crate::backend::Backend;
+use crate::documents::fingerprint::token;
+use crate::documents::single::raw;
+use crate::http::problem::{Code, Problem};
+use crate::http::reply::Reply;
+
+/// The body of a read.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Read {
+    targets: Vec<Target>,
+}
+
+/// The answer of a read.
+#[derive(Serialize)]
+struct Documents<'a> {
+    documents: Vec<Document<'a>>,
+}
+
+/// A document as it was read. The token stands for its content.
+#[derive(Serialize)]
+pub(crate) struct Document<'a> {
+    target: &'a Target,
+    token: String,
+    /// The content; `null` for a missing document.
+    document: Option<&'a RawValue>,
+}
+
+impl<'a> Document<'a> {
+    pub(crate) fn new(target: &'a Target, content: Option<&'a Raw>) -> Result<Self, Problem> {
+        let token = token(content.map(Raw::as_str));
+        let document = content.map(raw).transpose()?;
+        Ok(Self { target, token, document })
+    }
+}
+
+/// An address, and its open collection.
+#[derive(Debug)]
+pub(crate) struct Address {
+    pub(crate) target: Target,
+    documents: Collection<Raw>,
+}
+
+impl Address {
+    pub(crate) async fn open(backend: &Backend, target: Target) -> Result<Self, Problem> {
+        let documents = backend.existing(&target.collection).await?;
+        Ok(Self { target, documents })
+    }
+
+    fn id(&self) -> DocumentId {
+        match &self.target.routing {
+            Some(routing) => DocumentId::routed(&self.target.id, routing),
+            None => self.target.id.as_str().into(),
+        }
+    }
+}
+
+/// Reads documents in a transaction, in one round trip.
+pub(crate) async fn contents(
+    tx: &Transaction,
+    addresses: &[Address],
+) -> Result<Vec<Option<Raw>>, Error> {
+    tx.prefetch(addresses.iter().map(|address| address.documents.key(address.id()))).await?;
+    let mut contents = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        contents.push(tx.get(&address.documents, address.id()).await?);
+    }
+    Ok(contents)
+}
+
+/// Opens the collections of many documents.
+pub(crate) async fn open_all(
+    backend: &Backend,
+    targets: impl ExactSizeIterator<Item = Target>,
+) -> Result<Vec<Address>, Problem> {
+    let most = backend.config.max_documents;
+    if targets.len() > most {
+        let detail = format!("the request reads more than {most} documents");
+        return Err(Problem::new(Code::TooLarge, detail));
+    }
+    let mut addresses = Vec::with_capacity(targets.len());
+    for target in targets {
+        addresses.push(Address::open(backend, target).await?);
+    }
+    Ok(addresses)
+}
+
+/// Reads documents in a read-only transaction.
+pub(crate) async fn read(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem> {
+    asked.finish_parameters()?;
+    let Read { targets } = asked.json()?;
+    let addresses = open_all(backend, targets.into_iter()).await?;
+    let options = backend.options().with_read_only(true);
+    let run =
+        backend.domain.run::<_, Error, _>(&options, async |tx| contents(tx, &addresses).await);
+    let contents = run.await?.value;
+    let documents = addresses.iter().zip(&contents);
+    let documents =
+        documents.map(|(address, content)| Document::new(&address.target, content.as_ref()));
+    let documents = documents.collect::<Result<Vec<_>, _>>()?;
+    Ok(Reply::json(StatusCode::OK, &Documents { documents }))
+}

@@ -1,0 +1,149 @@
+//! Limits: beyond them a request is refused at once, and nothing happens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use txn_core::store::MemoryStore;
+use txn_core::{Error, Options, Raw};
+use txn_serve::ServeConfig;
+
+use super::desk::{Desk, add, text};
+
+async fn desk(config: ServeConfig) -> Desk {
+    Desk::with(Arc::new(MemoryStore::new()), config.with_create_collections(true)).await
+}
+
+#[tokio::test]
+async fn too_large_requests_are_refused() {
+    let desk = desk(ServeConfig::default().with_max_body(500).with_max_documents(2)).await;
+    desk.put("/stock/_doc/a", &json!({ "text": "x".repeat(500) })).await.fails(413, "too_large");
+    let delete = json!({ "delete": { "_index": "stock", "_id": "a" } });
+    let lines = [delete.clone(), delete.clone(), delete];
+    desk.bulk("/_bulk", &lines).await.fails(413, "too_large");
+    let targets: Vec<Value> =
+        (0..3).map(|id| json!({ "collection": "stock", "id": id.to_string() })).collect();
+    desk.put("/stock/_doc/a", &json!({ "n": 1 })).await.is(201);
+    desk.post("/_txn/read", &json!({ "targets": targets })).await.fails(413, "too_large");
+    let operations: Vec<Value> = (0..3).map(|_| add("stock", "a", 1)).collect();
+    desk.post("/_txn", &json!({ "operations": operations })).await.fails(400, "invalid");
+    assert_eq!(desk.content("/stock/_doc/a").await, json!({ "n": 1 }));
+}
+
+#[tokio::test]
+async fn requests_beyond_the_permits_are_refused() {
+    let desk = Arc::new(desk(ServeConfig::default().with_max_requests(1)).await);
+    let stock = desk.domain.create_collection::<Raw>("stock", None).await.expect("creates");
+    // A transaction of this process holds the document, so that a request waits for it.
+    let options = Options::default().with_lock_mode(txn_core::LockMode::AtRead);
+    let tx = desk.domain.begin(&options).expect("begins");
+    tx.put(&stock, "a", &Raw::new("{}")).expect("writes");
+    assert!(tx.get(&stock, "b").await.expect("locks").is_none());
+    let waiting = {
+        let desk = desk.clone();
+        let lines = text(&[json!({ "create": { "_id": "b" } }), json!({})]);
+        tokio::spawn(async move {
+            let headers = [("content-type", "application/x-ndjson")];
+            desk.send(hyper::Method::POST, "/stock/_bulk", &headers, lines).await
+        })
+    };
+    let mut refused = false;
+    for _ in 0..500 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let answer = desk.get("/stock/_doc/none").await;
+        if answer.status == 429 {
+            answer.fails(429, "overloaded");
+            refused = true;
+            break;
+        }
+    }
+    assert!(refused, "the second request was never refused");
+    // Probes have no limit.
+    desk.get("/readyz").await.is(200);
+    tx.rollback().await;
+    waiting.await.expect("no panic").is(200);
+    assert_eq!(desk.get("/stock/_doc/none").await.status, 404);
+}
+
+#[tokio::test]
+async fn bodies_of_all_requests_are_bounded() {
+    let config = ServeConfig::default().with_max_body(64 << 10).with_max_buffered(64 << 10);
+    let desk = Arc::new(desk(config).await);
+    desk.put("/stock/_doc/a", &json!({ "n": 1 })).await.is(201);
+    // A body without a known length counts as the largest one.
+    let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
+    let body = Stalled(Some(receiver));
+    let request = hyper::Request::builder()
+        .method("PUT")
+        .uri("/stock/_doc/b")
+        .header("content-type", "application/json")
+        .body(body)
+        .expect("a request");
+    let server = desk.server.clone();
+    let waiting = tokio::spawn(async move { server.answer(request).await.status() });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    desk.put("/stock/_doc/c", &json!({ "n": 1 })).await.fails(429, "overloaded");
+    assert_eq!(desk.content("/stock/_doc/a").await, json!({ "n": 1 }));
+    drop(sender);
+    assert_eq!(waiting.await.expect("no panic"), 400);
+    desk.put("/stock/_doc/c", &json!({ "n": 1 })).await.is(201);
+}
+
+/// A body that never comes, and breaks off when the channel closes.
+struct Stalled(Option<tokio::sync::oneshot::Receiver<()>>);
+
+impl hyper::body::Body for Stalled {
+    type Data = bytes::Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<bytes::Bytes>, std::io::Error>>> {
+        let Some(receiver) = &mut self.0 else { return std::task::Poll::Ready(None) };
+        match std::pin::Pin::new(receiver).poll(context) {
+            std::task::Poll::Pending => std::task::Poll::Pending,
+            std::task::Poll::Ready(_) => {
+                self.0 = None;
+                std::task::Poll::Ready(Some(Err(std::io::Error::other("cut"))))
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_body_is_refused() {
+    let desk = desk(ServeConfig::default()).await;
+    let (_sender, receiver) = tokio::sync::oneshot::channel::<()>();
+    let request = hyper::Request::put("/stock/_doc/b")
+        .header("content-type", "application/json")
+        .body(Stalled(Some(receiver)))
+        .expect("a request");
+    assert_eq!(desk.server.answer(request).await.status(), 408);
+}
+
+#[tokio::test]
+async fn impossible_settings_are_refused() {
+    let desk = desk(ServeConfig::default()).await;
+    for config in [
+        ServeConfig::default().with_max_requests(0),
+        ServeConfig::default().with_max_buffered(1),
+        ServeConfig::default().with_timeout(Duration::ZERO),
+    ] {
+        assert!(txn_serve::Server::new(&desk.domain, config).is_err());
+    }
+}
+
+#[tokio::test]
+async fn transaction_that_waits_in_vain_is_a_conflict() {
+    let desk = desk(ServeConfig::default().with_timeout(Duration::from_millis(200))).await;
+    let stock = desk.domain.create_collection::<Raw>("stock", None).await.expect("creates");
+    let held = desk.domain.transact::<_, Error, _>(async |tx| tx.put(&stock, "a", &Raw::new("{}")));
+    held.await.expect("writes");
+    let options = Options::default().with_lock_mode(txn_core::LockMode::AtRead);
+    let tx = desk.domain.begin(&options).expect("begins");
+    tx.get(&stock, "a").await.expect("locks");
+    desk.put("/stock/_doc/a", &json!({ "n": 1 })).await.fails(409, "conflict");
+    tx.rollback().await;
+    desk.put("/stock/_doc/a", &json!({ "n": 1 })).await.is(200);
+}

@@ -1,0 +1,138 @@
+//! Requests that arrive again, under an `Idempotency-Key` and without one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::Method;
+use serde_json::{Value, json};
+use txn_core::store::MemoryStore;
+use txn_serve::ServeConfig;
+use txn_sim::{FaultPlan, FaultStore};
+
+use super::desk::{Desk, add, text};
+
+fn adding(amount: i64) -> Value {
+    json!({ "operations": [add("stock", "a", amount)] })
+}
+
+#[tokio::test]
+async fn keyed_request_has_one_effect() {
+    let desk = Desk::memory().await;
+    desk.put("/stock/_doc/a", &json!({ "n": 1 })).await.is(201);
+    let first = desk.keyed("/_txn", "k", &adding(1)).await;
+    let again = desk.keyed("/_txn", "\"k\"", &adding(1)).await;
+    assert_eq!((first.status, &first.text), (again.status, &again.text));
+    first.is(200);
+    assert_eq!(desk.content("/stock/_doc/a").await, json!({ "n": 2 }));
+    desk.keyed("/_txn", "k", &adding(2)).await.fails(422, "key_reused");
+    desk.keyed("/_txn?wait_for=apply", "k", &adding(1)).await.fails(422, "key_reused");
+    desk.keyed("/_txn", "", &adding(1)).await.fails(400, "invalid");
+    desk.keyed("/_txn", &"k".repeat(257), &adding(1)).await.fails(400, "invalid");
+}
+
+#[tokio::test]
+async fn keyed_refusal_is_repeated() {
+    let desk = Desk::file().await;
+    desk.put("/stock/_doc/a", &json!({ "n": 1 })).await.is(201);
+    let refused = desk.keyed("/_txn", "k", &adding(-2)).await;
+    desk.put("/stock/_doc/a", &json!({ "n": 9 })).await.is(200);
+    let again = desk.keyed("/_txn", "k", &adding(-2)).await;
+    assert_eq!(refused.text, again.text);
+    again.fails(409, "refused");
+    assert_eq!(desk.content("/stock/_doc/a").await, json!({ "n": 9 }));
+}
+
+#[tokio::test]
+async fn keyed_bulk_keeps_its_new_ids() {
+    let desk = Desk::memory().await;
+    let headers = [("content-type", "application/x-ndjson"), ("idempotency-key", "k")];
+    let body = text(&[json!({ "index": { "_index": "stock" } }), json!({ "n": 1 })]);
+    let first = desk.send(Method::POST, "/_bulk", &headers, body.clone()).await;
+    let again = desk.send(Method::POST, "/_bulk", &headers, body).await;
+    assert_eq!(first.text, again.text);
+    first.is(200);
+}
+
+/// Sends each request until it is answered. The store loses answers, and applies writes late.
+#[tokio::test(start_paused = true)]
+async fn keyed_requests_survive_unknown_outcomes() {
+    let mut unknown = 0;
+    for seed in 0..16 {
+        let mut plan = FaultPlan::rough(seed).with_late_unknown(0.2).with_lost_unknown(0.2);
+        plan.max_late = Duration::from_secs(2);
+        let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan));
+        store.set_enabled(false);
+        let config = ServeConfig::default()
+            .with_create_collections(true)
+            .with_timeout(Duration::from_millis(60));
+        let desk = Desk::with(store.clone(), config).await;
+        desk.put("/stock/_doc/a", &json!({ "n": 0 })).await.is(201);
+        desk.keyed("/_txn", "first", &adding(0)).await.is(200);
+        store.set_enabled(true);
+        for key in 0..4 {
+            let mut tries = 0;
+            loop {
+                let answer = desk.keyed("/_txn", &format!("k{key}"), &adding(1)).await;
+                match answer.status.as_u16() {
+                    200 => break,
+                    // A passing failure, or an unknown outcome: a client repeats it.
+                    409 | 429 | 503 => {
+                        let body = answer.json();
+                        unknown += u32::from(body["code"] == "unknown");
+                        assert!(body["code"] != "refused", "{body}");
+                    }
+                    status => panic!("{status}: {}", answer.text),
+                }
+                tries += 1;
+                assert!(tries < 500, "seed {seed}: k{key} was never answered");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        store.set_enabled(false);
+        store.settle().await;
+        assert_eq!(desk.content("/stock/_doc/a").await, json!({ "n": 4 }), "seed {seed}");
+    }
+    assert!(unknown > 0, "no outcome was unknown: the test shows nothing");
+}
+
+/// Without a key, an unknown outcome is a status that no client repeats, with the tid.
+#[tokio::test(start_paused = true)]
+async fn unknown_outcome_without_a_key_names_the_tid() {
+    let (mut unknown, mut outcomes) = (0, 0);
+    for seed in 0..40 {
+        let mut plan = FaultPlan::rough(seed).with_late_unknown(0.2).with_lost_unknown(0.2);
+        plan.max_late = Duration::from_secs(2);
+        let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan));
+        store.set_enabled(false);
+        let config = ServeConfig::default()
+            .with_create_collections(true)
+            .with_timeout(Duration::from_millis(60));
+        let desk = Desk::with(store.clone(), config).await;
+        for id in ["a", "b"] {
+            desk.put(&format!("/stock/_doc/{id}"), &json!({ "n": 0 })).await.is(201);
+        }
+        store.set_enabled(true);
+        let both = json!({ "operations": [add("stock", "a", 1), add("stock", "b", 1)] });
+        let answer = desk.post("/_txn", &both).await;
+        store.set_enabled(false);
+        store.settle().await;
+        let status = answer.status.as_u16();
+        let body = answer.json();
+        let counted = desk.content("/stock/_doc/a").await["n"] == 1;
+        match (status, body["code"].as_str()) {
+            (200, _) => assert!(counted),
+            (500, Some("unknown")) => {
+                unknown += 1;
+                if let Some(tid) = body["tid"].as_str() {
+                    let outcome = desk.get(&format!("/_txn/{tid}")).await.is(200);
+                    let committed = desk.content("/stock/_doc/a").await["n"] == 1;
+                    assert_eq!(outcome["outcome"] == "committed", committed, "{outcome}");
+                    outcomes += 1;
+                }
+            }
+            (409, Some("conflict")) | (429 | 503, Some(_)) => assert!(!counted, "{body}"),
+            _ => panic!("{status}: {body}"),
+        }
+    }
+    assert!(unknown > 0 && outcomes > 0, "{unknown} unknown, {outcomes} with a tid");
+}
