@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use txn_core::Options;
 use txn_lock::instance::wall_ms;
 use txn_outbox::{EventSource, OutboxError};
 
@@ -13,7 +12,7 @@ pub(crate) async fn timer_is_not_handled_before_its_time(world: &World) {
     let desk = world.desk().await;
     let processor = desk.start(world.config()).await;
     let due_ms = wall_ms(&desk.domain) + 1_500;
-    let emit = desk.domain.run::<_, OutboxError, _>(&Options::default(), async |tx| {
+    let emit = desk.domain.transact::<_, OutboxError, _>(async |tx| {
         desk.outbox.emit_not_before(tx, "orders", "timer", &1, due_ms).await?;
         desk.outbox.emit(tx, "orders", "timer", &2).await?;
         desk.outbox.emit_not_before(tx, "orders", "past", &3, 1).await?;
@@ -41,7 +40,7 @@ pub(crate) async fn timer_survives_its_processor(world: &World) {
     let desk = world.desk().await;
     let due_ms = wall_ms(&desk.domain) + 1_000;
     let processor = desk.start(world.config()).await;
-    let emit = desk.domain.run::<_, OutboxError, _>(&Options::default(), async |tx| {
+    let emit = desk.domain.transact::<_, OutboxError, _>(async |tx| {
         desk.outbox.emit_not_before(tx, "orders", "timer", &1, due_ms).await
     });
     emit.await.expect("emitted");
