@@ -54,7 +54,7 @@ pub(crate) fn command() -> Result<Command, clap::Error> {
     };
     let text = read(&path).map_err(&refuse)?;
     let has_login = LOGIN_VARIABLES.iter().any(|name| env::var_os(name).is_some())
-        || arguments.iter().any(|argument| is_login(argument));
+        || arguments.iter().any(is_login);
     with_defaults(command, &text, has_login).map_err(refuse)
 }
 
