@@ -82,6 +82,7 @@ fn records(criterion: &mut Criterion) {
             metadata: None,
             coordinator: "a coordinator".to_owned(),
             application: None,
+            label: None,
             created_at: 1_800_000_000_000,
             heartbeat_at: None,
             modified_at: 1_800_000_000_000,
