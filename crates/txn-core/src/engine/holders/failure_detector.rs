@@ -205,16 +205,16 @@ mod tests {
 
     #[test]
     fn half_of_equal_sightings_survives_overflow() {
-        let (liveness, lease) = (Liveness::default(), Duration::from_secs(1));
+        let (detector, lease) = (FailureDetector::default(), Duration::from_secs(1));
         let sees = |id: usize, millis: u64| {
             let at = Duration::from_millis(millis);
             let at = LookedAt { asked: at, answered: at };
-            liveness.is_dead(tid(1, 0), &Key::new("c", id.to_string()), None, lease, at)
+            detector.is_dead(tid(1, 0), &Key::new("c", id.to_string()), None, lease, at)
         };
         for id in 0..=MOST {
             assert!(!sees(id, 0));
         }
-        assert_eq!(liveness.sightings.lock().len(), MOST / 2 + 1);
+        assert_eq!(detector.sightings.lock().len(), MOST / 2 + 1);
         let dead = (0..MOST / 4).filter(|id| sees(*id, 1_000)).count();
         assert!(dead > 0, "all sightings were dropped");
     }
