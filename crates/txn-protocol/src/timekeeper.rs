@@ -111,7 +111,7 @@ impl Timekeeper {
     /// The time at which transactions begin and commit, since the Unix epoch.
     ///
     /// The result is the server's time if the server tells its time, or else the wall clock. While
-    /// [`Timekeeper::verdict`] is sound, the result is not earlier than the server's time.
+    /// [`Timekeeper::clock_state`] is sound, the result is not earlier than the server's time.
     #[must_use]
     pub fn now(&self, now: Clocks) -> Duration {
         self.told.map_or(now.wall, |told| latest(told, now))

@@ -33,7 +33,8 @@ pub(crate) fn openapi() -> Value {
     })
 }
 
-fn operation(path: &str, work: Work, about: &str, method: &str) -> Value {
+/// The parameters of an operation: those in the path, in the query and in headers.
+fn parameters(path: &str, work: Work) -> Vec<Value> {
     let mut parameters: Vec<Value> = path
         .split('/')
         .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
@@ -66,6 +67,10 @@ fn operation(path: &str, work: Work, about: &str, method: &str) -> Value {
         }
         _ => {}
     }
+    parameters
+}
+
+fn operation(path: &str, work: Work, about: &str, method: &str) -> Value {
     let reference = |name: &str| json!({ "$ref": format!("{SCHEMAS}{name}") });
     let json_body = |schema: Value| json!({ "application/json": { "schema": schema } });
     let body = match work {
@@ -90,7 +95,7 @@ fn operation(path: &str, work: Work, about: &str, method: &str) -> Value {
     let mut operation = json!({
         "operationId": format!("{}{}{name}", method.to_lowercase(), as_word(work)),
         "summary": about,
-        "parameters": parameters,
+        "parameters": parameters(path, work),
         "responses": {
             "2XX": { "description": "The answer.", "content": success },
             "4XX": { "description": "Nothing was changed.", "content": problem() },
@@ -121,9 +126,16 @@ fn schemas() -> Value {
         schemas.extend(definitions);
     }
     schemas.insert("Request".to_owned(), request);
+    schemas.extend(own_schemas().map(|(name, schema)| (name.to_owned(), schema)));
+    let mut schemas = Value::Object(schemas);
+    move_references(&mut schemas);
+    schemas
+}
+
+/// The schemas of bodies that only the gateway has.
+fn own_schemas() -> [(&'static str, Value); 5] {
     let target = || json!({ "$ref": format!("{SCHEMAS}Target") });
-    let codes: Vec<&str> = Code::ALL.iter().map(|code| code.text()).collect();
-    let own = [
+    [
         (
             "Read",
             json!({
@@ -169,23 +181,21 @@ fn schemas() -> Value {
                 },
             }),
         ),
-        (
-            "Problem",
-            json!({
-                "type": "object", "required": ["type", "title", "status", "detail", "code", "error"],
-                "properties": {
-                    "type": { "type": "string" }, "title": { "type": "string" },
-                    "status": { "type": "integer" }, "detail": { "type": "string" },
-                    "code": { "enum": codes }, "tid": { "type": "string" },
-                    "error": { "type": "object" },
-                },
-            }),
-        ),
-    ];
-    schemas.extend(own.map(|(name, schema)| (name.to_owned(), schema)));
-    let mut schemas = Value::Object(schemas);
-    move_references(&mut schemas);
-    schemas
+        ("Problem", problem_schema()),
+    ]
+}
+
+fn problem_schema() -> Value {
+    let codes: Vec<&str> = Code::ALL.iter().map(|code| code.text()).collect();
+    json!({
+        "type": "object", "required": ["type", "title", "status", "detail", "code", "error"],
+        "properties": {
+            "type": { "type": "string" }, "title": { "type": "string" },
+            "status": { "type": "integer" }, "detail": { "type": "string" },
+            "code": { "enum": codes }, "tid": { "type": "string" },
+            "error": { "type": "object" },
+        },
+    })
 }
 
 /// Makes references to definitions references to components.

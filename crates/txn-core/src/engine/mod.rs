@@ -110,18 +110,11 @@ impl Engine {
         let live_attempts = Arc::new(LiveAttempts::default());
         let contention = Arc::new(Contention::new(&base, live_attempts.clone()));
         let processes = Arc::new(Processes::new(&base, contention.clone()));
-        let detector = Arc::new(FailureDetector::default());
         let recent = Arc::new(RecentCommits::new(&base));
         let singles = SingleWrites::new(&base, hot.clone(), recent.clone());
         let histories = Arc::new(Histories::new(&base));
-        let HolderParts { verdicts, unlocker, applier, recovery } = HolderParts::new(
-            &base,
-            hot.clone(),
-            recent.clone(),
-            live_attempts.clone(),
-            detector.clone(),
-            contention.clone(),
-        );
+        let HolderParts { detector, verdicts, unlocker, applier, recovery } =
+            HolderParts::new(&base, &hot, &recent, &live_attempts, &contention);
         let reads = Reads::new(&base, unlocker.clone(), recovery.clone(), histories.clone());
         let reads = Arc::new(reads);
         let turns = Arc::new(Turns::new(&base, hot.clone(), reads.clone()));
@@ -215,6 +208,7 @@ fn base_of(store: Arc<dyn Store>, name: &str, config: Config, traffic: &Arc<Traf
 
 /// The parts that decide holders, and apply or release their locks.
 struct HolderParts {
+    detector: Arc<FailureDetector>,
     verdicts: Arc<Verdicts>,
     unlocker: Arc<Unlocker>,
     applier: Arc<Applier>,
@@ -224,19 +218,21 @@ struct HolderParts {
 impl HolderParts {
     fn new(
         base: &Base,
-        hot: Arc<Hot>,
-        recent: Arc<RecentCommits>,
-        live_attempts: Arc<LiveAttempts>,
-        detector: Arc<FailureDetector>,
-        contention: Arc<Contention>,
+        hot: &Arc<Hot>,
+        recent: &Arc<RecentCommits>,
+        live_attempts: &Arc<LiveAttempts>,
+        contention: &Arc<Contention>,
     ) -> Self {
-        let verdicts = Verdicts::new(base, live_attempts.clone(), detector.clone(), contention);
+        let detector = Arc::new(FailureDetector::default());
+        let (live, contention) = (live_attempts.clone(), contention.clone());
+        let verdicts = Verdicts::new(base, live.clone(), detector.clone(), contention);
         let verdicts = Arc::new(verdicts);
         let unlocker = Arc::new(Unlocker::new(base));
-        let applier = Applier::new(base, hot, recent, live_attempts, detector, verdicts.clone());
+        let (hot, recent) = (hot.clone(), recent.clone());
+        let applier = Applier::new(base, hot, recent, live, detector.clone(), verdicts.clone());
         let applier = Arc::new(applier);
         let recovery = Recovery::new(base, verdicts.clone(), unlocker.clone(), applier.clone());
-        Self { verdicts, unlocker, applier, recovery: Arc::new(recovery) }
+        Self { detector, verdicts, unlocker, applier, recovery: Arc::new(recovery) }
     }
 }
 

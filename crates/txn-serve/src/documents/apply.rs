@@ -136,17 +136,21 @@ async fn one(
             put(&content, "updated", StatusCode::OK)
         }
         (Change::Delete, found) => {
-            let (result, status) = match found {
-                Some(_) => ("deleted", StatusCode::OK),
-                // As on the servers, this is no fault.
-                None => ("not_found", StatusCode::NOT_FOUND),
-            };
             if found.is_some() {
                 tx.delete(documents, planned.id())?;
             }
-            Ok(Ok(Done { result, status, fingerprint: Fingerprint::of("") }))
+            Ok(Ok(deletion(found.is_some())))
         }
     }
+}
+
+/// The result of a deletion. As on the servers, a missing document is no fault.
+fn deletion(was_there: bool) -> Done {
+    let (result, status) = match was_there {
+        true => ("deleted", StatusCode::OK),
+        false => ("not_found", StatusCode::NOT_FOUND),
+    };
+    Done { result, status, fingerprint: Fingerprint::of("") }
 }
 
 /// The fault of a condition that does not hold.

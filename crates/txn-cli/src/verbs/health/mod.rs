@@ -95,16 +95,11 @@ async fn state_of(session: &Session, limit: usize) -> Result<Answer, Failure> {
     findings.put_causes_first(causes);
     let outbox = outbox(domain, overview.now_ms, &mut findings.messages).await?;
     let exit = findings.exit();
-    let well = exit == Exit::Well;
     let (pending, committed) =
         (findings.count(TransactionState::Pending), findings.count(TransactionState::Committed));
     let without = findings.without_record().count();
     let oldest_ms = findings.oldest_ms();
-    let word = match exit {
-        Exit::Well => "well",
-        Exit::NotWell => "NOT WELL",
-        Exit::CouldNotFindOut => "not known: a part could not be read",
-    };
+    let word = word_of(exit);
     let mut text = format!(
         "The domain {:?} is {word}. Store: {}\n{}\
          Open: {pending} pending, {committed} committed, {without} locks without a record; the oldest began {} ago\n\
@@ -122,13 +117,11 @@ async fn state_of(session: &Session, limit: usize) -> Result<Answer, Failure> {
         text += &format!("; {}", clock(ahead));
     }
     if let Some(waiting) = &outbox {
-        text += &format!(
-            "\nOutbox: {} events wait, {} dead letters",
-            waiting["events"], waiting["dead"]
-        );
+        let (events, dead) = (&waiting["events"], &waiting["dead"]);
+        text += &format!("\nOutbox: {events} events wait, {dead} dead letters");
     }
     let json = json!({
-        "well": match exit { Exit::CouldNotFindOut => Value::Null, _ => json!(well) },
+        "well": match exit { Exit::CouldNotFindOut => Value::Null, _ => json!(exit == Exit::Well) },
         "domain": overview.domain,
         "now_ms": overview.now_ms,
         "read_ms": read_ms,
@@ -146,6 +139,14 @@ async fn state_of(session: &Session, limit: usize) -> Result<Answer, Failure> {
         "messages": findings.messages,
     });
     Ok(Answer::new(exit, text, json))
+}
+
+fn word_of(exit: Exit) -> &'static str {
+    match exit {
+        Exit::Well => "well",
+        Exit::NotWell => "NOT WELL",
+        Exit::CouldNotFindOut => "not known: a part could not be read",
+    }
 }
 
 /// The time without progress that is a fault, in milliseconds.

@@ -14,6 +14,7 @@ use super::scan::{
 use super::signals::process_of;
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
+use crate::engine::deadline::Deadline;
 use crate::engine::store::store_access::{ReadPreference, view};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{CollectionSpec, Filter, Key, Role, Source, Version, fields};
@@ -120,16 +121,7 @@ impl Admin<'_> {
             });
         };
         let lock = match stored.lock {
-            Some(holder) => {
-                let found =
-                    engine.table.record_of(holder, ReadPreference::Primary, &deadline).await;
-                let found = found.map_err(AttemptError::into_error)?;
-                let found = Ok((found.state().into(), found.record));
-                let mut locks = [lock(engine, &key, view, holder, &found)];
-                self.name_processes(&mut locks, &mut Faults::new(0)).await;
-                let [lock] = locks;
-                Some(lock)
-            }
+            Some(holder) => Some(self.lock_of(&key, view, holder, &deadline).await?),
             None => None,
         };
         let earlier =
@@ -146,6 +138,23 @@ impl Admin<'_> {
 }
 
 impl Admin<'_> {
+    /// Describes the lock of one document by the record of its holder.
+    async fn lock_of(
+        self,
+        key: &Key,
+        view: &View,
+        holder: AttemptId,
+        deadline: &Deadline,
+    ) -> Result<DocumentLock> {
+        let found = self.engine.table.record_of(holder, ReadPreference::Primary, deadline).await;
+        let found = found.map_err(AttemptError::into_error)?;
+        let found = Ok((found.state().into(), found.record));
+        let mut locks = [lock(self.engine, key, view, holder, &found)];
+        self.name_processes(&mut locks, &mut Faults::new(0)).await;
+        let [lock] = locks;
+        Ok(lock)
+    }
+
     /// Names the processes of locks without a record, by the registry of processes.
     async fn name_processes(self, locks: &mut [DocumentLock], faults: &mut Faults) {
         if locks.iter().all(|lock| lock.process.is_some()) {

@@ -159,22 +159,33 @@ impl Verdicts {
                 } else if dead {
                     cov_mark::hit!(dead_holder_with_a_record);
                 }
-                let (document, recorded) = (met_at.clone(), found.record.is_some());
-                self.context.emit(&match requester.tid() {
-                    Some(me) if !dead && me.age() != holder.age() => {
-                        let label = self.contention.label_of(me);
-                        let victim_label = self.contention.label_of(holder);
-                        Event::Wounded { by: me, label, victim: holder, victim_label, document }
-                    }
-                    _ => {
-                        tracing::info!(tid = %holder, %document, recorded, why, "aborted a transaction without a sign of life");
-                        Event::AbortedByRecovery { tid: holder, document, recorded }
-                    }
-                });
+                let by = requester.tid().filter(|me| !dead && me.age() != holder.age());
+                self.tell_aborted(holder, by, met_at.clone(), found.record.is_some());
             }
             _ => {}
         }
         Ok(Some(decided))
+    }
+
+    /// Emits the abort of a holder, wounded by another transaction or without a sign of life.
+    fn tell_aborted(
+        &self,
+        holder: AttemptId,
+        by: Option<AttemptId>,
+        document: Key,
+        recorded: bool,
+    ) {
+        self.context.emit(&match by {
+            Some(by) => {
+                let label = self.contention.label_of(by);
+                let victim_label = self.contention.label_of(holder);
+                Event::Wounded { by, label, victim: holder, victim_label, document }
+            }
+            None => {
+                tracing::info!(tid = %holder, %document, recorded, "aborted a transaction without a sign of life");
+                Event::AbortedByRecovery { tid: holder, document, recorded }
+            }
+        });
     }
 
     /// Carries out the recovery table until an acknowledged write decides the transaction.

@@ -98,7 +98,9 @@ impl Reads {
         }
     }
 
-    /// Returns why the read waits, if locks are left. `busy`: the lock of a holder that may continue.
+    /// Returns why the read waits, if locks are left.
+    ///
+    /// `busy` is the lock of a holder that may continue.
     fn wait_reason(
         &self,
         locks: &[Lock],
