@@ -93,38 +93,6 @@ impl Backend {
         self.operations.collection(name).await.map(Some).map_err(reserved)
     }
 
-    /// Whether a name is an index of the servers, and no collection of the domain.
-    ///
-    /// A missing index is foreign, too, unless the gateway would create a collection.
-    pub(crate) async fn is_index(&self, name: &str) -> Result<bool, Problem> {
-        if self.find(name).await?.is_some() {
-            return Ok(false);
-        }
-        if !self.config.create_collections {
-            return Ok(true);
-        }
-        match self.domain.store().identify(name).await {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind == StoreErrorKind::NotFound => Ok(false),
-            Err(error) => Err(Error::from(error).into()),
-        }
-    }
-
-    /// Whether a name is that of one index, or of none, and no collection of the domain.
-    ///
-    /// An alias may name a collection beside other indices.
-    pub(crate) async fn is_plain_index(&self, name: &str) -> Result<bool, Problem> {
-        if self.find(name).await?.is_some() {
-            return Ok(false);
-        }
-        match self.domain.store().identify(name).await {
-            Ok(identity) => Ok(*identity.name == *name),
-            Err(error) if error.kind == StoreErrorKind::NotFound => Ok(true),
-            Err(error) if error.kind == StoreErrorKind::Misconfigured => Ok(false),
-            Err(error) => Err(Error::from(error).into()),
-        }
-    }
-
     /// Finds a collection, or fails.
     pub(crate) async fn existing(&self, name: &str) -> Result<Collection<Raw>, Problem> {
         self.find(name).await?.ok_or_else(|| missing(name))

@@ -55,8 +55,7 @@ pub struct ServeConfig {
     pub elastic_product: bool,
     /// The servers that carry out all other requests, with the login of this store.
     ///
-    /// The gateway passes reads through, and writes to indices that are no collections of the
-    /// domain. Each caller of the gateway can read what this login can read. Default: none.
+    /// The gateway passes only reads through. Each caller of the gateway can read what this login can read. Default: none.
     pub servers: Option<EsStore>,
     /// The largest answer that is passed through, in bytes. Default: 64 MiB.
     pub max_answer: usize,

@@ -25,7 +25,7 @@ use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Reply, Shape, passed, response};
 use crate::http::route::{Route, Work};
 use crate::openapi::openapi;
-use crate::passing::policy::{Passing, indices_of_bulk, judge};
+use crate::passing::policy::judge;
 use crate::passing::upstream::{pass, segments};
 use crate::transactions::{commit, outcome, read};
 
@@ -160,14 +160,12 @@ impl Gateway {
         match found {
             Err(servers) => {
                 let segments = segments(parts.uri.path())?;
-                if let Passing::UnlessCollection(names) = judge(&parts.method, &segments)? {
-                    self.refuse_collections(&names).await?;
-                }
+                judge(&parts.method, &segments)?;
                 self.pass(servers, parts, body).await
             }
             Ok(route) => {
                 if let Some(servers) = servers
-                    && Box::pin(self.is_for_servers(&route, &body)).await?
+                    && Box::pin(self.is_for_servers(&route)).await?
                 {
                     return self.pass(servers, parts, body).await;
                 }
@@ -183,55 +181,13 @@ impl Gateway {
         Ok(Answer::Passed(answer))
     }
 
-    /// Refuses a write that is passed through if it names a collection.
-    async fn refuse_collections(&self, names: &[String]) -> Result<(), Problem> {
-        for name in names {
-            if !self.backend.is_plain_index(name).await? {
-                let detail = format!(
-                    "{name} is a collection of the domain, or an alias: the gateway passes writes through to other \
-                     indices, by their names"
-                );
-                return Err(Problem::new(Code::NotPassed, detail));
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a request with a path of the gateway concerns no collection of the domain.
-    async fn is_for_servers(&self, route: &Route, body: &Bytes) -> Result<bool, Problem> {
+    /// Whether a read with a path of the gateway concerns no collection of the domain.
+    async fn is_for_servers(&self, route: &Route) -> Result<bool, Problem> {
         match route.work {
             Work::Info => Ok(true),
-            Work::Bulk | Work::BulkOf => {
-                let default = (route.work == Work::BulkOf).then(|| route.value(0));
-                let text = std::str::from_utf8(body).unwrap_or_default();
-                let Some(names) = indices_of_bulk(text, default) else { return Ok(false) };
-                let (mut indices, mut collections) = (Vec::new(), Vec::new());
-                for name in names {
-                    match self.backend.is_index(&name).await? {
-                        true => indices.push(name),
-                        false => collections.push(name),
-                    }
-                }
-                match (indices.first(), collections.first()) {
-                    (Some(index), Some(collection)) => {
-                        let detail = format!(
-                            "the bulk names the collection {collection} of the domain and {index}, which is none: send \
-                             two bulks"
-                        );
-                        Err(Problem::new(Code::NotPassed, detail))
-                    }
-                    (index, _) => Ok(index.is_some()),
-                }
+            Work::Get | Work::Source | Work::HasCollection => {
+                Ok(self.backend.find(route.value(0)).await?.is_none())
             }
-            Work::Get
-            | Work::Source
-            | Work::Index
-            | Work::IndexNew
-            | Work::Create
-            | Work::Update
-            | Work::Delete
-            | Work::CreateCollection
-            | Work::HasCollection => self.backend.is_index(route.value(0)).await,
             _ => Ok(false),
         }
     }

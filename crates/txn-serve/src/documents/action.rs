@@ -102,9 +102,10 @@ pub(crate) fn parse_bulk<'a>(
         // Otherwise a cut body would look like a whole one.
         return Err(invalid("a bulk ends with a line break"));
     }
-    let mut lines = body.lines().filter(|line| !line.trim().is_empty());
+    let mut lines = body.lines();
     let mut actions = Vec::new();
-    while let Some(line) = lines.next() {
+    // As on the servers, a blank line may stand before an action, and nowhere else.
+    while let Some(line) = lines.by_ref().find(|line| !line.trim().is_empty()) {
         let at = actions.len();
         if at == defaults.max_actions {
             let detail = format!("the bulk has more than {} actions", defaults.max_actions);
@@ -112,8 +113,7 @@ pub(crate) fn parse_bulk<'a>(
         }
         let numbered = |problem: Problem| problem.within(&format!("action {at}"));
         let mut header = Header::parse(line).map_err(numbered)?;
-        let mut content =
-            || lines.next().ok_or_else(|| invalid("the content is missing")).map_err(numbered);
+        let mut content = || content_line(lines.next()).map_err(numbered);
         let change = match header.verb {
             "index" => Change::Index(content()?),
             "create" => Change::Create(content()?),
@@ -142,6 +142,10 @@ pub(crate) fn parse_bulk<'a>(
         true => Err(invalid("the bulk has no action")),
         false => Ok(actions),
     }
+}
+
+fn content_line(line: Option<&str>) -> Result<&str, Problem> {
+    line.filter(|line| !line.trim().is_empty()).ok_or_else(|| invalid("the content is missing"))
 }
 
 /// The first line of an action.
@@ -174,8 +178,10 @@ impl Header {
                 // Some clients send numbers.
                 ("_id", Value::Number(number)) => this.id = Some(number.to_string()),
                 ("routing" | "_routing", Value::String(text)) => this.routing = Some(text),
-                ("if_seq_no", Value::Number(number)) => seq_no = number.as_u64(),
-                ("if_primary_term", Value::Number(number)) => primary_term = number.as_u64(),
+                ("if_seq_no", Value::Number(number)) => seq_no = Some(whole("if_seq_no", &number)?),
+                ("if_primary_term", Value::Number(number)) => {
+                    primary_term = Some(whole("if_primary_term", &number)?);
+                }
                 ("retry_on_conflict", Value::Number(_)) => {}
                 ("require_alias" | "require_data_stream", Value::Bool(false)) => {}
                 (name, _) => {
@@ -189,6 +195,11 @@ impl Header {
         this.condition = condition(seq_no, primary_term)?;
         Ok(this)
     }
+}
+
+/// A number of a condition. A condition that cannot be read must not be left out.
+fn whole(name: &str, number: &serde_json::Number) -> Result<u64, Problem> {
+    number.as_u64().ok_or_else(|| invalid(format!("`{name}` is no whole number")))
 }
 
 /// The condition of a request. Both numbers come together.

@@ -1,5 +1,6 @@
 //! Partial documents: objects are merged, all other values are replaced.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -52,9 +53,11 @@ fn merged_within(document: &str, part: &str, depth: usize) -> Result<String, Str
     let parse = |text| serde_json::from_str::<Fields<'_>>(text).map_err(|e| e.to_string());
     let (Fields(mut fields), Fields(changes)) = (parse(document)?, parse(part)?);
     let mut replaced: Vec<Option<String>> = vec![None; fields.len()];
+    let mut positions: HashMap<_, usize> =
+        fields.iter().enumerate().map(|(at, (name, _))| (name.clone(), at)).collect();
     for (name, value) in changes {
-        let found = fields.iter().position(|(field, _)| *field == name);
-        let Some(at) = found else {
+        let Some(at) = positions.get(&name).copied() else {
+            positions.insert(name.clone(), fields.len());
             fields.push((name, value));
             replaced.push(None);
             continue;

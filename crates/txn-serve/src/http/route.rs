@@ -117,11 +117,11 @@ fn values(template: &str, segments: &[&str]) -> Result<Option<Vec<String>>, Prob
             }
         }
         // The names of indices never begin with an underscore; those of the servers' calls do.
-        if segment.is_empty() || (*part == "{index}" && segment.starts_with('_')) {
-            return Ok(None);
-        }
         let decoded = percent_decode_str(segment).decode_utf8();
         let decoded = decoded.map_err(|_| Problem::new(Code::Invalid, "the path is not UTF-8"))?;
+        if decoded.is_empty() || (*part == "{index}" && decoded.starts_with('_')) {
+            return Ok(None);
+        }
         values.push(decoded.into_owned());
     }
     Ok(Some(values))
@@ -140,6 +140,13 @@ mod tests {
                 let route = Route::find(method, &path).expect("a route");
                 assert_eq!(route.work, *work, "{method} {path}");
             }
+        }
+    }
+
+    #[test]
+    fn encoded_underscore_begins_no_index() {
+        for path in ["/%5Fbulk", "/%5fall/_doc/a"] {
+            assert!(Route::find(&Method::PUT, path).is_err(), "{path}");
         }
     }
 

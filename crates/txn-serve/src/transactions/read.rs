@@ -1,5 +1,7 @@
 //! Reads of several documents in one transaction, each with a token.
 
+use std::collections::BTreeSet;
+
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -88,7 +90,13 @@ pub(crate) async fn open_all(
         return Err(Problem::new(Code::TooLarge, detail));
     }
     let mut addresses = Vec::with_capacity(targets.len());
+    let mut named = BTreeSet::new();
     for target in targets {
+        let Target { collection, id, routing } = &target;
+        if !named.insert((collection.clone(), id.clone(), routing.clone())) {
+            let detail = format!("the request reads {collection}/{id} twice");
+            return Err(Problem::new(Code::Invalid, detail));
+        }
         addresses.push(Address::open(backend, target).await?);
     }
     Ok(addresses)
@@ -103,6 +111,12 @@ pub(crate) async fn read(backend: &Backend, asked: &mut Asked) -> Result<Reply, 
     let run =
         backend.domain.run::<_, Error, _>(&options, async |tx| contents(tx, &addresses).await);
     let contents = run.await?.value;
+    let bytes: usize = contents.iter().flatten().map(|content| content.as_str().len()).sum();
+    let most = backend.config.max_answer;
+    if bytes > most {
+        let detail = format!("the documents have {bytes} bytes, and an answer at most {most}");
+        return Err(Problem::new(Code::TooLarge, detail));
+    }
     let documents = addresses.iter().zip(&contents);
     let documents =
         documents.map(|(address, content)| Document::new(&address.target, content.as_ref()));

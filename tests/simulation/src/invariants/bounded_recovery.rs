@@ -8,8 +8,8 @@ use crate::ledger::{CleanUp, Ledger};
 ///
 /// A touch or a void, an apply, a mark, and each of these again.
 const EACH: u64 = 8;
-/// Writes of each pass in any case: the domain's own documents.
-const PASS: u64 = 6;
+/// Writes of each pass in any case: the domain's own documents, and the entry of the process.
+const PASS: u64 = 8;
 /// Writes for each dropped day.
 ///
 /// The watermark, the removed name, and each of these again.
