@@ -53,9 +53,9 @@ pub struct ServeConfig {
     /// The official clients of Elasticsearch refuse a server without this header. In front of
     /// Elasticsearch the gateway sends it in any case. Default: no.
     pub elastic_product: bool,
-    /// The servers that carry out all other requests, with the login of this store.
+    /// The servers that answer reads of other indices, with the login of this store.
     ///
-    /// The gateway passes only reads through. Each caller of the gateway can read what this login can read. Default: none.
+    /// Each caller of the gateway can read what this login can read. Default: none.
     pub servers: Option<EsStore>,
     /// The largest answer that is passed through, in bytes. Default: 64 MiB.
     pub max_answer: usize,
