@@ -161,13 +161,13 @@ impl Gateway {
             Err(servers) => {
                 let segments = segments(parts.uri.path())?;
                 judge(&parts.method, &segments)?;
-                self.pass(servers, parts, body).await
+                self.pass(servers, parts, &segments, body).await
             }
             Ok(route) => {
                 if let Some(servers) = servers
                     && Box::pin(self.is_for_servers(&route)).await?
                 {
-                    return self.pass(servers, parts, body).await;
+                    return self.pass(servers, parts, &segments(parts.uri.path())?, body).await;
                 }
                 let mut asked = Asked::new(route, parts, body, self.config())?;
                 Box::pin(self.work(&mut asked)).await.map(Answer::Own)
@@ -175,9 +175,14 @@ impl Gateway {
         }
     }
 
-    async fn pass(&self, servers: &EsStore, parts: &Parts, body: Bytes) -> Result<Answer, Problem> {
-        let segments = segments(parts.uri.path())?;
-        let answer = pass(servers, parts, &segments, body, self.config().max_answer).await?;
+    async fn pass(
+        &self,
+        servers: &EsStore,
+        parts: &Parts,
+        segments: &[String],
+        body: Bytes,
+    ) -> Result<Answer, Problem> {
+        let answer = pass(servers, parts, segments, body, self.config().max_answer).await?;
         Ok(Answer::Passed(answer))
     }
 

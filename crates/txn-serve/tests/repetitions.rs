@@ -15,6 +15,19 @@ fn adding(amount: i64) -> Value {
     json!({ "operations": [add("stock", "a", amount)] })
 }
 
+/// A gateway whose store loses answers and applies writes late, once it is enabled.
+async fn unreliable(seed: u64) -> (Arc<FaultStore>, Desk) {
+    let mut plan = FaultPlan::rough(seed).with_late_unknown(0.2).with_lost_unknown(0.2);
+    plan.max_late = Duration::from_secs(2);
+    let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan));
+    store.set_enabled(false);
+    let config = ServeConfig::default()
+        .with_create_collections(true)
+        .with_timeout(Duration::from_millis(60));
+    let desk = Desk::with(store.clone(), config).await;
+    (store, desk)
+}
+
 #[tokio::test]
 async fn keyed_request_has_one_effect() {
     let desk = Desk::memory().await;
@@ -53,19 +66,12 @@ async fn keyed_bulk_keeps_its_new_ids() {
     first.is(200);
 }
 
-/// Sends each request until it is answered. The store loses answers, and applies writes late.
+/// Sends each request until it is answered.
 #[tokio::test(start_paused = true)]
 async fn keyed_requests_survive_unknown_outcomes() {
     let mut unknown = 0;
     for seed in 0..16 {
-        let mut plan = FaultPlan::rough(seed).with_late_unknown(0.2).with_lost_unknown(0.2);
-        plan.max_late = Duration::from_secs(2);
-        let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan));
-        store.set_enabled(false);
-        let config = ServeConfig::default()
-            .with_create_collections(true)
-            .with_timeout(Duration::from_millis(60));
-        let desk = Desk::with(store.clone(), config).await;
+        let (store, desk) = unreliable(seed).await;
         desk.put("/stock/_doc/a", &json!({ "n": 0 })).await.is(201);
         desk.keyed("/_txn", "first", &adding(0)).await.is(200);
         store.set_enabled(true);
@@ -100,14 +106,7 @@ async fn keyed_requests_survive_unknown_outcomes() {
 async fn unknown_outcome_without_a_key_names_the_tid() {
     let (mut unknown, mut outcomes) = (0, 0);
     for seed in 0..40 {
-        let mut plan = FaultPlan::rough(seed).with_late_unknown(0.2).with_lost_unknown(0.2);
-        plan.max_late = Duration::from_secs(2);
-        let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan));
-        store.set_enabled(false);
-        let config = ServeConfig::default()
-            .with_create_collections(true)
-            .with_timeout(Duration::from_millis(60));
-        let desk = Desk::with(store.clone(), config).await;
+        let (store, desk) = unreliable(seed).await;
         for id in ["a", "b"] {
             desk.put(&format!("/stock/_doc/{id}"), &json!({ "n": 0 })).await.is(201);
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use txn_core::store::Key;
 use txn_core::{Collection, DocumentId, Error, Raw, Transaction};
 use txn_requests::Target;
 
@@ -58,6 +59,10 @@ impl Address {
         Ok(Self { target, documents })
     }
 
+    fn key(&self) -> Key {
+        self.documents.key(self.id())
+    }
+
     fn id(&self) -> DocumentId {
         match &self.target.routing {
             Some(routing) => DocumentId::routed(&self.target.id, routing),
@@ -71,7 +76,7 @@ pub(crate) async fn contents(
     tx: &Transaction,
     addresses: &[Address],
 ) -> Result<Vec<Option<Raw>>, Error> {
-    tx.prefetch(addresses.iter().map(|address| address.documents.key(address.id()))).await?;
+    tx.prefetch(addresses.iter().map(Address::key)).await?;
     let mut contents = Vec::with_capacity(addresses.len());
     for address in addresses {
         contents.push(tx.get(&address.documents, address.id()).await?);
@@ -92,12 +97,13 @@ pub(crate) async fn open_all(
     let mut addresses = Vec::with_capacity(targets.len());
     let mut named = BTreeSet::new();
     for target in targets {
-        let Target { collection, id, routing } = &target;
-        if !named.insert((collection.clone(), id.clone(), routing.clone())) {
+        let address = Address::open(backend, target).await?;
+        if !named.insert(address.key()) {
+            let Target { collection, id, .. } = &address.target;
             let detail = format!("the request reads {collection}/{id} twice");
             return Err(Problem::new(Code::Invalid, detail));
         }
-        addresses.push(Address::open(backend, target).await?);
+        addresses.push(address);
     }
     Ok(addresses)
 }
