@@ -26,6 +26,11 @@ impl Exit {
     pub(crate) fn well_if(well: bool) -> Self {
         if well { Self::Well } else { Self::NotWell }
     }
+
+    /// Whether all is well, if that is known.
+    pub(crate) fn is_well(self) -> Option<bool> {
+        (self != Self::CouldNotFindOut).then_some(self == Self::Well)
+    }
 }
 
 impl From<Exit> for ExitCode {

@@ -5,7 +5,7 @@ use txn_core::admin::Overview;
 use txn_core::ids::Day;
 
 use super::look::look;
-use super::{of_clock, stall_ms, tomorrow_or_reason};
+use super::{causes, stall_ms, with_tomorrow};
 use crate::answer::{Answer, Exit, Failure, Message, Severity, is_well, lines};
 use crate::cluster::{self, Parts};
 use crate::session::Session;
@@ -20,14 +20,10 @@ pub(super) async fn doctor(
     limit: usize,
 ) -> Result<Answer, Failure> {
     let domain = &session.domain;
-    let (overview, missing) = tomorrow_or_reason(domain).await?;
+    let (overview, missing) = with_tomorrow(domain, domain.admin().overview().await?).await?;
     let parts = Parts::of(&overview);
     let mut findings = look(domain, stall_ms(domain), limit).await?;
-    let causes = match session.servers() {
-        Some(servers) => cluster::findings(servers, &parts).await,
-        None => of_clock(overview.clock_ahead_ms).into_iter().collect(),
-    };
-    findings.put_causes_first(causes);
+    findings.put_causes_first(causes(session, &overview, &parts).await);
     findings.messages.extend(missing.clone());
     let known = findings.messages.iter().filter_map(|message| message.subject.clone()).collect();
     findings.messages.extend(orphans(session, &parts, known).await?);

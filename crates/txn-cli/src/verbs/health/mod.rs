@@ -83,14 +83,11 @@ async fn on_session(
 async fn state_of(session: &Session, limit: usize) -> Result<Answer, Failure> {
     let domain = &session.domain;
     let asked = Instant::now();
-    domain.admin().overview().await?;
+    let overview = domain.admin().overview().await?;
     let read_ms = u64::try_from(asked.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let (overview, missing) = tomorrow_or_reason(domain).await?;
+    let (overview, missing) = with_tomorrow(domain, overview).await?;
     let mut findings = look(domain, stall_ms(domain), limit).await?;
-    let mut causes: Vec<Message> = match session.servers() {
-        Some(servers) => cluster::findings(servers, &Parts::of(&overview)).await,
-        None => of_clock(overview.clock_ahead_ms).into_iter().collect(),
-    };
+    let mut causes = causes(session, &overview, &Parts::of(&overview)).await;
     causes.extend(missing);
     findings.put_causes_first(causes);
     let outbox = outbox(domain, overview.now_ms, &mut findings.messages).await?;
@@ -121,7 +118,7 @@ async fn state_of(session: &Session, limit: usize) -> Result<Answer, Failure> {
         text += &format!("\nOutbox: {events} events wait, {dead} dead letters");
     }
     let json = json!({
-        "well": match exit { Exit::CouldNotFindOut => Value::Null, _ => json!(exit == Exit::Well) },
+        "well": exit.is_well(),
         "domain": overview.domain,
         "now_ms": overview.now_ms,
         "read_ms": read_ms,
@@ -158,6 +155,14 @@ fn stall_ms(domain: &Domain) -> u64 {
 fn clock(ahead_ms: i64) -> String {
     let side = if ahead_ms < 0 { "behind" } else { "ahead of" };
     format!("the clock of this machine is {} ms {side} the server's", ahead_ms.unsigned_abs())
+}
+
+/// The findings about the servers, or about the clock if the store has no servers.
+async fn causes(session: &Session, overview: &Overview, parts: &Parts) -> Vec<Message> {
+    match session.servers() {
+        Some(servers) => cluster::findings(servers, parts).await,
+        None => of_clock(overview.clock_ahead_ms).into_iter().collect(),
+    }
 }
 
 /// A clock that differs from the server's.
@@ -233,7 +238,7 @@ pub(super) async fn verify(domain: &Domain, limit: usize) -> Result<Answer, Fail
         _ => "",
     };
     let json = json!({
-        "well": match exit { Exit::CouldNotFindOut => Value::Null, exit => json!(exit == Exit::Well) },
+        "well": exit.is_well(),
         "locks": findings.locks.len(),
         "open": findings.open.len(),
         "participants": checked,
@@ -243,9 +248,13 @@ pub(super) async fn verify(domain: &Domain, limit: usize) -> Result<Answer, Fail
     Ok(Answer::new(exit, summary + verdict + &lines(&findings.messages), json))
 }
 
-/// The parts of the domain, and the reason why tomorrow has no partition.
-async fn tomorrow_or_reason(domain: &Domain) -> Result<(Overview, Option<Message>), Failure> {
-    let overview = domain.admin().overview().await?;
+/// Prepares the partition of tomorrow if it is missing.
+///
+/// Returns the parts of the domain, and the reason why tomorrow has no partition.
+async fn with_tomorrow(
+    domain: &Domain,
+    overview: Overview,
+) -> Result<(Overview, Option<Message>), Failure> {
     let tomorrow = Day::of_unix_time(Duration::from_millis(overview.now_ms)).plus(1);
     if overview.partitions.iter().any(|part| part.day == tomorrow) {
         return Ok((overview, None));
