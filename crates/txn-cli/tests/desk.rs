@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 use txn_core::{AttemptId, Config, Domain};
+use txn_fixtures::plain_store;
 use txn_redb::RedbStore;
 
 use super::owners::{self, Names};
@@ -99,11 +100,11 @@ impl Desk {
 
     /// Changes a document like a plain client.
     pub(crate) fn change(&self, collection: &str, id: &str, edit: impl FnOnce(&mut Value)) {
-        self.with_file(async |file| owners::change(&file, collection, id, edit).await);
+        self.with_file(async |file| plain_store::change(&file, collection, id, edit).await);
     }
 
     /// Deletes a document like an operator by mistake.
     pub(crate) fn delete(&self, collection: &str, id: &str) {
-        self.with_file(async |file| owners::delete(&file, collection, id).await);
+        self.with_file(async |file| plain_store::delete(&file, collection, id).await);
     }
 }

@@ -7,8 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 use txn_core::clock::{Clock, SystemClock};
-use txn_core::store::{Key, Layer, Outcome, Read, Store, StoreError, Write, WriteOp};
+use txn_core::store::{Layer, Outcome, Store, StoreError, Write, WriteOp};
 use txn_core::{AttemptId, Collection, Config, Domain, Error, Options, Raw, WaitFor};
+
+use txn_fixtures::plain_store::change;
 
 use super::ran::CANARY;
 
@@ -152,33 +154,6 @@ pub(crate) async fn die_before_commit(store: Arc<dyn Store>, names: &Names) -> A
     let lock = |value: &mut Value| value["transaction_tid"] = tid.to_string().into();
     change(&*store, &names.stock, "shelf", lock).await;
     tid
-}
-
-/// Changes a document like a plain client.
-pub(crate) async fn change(
-    store: &dyn Store,
-    collection: &str,
-    id: &str,
-    edit: impl FnOnce(&mut Value),
-) {
-    let key = Key::new(collection, id);
-    let read = store.read_primary(std::slice::from_ref(&key)).await.remove(0);
-    let Read::Found { version, source } = read else { panic!("{read:?}") };
-    let mut value: Value = serde_json::from_str(&source).expect("JSON");
-    edit(&mut value);
-    let write = Write::new(key, WriteOp::Replace(value.to_string().into(), version));
-    let outcome = store.write_many(&[write]).await.remove(0);
-    assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
-}
-
-/// Deletes a document like an operator by mistake.
-pub(crate) async fn delete(store: &dyn Store, collection: &str, id: &str) {
-    let key = Key::new(collection, id);
-    let read = store.read_primary(std::slice::from_ref(&key)).await.remove(0);
-    let Read::Found { version, .. } = read else { panic!("{read:?}") };
-    let write = Write::new(key, WriteOp::Delete(version));
-    let outcome = store.write_many(&[write]).await.remove(0);
-    assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
 }
 
 /// Writes over a locked document like a client without the library.

@@ -6,6 +6,7 @@ use std::future::Future;
 
 use serde_json::{Value, json};
 use txn_core::store::{Filter, Key, Outcome, Read, Store, Write, WriteOp};
+use txn_fixtures::plain_store;
 use txn_redb::RedbStore;
 
 use super::{Desk, Ran};
@@ -24,16 +25,7 @@ pub(super) fn beside<F: Future>(desk: &Desk, plant: impl FnOnce(RedbStore) -> F)
 
 /// Changes a document like a plain client.
 fn change(desk: &Desk, collection: &str, id: &str, edit: impl FnOnce(&mut Value)) {
-    beside(desk, |store| async move {
-        let key = Key::new(collection, id);
-        let read = store.read_primary(std::slice::from_ref(&key)).await.remove(0);
-        let Read::Found { version, source } = read else { panic!("{read:?}") };
-        let mut value: Value = serde_json::from_str(&source).expect("JSON");
-        edit(&mut value);
-        let write = Write::new(key, WriteOp::Replace(value.to_string().into(), version));
-        let outcome = store.write_many(&[write]).await.remove(0);
-        assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
-    });
+    beside(desk, |store| async move { plain_store::change(&store, collection, id, edit).await });
 }
 
 fn findings(ran: &Ran) -> Vec<String> {

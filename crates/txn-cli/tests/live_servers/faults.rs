@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use txn_core::Domain;
 use txn_core::ids::Day;
 use txn_core::store::{CollectionSpec, Role, Store};
+use txn_fixtures::plain_store;
 
 use super::desk::ServerDesk;
 use super::owners::{self, Untimed, overwrite, past};
@@ -40,7 +41,7 @@ fn partition(desk: &ServerDesk) -> String {
 pub(crate) fn rogue_write_is_named_by_status(desk: &ServerDesk) {
     let load = desk.load();
     let tid = desk.wait(owners::die_after_commit(desk.store.clone(), &desk.names)).to_string();
-    desk.wait(owners::change(&*desk.store, &desk.names.stock, "shelf", overwrite));
+    desk.wait(plain_store::change(&*desk.store, &desk.names.stock, "shelf", overwrite));
     let line = format!("NOT WELL [participant_damaged]: {}/shelf", desk.names.stock);
     desk.run("status").says(1, &[&line, &tid, "docs/failures.md#damage"]);
     let verified = desk.run("--json verify").json(1);
@@ -186,7 +187,7 @@ pub(crate) fn orphan_partition_is_found_and_deleted(desk: &ServerDesk) {
 
 pub(crate) fn deleted_participant_is_named_by_status(desk: &ServerDesk) {
     desk.wait(owners::die_after_commit(desk.store.clone(), &desk.names));
-    desk.wait(owners::delete(&*desk.store, &desk.names.stock, "shelf"));
+    desk.wait(plain_store::delete(&*desk.store, &desk.names.stock, "shelf"));
     desk.run("status").says(1, &["participant_damaged", "another client deleted the document"]);
 }
 
