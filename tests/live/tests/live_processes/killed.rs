@@ -32,7 +32,7 @@ async fn killed(
 ) {
     let context = format!("killed {what}, the request {then:?}");
     let hold = stage.proxy.hold(at, point);
-    let mut process = stage.start(Task::Transfer, 500);
+    let mut process = stage.start_mortal();
     process.reaches(&hold).await;
     let attempts = process.kill().await;
     let tid = *attempts.last().expect("it has begun");

@@ -16,7 +16,16 @@ use txn_testkit::proxy::{Matching, Proxy};
 /// Short, so that other processes recover soon.
 const LEASE: Duration = Duration::from_millis(400);
 
+/// The lease of a process that dies, while no other process looks at its locks.
+///
+/// So long that it sends no heartbeat. A slow server may carry out a heartbeat whose answer the
+/// commit no longer awaits. It then refuses the first request with the commit, and the process
+/// sends another one. A hold at the first request would kill the process before its commit.
+const WITHOUT_HEARTBEATS: Duration = Duration::from_secs(10);
+
 const OPENING: i64 = 1_000;
+
+const COORDINATOR: &str = env!("CARGO_BIN_EXE_txn-test-coordinator");
 
 /// One domain, with a proxy for the processes and a direct witness.
 struct Stage {
@@ -51,8 +60,14 @@ impl Stage {
 
     /// Starts a process. Holds have to be armed before.
     fn start(&self, task: Task, bulk_items: usize) -> Coordinator {
-        let binary = Path::new(env!("CARGO_BIN_EXE_txn-test-coordinator"));
-        Coordinator::start(binary, &self.job(task, bulk_items))
+        Coordinator::start(Path::new(COORDINATOR), &self.job(task, bulk_items))
+    }
+
+    /// Starts a process that will be killed during its transfer. Holds have to be armed before.
+    fn start_mortal(&self) -> Coordinator {
+        let lease_ms = u64::try_from(WITHOUT_HEARTBEATS.as_millis()).expect("short");
+        let job = Job { lease_ms, ..self.job(Task::Transfer, 500) };
+        Coordinator::start(Path::new(COORDINATOR), &job)
     }
 
     /// Runs another process's transfer over the same documents.

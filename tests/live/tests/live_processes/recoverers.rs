@@ -11,7 +11,7 @@ use super::{Stage, apply_of};
 /// Kills a process after its commit was carried out.
 async fn a_dead_one(stage: &Stage) -> AttemptId {
     let hold = stage.proxy.hold(wire::commits(), Point::After);
-    let mut process = stage.start(Task::Transfer, 500);
+    let mut process = stage.start_mortal();
     process.reaches(&hold).await;
     let attempts = process.kill().await;
     hold.discard();
