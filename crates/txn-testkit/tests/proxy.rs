@@ -67,6 +67,7 @@ impl Drop for Echo {
     }
 }
 
+/// Answers with the request, or with its body alone if that is an object.
 async fn echo(
     seen: Arc<Mutex<Vec<String>>>,
     request: Request<Incoming>,
@@ -80,10 +81,11 @@ async fn echo(
         .unwrap_or_default();
     let line = format!("{line} {}", String::from_utf8_lossy(&body));
     seen.lock().push(line.clone());
+    let answer = if body.starts_with(b"{") { body } else { Bytes::from(line) };
     Ok(Response::builder()
         .status(201)
         .header("x-echo", "yes")
-        .body(Full::from(line))
+        .body(Full::from(answer))
         .expect("an answer"))
 }
 
@@ -306,12 +308,17 @@ async fn outage_keeps_requests_from_the_server() {
     ground.proxy.clear();
     ground.post("/_bulk", "d").await.expect("passes");
 
-    // An answer without writes is not refused, and no outage begins.
+    // An answer without writes is not refused, and no outage begins. The next one with a write is.
     let refuse = Fault::Refuse(Refusal::Overloaded);
     ground.proxy.inject_then(Matching::any(), refuse, Outage::Silent);
     let (status, _) = ground.post("/_bulk", "e").await.expect("passes");
     assert_eq!((status, ground.proxy.is_away()), (201, false));
     assert_eq!(ground.proxy.counts().of(refuse.kind()), 0);
+    let written = r#"{"items":[{"index":{"_id":"1","result":"updated","status":200}}]}"#;
+    let (_, text) = ground.post("/_bulk", written).await.expect("passes");
+    assert!(text.contains("refused by the proxy"), "{text}");
+    assert!(ground.proxy.is_away());
+    assert_eq!(ground.proxy.counts().of(refuse.kind()), 1);
 }
 
 #[tokio::test]

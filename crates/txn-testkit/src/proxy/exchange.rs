@@ -85,8 +85,15 @@ pub(crate) async fn exchange(
     let message = Message { parts, path, body };
     match action {
         Action::Pass => shared.forward(message).await.map(Whole::pass),
+        Action::Refuse(refusal, behind, rule) => {
+            let (answer, refused) = shared.refuse_items(message, refusal, behind).await?;
+            if let (false, Some(rule)) = (refused, rule) {
+                shared.arm(rule, Action::Fault(Fault::Refuse(refusal), behind));
+            }
+            Ok(answer)
+        }
         Action::Fault(Fault::Refuse(refusal), behind) => {
-            shared.refuse_items(message, refusal, behind).await
+            shared.refuse_items(message, refusal, behind).await.map(|(answer, _)| answer)
         }
         Action::Fault(fault, _) => shared.spoil(message, fault).await,
         Action::Away(Outage::Silent) => Err(Cut),
@@ -161,28 +168,32 @@ impl Shared {
                 happened();
                 answer.half()
             }
-            Fault::Refuse(refusal) => self.refuse_items(message, refusal, None).await,
+            Fault::Refuse(refusal) => {
+                self.refuse_items(message, refusal, None).await.map(|(answer, _)| answer)
+            }
         }
     }
 
     /// Carries the request out, and answers its successful writes with a refusal.
     ///
-    /// An outage begins before the answer is sent.
+    /// An outage begins before the answer is sent. Returns also whether a write was refused.
     async fn refuse_items(
         &self,
         message: Message,
         refusal: Refusal,
         behind: Option<Ongoing>,
-    ) -> Result<Answer, Cut> {
+    ) -> Result<(Answer, bool), Cut> {
         let mut answer = self.forward(message).await?;
-        if let Some(refused) = items::refused(&answer.body, refusal) {
+        let refused = items::refused(&answer.body, refusal);
+        let any = refused.is_some();
+        if let Some(refused) = refused {
             answer.body = refused;
             self.tally.fault(Fault::Refuse(refusal).kind());
             if let Some(behind) = behind {
                 self.begins(behind);
             }
         }
-        Ok(answer.pass())
+        Ok((answer.pass(), any))
     }
 
     /// Repeats a request after a delay.

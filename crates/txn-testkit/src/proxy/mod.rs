@@ -123,6 +123,8 @@ pub(crate) enum Action {
     Pass,
     /// A fault, and the outage that follows.
     Fault(Fault, Option<Ongoing>),
+    /// A refusal, the outage that follows, and the rule to arm again if no write succeeded.
+    Refuse(Refusal, Option<Ongoing>, Option<Matching>),
     Hold(hold::Ticket),
     /// The server is unreachable.
     Away(Outage),
@@ -186,7 +188,8 @@ impl Proxy {
 
     /// Arms a fault for the next request that matches.
     ///
-    /// Rules apply in the order of their creation, before the schedule, and once each.
+    /// Rules apply in the order of their creation, before the schedule, and once each. A refusal is
+    /// used up by a write that succeeded at the server.
     pub fn inject(&self, matching: Matching, fault: Fault) {
         self.shared.arm(matching, Action::Fault(fault, None));
     }
@@ -300,7 +303,13 @@ impl Shared {
         }
         plan.rules.retain(|rule| rule.action.is_wanted());
         if let Some(at) = plan.rules.iter().position(|rule| rule.matching.fits(facts)) {
-            return plan.rules.remove(at).action;
+            let Rule { matching, action } = plan.rules.remove(at);
+            return match action {
+                Action::Fault(Fault::Refuse(refusal), behind) => {
+                    Action::Refuse(refusal, behind, Some(matching))
+                }
+                action => action,
+            };
         }
         match &plan.schedule {
             Some(schedule) if !plan.paused => {
@@ -322,7 +331,7 @@ impl Action {
     fn is_wanted(&self) -> bool {
         match self {
             Self::Hold(ticket) => ticket.is_wanted(),
-            Self::Pass | Self::Fault(..) | Self::Away(_) => true,
+            Self::Pass | Self::Fault(..) | Self::Refuse(..) | Self::Away(_) => true,
         }
     }
 }
