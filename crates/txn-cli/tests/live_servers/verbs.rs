@@ -90,9 +90,11 @@ pub(crate) fn dead_owner_without_record_is_aborted(desk: &ServerDesk) {
 }
 
 pub(crate) fn live_transaction_is_aborted_by_hand(desk: &ServerDesk) {
-    let domain = desk.domain(Config::default());
+    // On a busy machine the commands take longer than an attempt may.
+    let domain = desk.domain(Config::default().with_attempt_timeout(Duration::from_secs(300)));
     let (stock, _) = desk.wait(owners::collections(&domain, &desk.names));
     let options = Options::default().with_lock_mode(LockMode::AtRead);
+    let options = options.with_timeout(Some(Duration::from_secs(300)));
     let tx = desk.runtime.block_on(async { domain.begin(&options) }).expect("begins");
     desk.wait(tx.get(&stock, "shelf")).expect("reads");
     let tid = tx.tid().to_string();

@@ -11,6 +11,7 @@ use crate::servers::home::{create, write_private};
 use crate::servers::launching::command::{run, run_with_input};
 use crate::servers::launching::setup::Setup;
 use crate::servers::node::Node;
+use crate::servers::products::java_options;
 use crate::servers::products::kind::{Distribution, ServerKind};
 use crate::servers::products::roles;
 use crate::servers::products::tls::Certificates;
@@ -57,7 +58,8 @@ pub(crate) fn start_command(setup: &Setup<'_>, node: &Node) -> Command {
     if becomes_daemon(setup.state.kind) {
         command.arg("-d");
     }
-    command.arg("-p").arg(pid_file(node)).env("ES_JAVA_OPTS", "-Xms512m -Xmx512m");
+    let options = java_options().join(" ");
+    command.arg("-p").arg(pid_file(node)).env("ES_JAVA_OPTS", options);
     command
 }
 

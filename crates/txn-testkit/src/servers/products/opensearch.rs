@@ -7,6 +7,7 @@ use crate::servers::error::{OnPath, Result};
 use crate::servers::home::create;
 use crate::servers::launching::setup::Setup;
 use crate::servers::node::Node;
+use crate::servers::products::java_options;
 use crate::servers::products::kind::ServerKind;
 
 /// Writes the configuration of the node.
@@ -40,7 +41,7 @@ pub(crate) fn configure(setup: &Setup<'_>) -> Result<()> {
 pub(crate) fn start_command(setup: &Setup<'_>, node: &Node) -> Command {
     let state = setup.state;
     let mut command = setup.command(state.java.join("bin/java").as_ref(), node, true);
-    command.args(["-Xms512m", "-Xmx512m"]);
+    command.args(java_options());
     if state.kind != ServerKind::OpenSearch2 {
         command.args(["--add-modules", "jdk.incubator.vector"]);
         command.arg("--enable-native-access=ALL-UNNAMED");
