@@ -44,7 +44,7 @@ mod group;
 
 pub use api::admin::Admin;
 pub use api::collection::{Codec, Collection, DecodeError, DocumentId, Raw, Typed};
-pub use api::domain::idempotent::{Answer, Answered, IdempotencyKey};
+pub use api::domain::idempotent::{Answer, Answered, IdempotencyKey, PurgedAnswers};
 pub use api::domain::load::Load;
 pub use api::domain::{Committed, Domain, TransactionFn};
 pub use api::history::SnapshotReader;

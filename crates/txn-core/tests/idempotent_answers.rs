@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::support::{Item, Items, config};
 use async_trait::async_trait;
 use txn_core::clock::{Clock, SystemClock};
-use txn_core::store::MemoryStore;
+use txn_core::store::{Key, MemoryStore, Outcome, Store, Write, WriteOp};
 use txn_core::{Answer, Answered, Domain, Error, ErrorKind, IdempotencyKey, Options};
 use txn_sim::{FaultPlan, FaultStore};
 
@@ -64,6 +64,13 @@ impl Shop {
             })
         });
         counted.await
+    }
+
+    /// Purges, and returns the number of deleted answers.
+    async fn purge(&self) -> usize {
+        let purged = self.domain.purge_answers().await.expect("purges");
+        assert_eq!((purged.unreadable, purged.unreadable_total), (Vec::new(), 0));
+        purged.deleted
     }
 
     async fn counted(&self) -> i64 {
@@ -143,16 +150,64 @@ async fn expired_answers_are_replaced_and_purged() {
     let (short, long) = (IdempotencyKey::new("short", DAY), IdempotencyKey::new("long", DAY * 9));
     shop.count(&short, 9).await.expect("counts");
     shop.count(&long, 9).await.expect("counts");
-    assert_eq!(shop.domain.purge_answers().await.expect("purges"), 0);
+    assert_eq!(shop.purge().await, 0);
     shop.calendar.days.store(2, Ordering::Relaxed);
     assert_eq!(shop.count(&long, 9).await.expect("answers").value, 2);
     let again = shop.count(&short, 9).await.expect("counts");
     assert_eq!((again.value, again.repeated), (3, false));
-    assert_eq!(shop.domain.purge_answers().await.expect("purges"), 0);
+    assert_eq!(shop.purge().await, 0);
     shop.calendar.days.store(4, Ordering::Relaxed);
-    assert_eq!(shop.domain.purge_answers().await.expect("purges"), 1);
+    assert_eq!(shop.purge().await, 1);
     assert_eq!(shop.count(&short, 9).await.expect("counts").value, 4);
     assert_eq!(shop.count(&long, 9).await.expect("answers").value, 2);
+}
+
+/// Writes a document like a client without the library.
+async fn write_answer(store: &MemoryStore, id: &str, source: &str) {
+    let key = Key::new("shop-idempotency", id);
+    let written = store.write_many(&[Write::new(key, WriteOp::Create(source.into()))]).await;
+    assert!(matches!(written[..], [Outcome::Applied(_)]), "{written:?}");
+}
+
+#[tokio::test]
+async fn purge_goes_on_after_unreadable_answers() {
+    let store = Arc::new(MemoryStore::new());
+    let shop = Shop::open(store.clone()).await;
+    for n in 0..120 {
+        shop.count(&IdempotencyKey::new(format!("k{n:03}"), DAY), 9).await.expect("counts");
+    }
+    // One answer has a wrong part, and the other ones have no time.
+    write_answer(&store, "k050-bad", r#"{"format":1,"expires_ms":1,"answer":5}"#).await;
+    write_answer(&store, "bad-a", r#"{"format":1,"expires_ms":"soon","answer":"1"}"#).await;
+    write_answer(&store, "bad-b", r#"{"answer":"1"}"#).await;
+    shop.calendar.days.store(2, Ordering::Relaxed);
+    for deleted in [120, 0] {
+        let purged = shop.domain.purge_answers().await.expect("purges");
+        let mut names: Vec<&str> = purged.unreadable.iter().map(|it| &*it.subject).collect();
+        names.sort_unstable();
+        let bad = ["shop-idempotency/bad-a", "shop-idempotency/bad-b", "shop-idempotency/k050-bad"];
+        assert_eq!((purged.deleted, &names[..]), (deleted, &bad[..]));
+        assert_eq!(purged.unreadable_total, 3);
+    }
+}
+
+#[tokio::test]
+async fn time_beyond_all_dates_is_refused_before_a_lock() {
+    let shop = Shop::open(Arc::default()).await;
+    for days in [3_000_000, u32::MAX] {
+        let key = IdempotencyKey::new("k", DAY * days);
+        let error = shop.count(&key, 9).await.expect_err("too long");
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("year 9999"), "{error}");
+    }
+    let error =
+        shop.count(&IdempotencyKey::new("k", Duration::MAX), 9).await.expect_err("too long");
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert_eq!(shop.calls.load(Ordering::Relaxed), 0);
+    assert_eq!(
+        shop.count(&IdempotencyKey::new("k", DAY * 2_000_000), 9).await.expect("counts").value,
+        1
+    );
 }
 
 #[tokio::test]
@@ -185,7 +240,7 @@ async fn run(seed: u64) -> u32 {
     let config = config().with_lease(Duration::from_millis(100));
     let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("opens");
     let items: Items = domain.create_collection("items", None).await.expect("opens");
-    assert_eq!(domain.purge_answers().await.expect("purges"), 0);
+    assert_eq!(domain.purge_answers().await.expect("purges").deleted, 0);
     let options = Options::default();
     let key = IdempotencyKey::new("first", DAY);
     let created = domain.idempotent(&key, &options, async |_| Ok::<_, Error>(Answer::Commit(())));

@@ -12,6 +12,7 @@ use hyper::{Request, Response, StatusCode};
 use metrics::{Gauge, counter, gauge, histogram};
 use serde_json::json;
 use txn_core::Domain;
+use txn_core::admin::Fault;
 use txn_es::{EsStore, ForwardedAnswer};
 
 use crate::asked::{Asked, check_content};
@@ -82,10 +83,18 @@ impl Gateway {
     pub(crate) async fn purge_answers(&self) {
         loop {
             tokio::time::sleep(PURGE).await;
-            match self.backend.domain.purge_answers().await {
-                Ok(0) => {}
-                Ok(answers) => tracing::info!(answers, "expired answers are deleted"),
-                Err(error) => tracing::warn!(%error, "expired answers are deleted later"),
+            let purged = match self.backend.domain.purge_answers().await {
+                Ok(purged) => purged,
+                Err(error) => {
+                    tracing::warn!(%error, "expired answers are deleted later");
+                    continue;
+                }
+            };
+            if purged.deleted > 0 {
+                tracing::info!(answers = purged.deleted, "expired answers are deleted");
+            }
+            for Fault { subject, message, .. } in &purged.unreadable {
+                tracing::warn!(%subject, %message, "a stored answer cannot be read");
             }
         }
     }

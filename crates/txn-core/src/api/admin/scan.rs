@@ -77,7 +77,7 @@ impl Faults {
 
 impl Fault {
     /// The fault of a part that cannot be read.
-    pub(super) fn of(subject: impl ToString, error: &Error) -> Self {
+    pub(in crate::api) fn of(subject: impl ToString, error: &Error) -> Self {
         let damaged = matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Misconfigured);
         let subject = error.document().map_or_else(|| subject.to_string(), ToString::to_string);
         Self { subject, message: error.to_string(), damaged }

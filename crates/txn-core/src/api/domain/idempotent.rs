@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::api::admin::report::Fault;
 use crate::api::collection::{Collection, DecodeError, Typed};
 use crate::api::domain::{Domain, TransactionFn};
 use crate::api::transaction::Transaction;
@@ -17,7 +18,7 @@ use crate::config::Options;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::store::pages::PAGE;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::Filter;
+use crate::store::{Filter, Key};
 
 /// The system of the collection with the answers.
 const SYSTEM: &str = "idempotency";
@@ -27,6 +28,12 @@ const FORMAT: u32 = 1;
 
 /// The number of expired answers that one transaction deletes.
 const DELETIONS: usize = 100;
+
+/// The number of unreadable answers that a purge names.
+const NAMED: usize = 100;
+
+/// The end of the year 9999, the last moment of a date, in milliseconds since the Unix epoch.
+const LAST_MS: u64 = 253_402_300_799_999;
 
 /// Mappings of the collection with the answers. No field is searched.
 const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
@@ -45,8 +52,9 @@ impl IdempotencyKey {
     /// Creates a key whose answer is kept for `ttl`.
     ///
     /// After that time the same request under the same key has a second effect. `ttl` must exceed
-    /// the time in which a caller may repeat the request. The key is the id of a document, so the
-    /// store bounds its length ([`Limits::max_id_bytes`](crate::store::Limits::max_id_bytes)).
+    /// the time in which a caller may repeat the request, and end before the year 10000. The key is
+    /// the id of a document, so the store bounds its length
+    /// ([`Limits::max_id_bytes`](crate::store::Limits::max_id_bytes)).
     pub fn new(key: impl Into<Arc<str>>, ttl: Duration) -> Self {
         Self { key: key.into(), ttl, request: None }
     }
@@ -82,6 +90,35 @@ pub struct Answered<T> {
     pub repeated: bool,
     /// The receipt of the commit; `None` for a repetition.
     pub receipt: Option<Receipt>,
+}
+
+/// The result of [`Domain::purge_answers`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PurgedAnswers {
+    /// The number of deleted answers.
+    pub deleted: usize,
+    /// The answers that cannot be read, at most 100. The purge keeps these answers.
+    pub unreadable: Vec<Fault>,
+    /// The number of all answers that cannot be read.
+    pub unreadable_total: usize,
+}
+
+impl PurgedAnswers {
+    fn note(&mut self, document: &Key, error: &Error) {
+        self.unreadable_total += 1;
+        if self.unreadable.len() < NAMED {
+            self.unreadable.push(Fault::of(document, error));
+        }
+    }
+}
+
+/// The documents that a scan of the answers found.
+#[derive(Default)]
+struct Found {
+    expired: Vec<Arc<str>>,
+    /// The documents without a readable time. An insert may be in progress at such a document.
+    unclear: Vec<Arc<str>>,
 }
 
 /// A stored answer.
@@ -148,6 +185,7 @@ impl Domain {
     /// ```
     ///
     /// # Errors
+    /// - [`ErrorKind::Invalid`] if the time of the key ends after the year 9999. Nothing was locked.
     /// - [`ErrorKind::KeyReused`] if another request was answered under the key.
     /// - [`ErrorKind::WrongType`] if the stored answer is not a `T`.
     /// - The error of the closure, or an error of the engine.
@@ -166,6 +204,7 @@ impl Domain {
         E: From<Error> + Send,
         F: for<'t> TransactionFn<'t, Answer<T>, E> + Sync,
     {
+        self.expires_ms(key)?;
         let answers = self.answers().await?;
         let done = self
             .run(options, async |tx: &Transaction| {
@@ -192,37 +231,58 @@ impl Domain {
         answered(key, given, None).map_err(E::from)
     }
 
-    /// Deletes the answers whose time has passed, and returns their number.
+    /// Deletes the answers whose time has passed.
     ///
     /// Call it now and then, in one process. The cost is a scan of the collection. An answer is
     /// kept for its time and for [`Config::max_drift`](crate::Config::max_drift). A domain without
     /// answers gets no collection by this call.
     ///
+    /// The purge keeps an answer that cannot be read, names the answer in its result, and goes on.
+    ///
     /// # Errors
-    /// Errors of the engine and of the store.
-    pub async fn purge_answers(&self) -> Result<usize> {
+    /// Errors of the engine and of the store. Deleted answers stay deleted.
+    pub async fn purge_answers(&self) -> Result<PurgedAnswers> {
         let name = self.collection_name(SYSTEM);
         let answers: Answers = match self.collection(&name).await {
             Ok(answers) => answers,
             // The domain has no answer yet.
-            Err(error) if error.is_not_found() => return Ok(0),
+            Err(error) if error.is_not_found() => return Ok(PurgedAnswers::default()),
             Err(error) => return Err(error),
         };
-        let ids = self.answer_ids(&answers).await?;
-        let mut purged = 0;
-        for ids in ids.chunks(DELETIONS) {
-            let deleted = self.transact::<_, Error, _>(async |tx| {
-                let found = tx.get_many(&answers, ids).await?;
-                let mut deleted = 0;
-                for (id, _) in ids.iter().zip(found).filter(|(_, entry)| self.is_expired(entry)) {
-                    tx.delete(&answers, id)?;
-                    deleted += 1;
+        let Found { expired, mut unclear } = self.find_answers(&answers).await?;
+        let mut purged = PurgedAnswers::default();
+        for ids in expired.chunks(DELETIONS) {
+            match self.delete_expired(&answers, ids).await {
+                Ok(deleted) => purged.deleted += deleted,
+                // Each answer of the chunk is then read alone.
+                Err(error) if is_unreadable(&error) => unclear.extend_from_slice(ids),
+                Err(error) => return Err(error),
+            }
+        }
+        for id in &unclear {
+            match self.delete_expired(&answers, std::slice::from_ref(id)).await {
+                Ok(deleted) => purged.deleted += deleted,
+                Err(error) if is_unreadable(&error) => {
+                    purged.note(&Key::new(answers.name(), id.clone()), &error);
                 }
-                Ok(deleted)
-            });
-            purged += deleted.await?;
+                Err(error) => return Err(error),
+            }
         }
         Ok(purged)
+    }
+
+    /// Deletes the answers among `ids` whose time has passed, in one transaction.
+    async fn delete_expired(&self, answers: &Answers, ids: &[Arc<str>]) -> Result<usize> {
+        let deleted = self.transact::<_, Error, _>(async |tx| {
+            let found = tx.get_many(answers, ids).await?;
+            let mut deleted = 0;
+            for (id, _) in ids.iter().zip(found).filter(|(_, entry)| self.is_expired(entry)) {
+                tx.delete(answers, id)?;
+                deleted += 1;
+            }
+            Ok(deleted)
+        });
+        deleted.await
     }
 
     /// The collection with the answers. The first call opens or creates the collection.
@@ -234,23 +294,24 @@ impl Domain {
         Ok(Collection::new(self.answers.get_or_try_init(open).await?.clone()))
     }
 
-    /// The ids of all answers that a scan shows as expired.
-    async fn answer_ids(&self, answers: &Answers) -> Result<Vec<Arc<str>>> {
+    /// Scans for expired answers, and for documents without a readable time.
+    async fn find_answers(&self, answers: &Answers) -> Result<Found> {
         let engine = &self.engine;
         let deadline = engine.context.deadline(engine.context.config.timeout);
         let scan = async {
             engine.store.refresh(answers.name(), &deadline).await?;
             let mut pages = engine.store.pages(answers.name(), Filter::All, PAGE);
-            let mut ids = Vec::new();
+            let mut found = Found::default();
             while let Some(page) = engine.store.next_page(&mut pages, &deadline).await? {
-                let expired = |source: &str| {
-                    let found = serde_json::from_str::<Expiry>(source).ok();
-                    found.is_some_and(|found| self.is_past(found.expires_ms))
-                };
-                let expired = page.into_iter().filter(|(.., source)| expired(source));
-                ids.extend(expired.map(|(key, ..)| key.id));
+                for (key, _, source) in page {
+                    match serde_json::from_str::<Expiry>(&source) {
+                        Ok(entry) if self.is_past(entry.expires_ms) => found.expired.push(key.id),
+                        Ok(_) => {}
+                        Err(_) => found.unclear.push(key.id),
+                    }
+                }
             }
-            Ok::<_, AttemptError>(ids)
+            Ok::<_, AttemptError>(found)
         };
         scan.await.map_err(AttemptError::into_error)
     }
@@ -290,14 +351,27 @@ impl Domain {
         key: &IdempotencyKey,
         answer: &str,
     ) -> Result<()> {
-        let ttl_ms = u64::try_from(key.ttl.as_millis()).unwrap_or(u64::MAX);
         let entry = Entry {
             format: FORMAT,
             request: key.request.clone(),
-            expires_ms: self.engine.time.unix_millis().saturating_add(ttl_ms),
+            expires_ms: self.expires_ms(key)?,
             answer: answer.to_owned(),
         };
         tx.put(answers, &key.key, &entry)
+    }
+
+    /// The moment until which an answer of now is kept. A date ends with the year 9999.
+    fn expires_ms(&self, key: &IdempotencyKey) -> Result<u64> {
+        let expires_ms = u128::from(self.engine.time.unix_millis()) + key.ttl.as_millis();
+        let known = u64::try_from(expires_ms).ok().filter(|at| *at <= LAST_MS);
+        known.ok_or_else(|| {
+            let message = format!(
+                "the answer of the key {:?} would be kept beyond the year 9999: give the key a \
+                 shorter time",
+                key.key
+            );
+            Error::invalid(message)
+        })
     }
 
     /// Stores a refusal. Returns the stored answer if another call was faster.
@@ -334,6 +408,11 @@ impl Domain {
 #[derive(Deserialize)]
 struct Expiry {
     expires_ms: u64,
+}
+
+/// Whether the error is one of the contents of a document.
+fn is_unreadable(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::WrongType | ErrorKind::Damaged)
 }
 
 fn encoded<T: Serialize>(value: &T) -> Result<String> {
