@@ -194,6 +194,8 @@ async fn remembered_waits_are_bounded() {
         let contention = shop.domain.admin().contention(10);
         assert_eq!(contention.waits.len(), most, "{contention:?}");
         assert_eq!(contention.truncated, most > 0);
+        let of_all = shop.domain.admin().contention_of_all(10).await.expect("reads");
+        assert_eq!(of_all, contention);
     }
     let config = config().with_contention_waits(1_000_000);
     let store = Arc::new(MemoryStore::new());
@@ -211,7 +213,7 @@ async fn waits_are_written_for_other_processes() {
     assert!(other.admin().contention(10).waits.is_empty());
     let of_all = other.admin().contention_of_all(10).await.expect("reads");
     assert_eq!(of_all.waits, shop.domain.admin().contention(10).waits);
-    assert_eq!(of_all.waits.len(), 1);
+    assert_eq!((of_all.waits.len(), of_all.truncated), (1, false));
     // The waits of an ended process stay for a while.
     shop.domain.shutdown(Duration::from_secs(5)).await;
     assert_eq!(shop.registry("contention:").await.len(), 1);
@@ -220,6 +222,37 @@ async fn waits_are_written_for_other_processes() {
     wait_once(&quiet).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(quiet.registry("contention:").await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_beyond_the_answer_are_reported() {
+    let with_waits =
+        |most| Config::default().with_write_contention(true).with_contention_waits(most);
+    let shop = Shop::open(with_waits(2)).await;
+    for n in 1..=3 {
+        wait_once(&shop).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        // The process remembers two waits, and another process reads only the written ones.
+        let other = Domain::open(shop.store.clone(), "shop", config()).await.expect("opens");
+        for domain in [&shop.domain, &other] {
+            let of_all = domain.admin().contention_of_all(10).await.expect("reads");
+            assert_eq!((of_all.waits.len(), of_all.truncated), (n.min(2), n > 2));
+            let one = domain.admin().contention_of_all(1).await.expect("reads");
+            assert_eq!((one.waits.len(), one.truncated), (1, n > 1));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unreadable_waits_are_reported_as_missing() {
+    let shop = Shop::open(config()).await;
+    let all = shop.domain.admin().contention_of_all(10).await.expect("reads");
+    assert!(!all.truncated);
+    let key = Key::new("txn-registry", "contention:shop:ffffffffffff");
+    let write = txn_core::store::Write::new(key, WriteOp::Create("\"no waits\"".into()));
+    shop.store.write_many(&[write]).await;
+    let all = shop.domain.admin().contention_of_all(10).await.expect("reads");
+    assert!(all.waits.is_empty() && all.truncated, "{all:?}");
 }
 
 #[tokio::test(start_paused = true)]

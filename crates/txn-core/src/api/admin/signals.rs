@@ -35,7 +35,8 @@ pub struct ProcessReport {
 pub struct Contention {
     /// The waits, newest first.
     pub waits: Vec<LockWait>,
-    /// Whether there were more waits than the answer has.
+    /// Whether there were more waits than the answer has: beyond the limit, beyond the memory of a
+    /// process, or in an entry that cannot be read.
     pub truncated: bool,
 }
 
@@ -57,7 +58,7 @@ impl Admin<'_> {
         };
         let entries = self.signals().await?.into_iter().filter_map(|signal| match signal {
             Signal::Process(entry) => Some(report(entry)),
-            Signal::Waits(_) => None,
+            Signal::Waits(_) | Signal::UnreadableWaits => None,
         });
         let mut reports: Vec<ProcessReport> = entries.collect();
         reports.sort_by(|a, b| {
@@ -73,8 +74,7 @@ impl Admin<'_> {
     #[must_use]
     pub fn contention(self, limit: usize) -> Contention {
         let (waits, total) = self.engine.contention.last(limit);
-        let truncated = u64::try_from(waits.len()).unwrap_or(u64::MAX) < total;
-        Contention { waits, truncated }
+        Contention { truncated: is_short_of(&waits, total), waits }
     }
 
     /// Returns the last waits of all processes, newest first. Changes nothing.
@@ -86,16 +86,24 @@ impl Admin<'_> {
     /// # Errors
     /// The errors of the store for the registry.
     pub async fn contention_of_all(self, limit: usize) -> Result<Contention> {
-        let mut waits: Vec<LockWait> = self.engine.contention.last(limit).0;
+        let Contention { mut waits, mut truncated } = self.contention(limit);
+        let own = self.engine.processes.node();
         for signal in self.signals().await? {
-            if let Signal::Waits(ProcessWaits { waits: of_process, .. }) = signal {
-                waits.extend(of_process);
+            match signal {
+                Signal::Process(_) => {}
+                // The memory of this process has all of its written waits.
+                Signal::Waits(of_process) if of_process.node == own => {}
+                Signal::Waits(ProcessWaits { waits: of_process, total, .. }) => {
+                    truncated |= is_short_of(&of_process, total);
+                    waits.extend(of_process);
+                }
+                Signal::UnreadableWaits => truncated = true,
             }
         }
         waits.sort_by(|a, b| (b.began_ms, b.tid, &b.id).cmp(&(a.began_ms, a.tid, &a.id)));
-        // The waits of this process may be in the registry, too.
+        // This process has another entry after a jump of its clock.
         waits.dedup();
-        let truncated = waits.len() > limit;
+        truncated |= waits.len() > limit;
         waits.truncate(limit);
         Ok(Contention { waits, truncated })
     }
@@ -113,6 +121,11 @@ impl Admin<'_> {
         let deadline = self.engine.context.deadline(self.engine.context.config.timeout);
         self.engine.processes.all(&deadline).await.map_err(AttemptError::into_error)
     }
+}
+
+/// Whether a process had more waits than the list has.
+fn is_short_of(waits: &[LockWait], total: u64) -> bool {
+    u64::try_from(waits.len()).unwrap_or(u64::MAX) < total
 }
 
 fn is_silent(entry: &ProcessEntry, unchanged_ms: u64) -> bool {

@@ -62,6 +62,15 @@ impl JanitorReport {
             && self.unreachable.is_empty()
     }
 
+    /// Adds a suspect to its list, which has at most `most` entries.
+    fn list(&mut self, Suspect { key, holder, state }: Suspect, most: usize) {
+        match state {
+            Some(state) if self.open.len() < most => self.open.push((holder, state)),
+            None if self.locked.len() < most => self.locked.push((key, holder.to_string())),
+            _ => self.truncated = true,
+        }
+    }
+
     fn add(&mut self, faults: Faults) {
         self.damaged.extend(faults.damaged);
         self.damaged.sort();
@@ -180,13 +189,8 @@ impl Janitor {
         if let Some(document) = self.document_or_fault(&mut faults).await? {
             let mut survey = self.survey(&document, true);
             while let Some(page) = survey.next().await {
-                for Suspect { key, holder, state } in page {
-                    let length = report.locked.len() + report.open.len();
-                    match state {
-                        _ if length >= MOST => report.truncated = true,
-                        Some(state) => report.open.push((holder, state)),
-                        None => report.locked.push((key, holder.to_string())),
-                    }
+                for suspect in page {
+                    report.list(suspect, MOST);
                 }
             }
             report.locked.sort();
@@ -507,5 +511,25 @@ impl<'a> Pass<'a> {
                 false
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_list_of_a_report_has_its_own_bound() {
+        let holder: AttemptId = "5e1f0000-c6a1-11f0-8007-0123456789ab".parse().expect("a tid");
+        let suspect =
+            |n: u32, state| Suspect { key: Key::new("items", n.to_string()), holder, state };
+        let mut report = JanitorReport::default();
+        for n in 0..3 {
+            report.list(suspect(n, None), 3);
+        }
+        report.list(suspect(0, Some(State::Pending)), 3);
+        assert_eq!((report.locked.len(), report.open.len(), report.truncated), (3, 1, false));
+        report.list(suspect(3, None), 3);
+        assert_eq!((report.locked.len(), report.truncated), (3, true));
     }
 }

@@ -42,12 +42,16 @@ pub(crate) struct ProcessWaits {
     pub(crate) written_ms: u64,
     /// The newest wait comes first.
     pub(crate) waits: Vec<LockWait>,
+    /// The number of all waits of the process at the time of the write.
+    pub(crate) total: u64,
 }
 
 /// A document of this part in the registry.
 pub(crate) enum Signal {
     Process(ProcessEntry),
     Waits(ProcessWaits),
+    /// Waits that cannot be read.
+    UnreadableWaits,
 }
 
 /// The documents of this process, and those of all processes.
@@ -120,6 +124,7 @@ impl Processes {
             process: entry.process.clone(),
             written_ms: entry.renewed_ms,
             waits,
+            total,
         };
         if let Ok(source) = serde_json::to_string(&waits) {
             let key = self.table.contention_key(&entry.node);
@@ -133,7 +138,7 @@ impl Processes {
         let config = &self.context.config;
         let interval = config.janitor_interval.unwrap_or_default();
         ProcessEntry {
-            node: self.context.ids.node().iter().map(|byte| format!("{byte:02x}")).collect(),
+            node: self.node(),
             host: self.host.clone(),
             pid: std::process::id(),
             program: self.program.clone(),
@@ -214,7 +219,7 @@ impl Processes {
             let (changed, kept) = match signal {
                 Some(Signal::Process(entry)) => (entry.renewed_ms, entry.kept_for_ms()),
                 Some(Signal::Waits(waits)) => (waits.written_ms, WAITS_KEPT_MS),
-                None => return,
+                Some(Signal::UnreadableWaits) | None => return,
             };
             if present.saturating_sub(changed) > kept {
                 dead.push(Write::new(key, WriteOp::Delete(version)));
@@ -226,6 +231,11 @@ impl Processes {
             self.store.write_all(&dead).await;
         }
         Ok(())
+    }
+
+    /// The id of this process in the registry.
+    pub(crate) fn node(&self) -> String {
+        self.context.ids.node().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// The keys of all documents of this part in the domain.
@@ -257,8 +267,8 @@ impl Processes {
                     let entry = ProcessEntry::parse(&source).map(Signal::Process);
                     visit(key, version, entry);
                 } else if key.id.starts_with(&*contention.id) {
-                    let waits = serde_json::from_str(&source).ok().map(Signal::Waits);
-                    visit(key, version, waits);
+                    let waits = serde_json::from_str(&source).map(Signal::Waits);
+                    visit(key, version, Some(waits.unwrap_or(Signal::UnreadableWaits)));
                 }
             }
         }
