@@ -81,6 +81,9 @@ pub(crate) enum Command {
         /// Only transactions that began at least this number of seconds ago
         #[arg(long, value_name = "SECONDS")]
         older: Option<u64>,
+        /// Only transactions with this label; a group has the labels of its members, joined by `+`
+        #[arg(long)]
+        label: Option<String>,
     },
     /// Show one transaction: its record, each participant as it is now, and the verdict
     Show {

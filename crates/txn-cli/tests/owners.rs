@@ -127,8 +127,8 @@ pub(crate) async fn write_first(store: Arc<dyn Store>, names: &Names) {
     domain.shutdown(Duration::from_secs(60)).await;
 }
 
-/// Commits a write of both documents as the process `till-7`, and dies before it is applied to
-/// the stock.
+/// Commits a write of both documents with the label `checkout` as the process `till-7`, and dies
+/// before it is applied to the stock.
 pub(crate) async fn die_after_commit(store: Arc<dyn Store>, names: &Names) -> AttemptId {
     let store = Untimed::dying(store, &names.stock);
     let config = past(AGE)
@@ -136,7 +136,7 @@ pub(crate) async fn die_after_commit(store: Arc<dyn Store>, names: &Names) -> At
         .with_application_name(Some("tills".to_owned()));
     let domain = Domain::open(store, &names.domain, config).await.expect("opens");
     let (stock, orders) = collections(&domain, names).await;
-    let tx = domain.begin(&Options::default()).expect("begins");
+    let tx = domain.begin(&Options::default().with_label("checkout")).expect("begins");
     let tid = tx.tid();
     tx.put(&stock, "shelf", &body()).expect("buffers");
     tx.put(&orders, "one", &body()).expect("buffers");

@@ -19,6 +19,7 @@ use clap::CommandFactory;
 use crate::answer::{Answer, Exit, Failure};
 use crate::args::{Cli, Command, Global};
 use crate::session::Session;
+use transactions::Rows;
 
 pub(crate) async fn run(cli: Cli) -> Result<Answer, Failure> {
     let Cli { global, command } = cli;
@@ -51,8 +52,9 @@ pub(crate) async fn run(cli: Cli) -> Result<Answer, Failure> {
 async fn on(session: &Session, global: &Global, command: Command) -> Result<Answer, Failure> {
     let domain = &session.domain;
     match command {
-        Command::Ls { state, older } => {
-            transactions::list(domain, state.map(Into::into), older, global.limit()).await
+        Command::Ls { state, older, label } => {
+            let rows = Rows { state: state.map(Into::into), older, label };
+            transactions::list(domain, &rows, global.limit()).await
         }
         Command::Show { tid } => transactions::show(domain, tid, global.limit()).await,
         Command::Why { collection, id, routing } => {

@@ -21,8 +21,28 @@ struct Row {
     overdue: bool,
     process: Option<String>,
     application: Option<String>,
+    label: Option<String>,
     participants: usize,
     locks: usize,
+}
+
+/// The rows that `txn ls` shows.
+#[derive(Debug)]
+pub(super) struct Rows {
+    pub(super) state: Option<TransactionState>,
+    /// The least age in seconds.
+    pub(super) older: Option<u64>,
+    /// The label of the transaction, or of one member of a group.
+    pub(super) label: Option<String>,
+}
+
+impl Rows {
+    fn has(&self, row: &Row) -> bool {
+        let least_ms = self.older.unwrap_or(0).saturating_mul(1_000);
+        row.age_ms >= least_ms
+            && self.state.is_none_or(|state| row.state == state)
+            && self.label.as_deref().is_none_or(|label| row.has_label(label))
+    }
 }
 
 impl From<OpenTransaction> for Row {
@@ -35,6 +55,7 @@ impl From<OpenTransaction> for Row {
             overdue: open.overdue,
             process: Some(open.process),
             application: open.application,
+            label: open.label,
             participants: open.participants,
             locks: 0,
         }
@@ -52,18 +73,20 @@ impl Row {
             overdue: lock.overdue,
             process: None,
             application: None,
+            label: lock.label.clone(),
             participants: 0,
             locks: 0,
         }
     }
+
+    /// Whether the transaction has the label. A group has the labels of its members, joined by `+`.
+    fn has_label(&self, label: &str) -> bool {
+        let own = self.label.as_deref();
+        own.is_some_and(|own| own == label || own.split('+').any(|member| member == label))
+    }
 }
 
-pub(super) async fn list(
-    domain: &Domain,
-    state: Option<TransactionState>,
-    older: Option<u64>,
-    limit: usize,
-) -> Result<Answer, Failure> {
+pub(super) async fn list(domain: &Domain, which: &Rows, limit: usize) -> Result<Answer, Failure> {
     let open = domain.admin().transactions(limit).await?;
     let locks = domain.admin().locks(limit).await?;
     let records: Vec<Fault> =
@@ -79,8 +102,7 @@ pub(super) async fn list(
         }
     }
     rows.sort_by_key(|row| row.tid);
-    let least_ms = older.unwrap_or(0).saturating_mul(1_000);
-    rows.retain(|row| row.age_ms >= least_ms && state.is_none_or(|state| row.state == state));
+    rows.retain(|row| which.has(row));
     let truncated = open.truncated || locks.truncated || rows.len() > limit;
     rows.truncate(limit);
     let mut faults: Vec<Fault> =
@@ -89,27 +111,30 @@ pub(super) async fn list(
     faults.dedup();
     let mut text = match rows.is_empty() {
         true => "No transaction is open.".to_owned(),
-        false => {
-            let header = ["tid", "state", "age", "heartbeat", "process", "documents", "locks"];
-            let mut table = table(header, &[2, 3, 5, 6]);
-            for row in &rows {
-                table.add_row([
-                    row.tid.to_string(),
-                    row.state.to_string() + if row.overdue { " (overdue)" } else { "" },
-                    time(row.age_ms),
-                    row.heartbeat_ms.map(time).unwrap_or_default(),
-                    of_process(row.tid, row.process.as_deref(), row.application.as_deref()),
-                    row.participants.to_string(),
-                    row.locks.to_string(),
-                ]);
-            }
-            format!("{table}\nNext: `txn show TID`.")
-        }
+        false => format!("{}\nNext: `txn show TID`.", table_of(&rows)),
     };
     text += &cut(truncated, limit);
     text += &of_faults(&faults);
     let json = json!({ "transactions": rows, "truncated": truncated, "faults": faults });
     Ok(Answer::new(exit_of(&faults), text, json))
+}
+
+fn table_of(rows: &[Row]) -> impl std::fmt::Display {
+    let header = ["tid", "state", "age", "heartbeat", "process", "label", "documents", "locks"];
+    let mut table = table(header, &[2, 3, 6, 7]);
+    for row in rows {
+        table.add_row([
+            row.tid.to_string(),
+            row.state.to_string() + if row.overdue { " (overdue)" } else { "" },
+            time(row.age_ms),
+            row.heartbeat_ms.map(time).unwrap_or_default(),
+            of_process(row.tid, row.process.as_deref(), row.application.as_deref()),
+            row.label.clone().unwrap_or_default(),
+            row.participants.to_string(),
+            row.locks.to_string(),
+        ]);
+    }
+    table
 }
 
 pub(super) async fn show(domain: &Domain, tid: AttemptId, limit: usize) -> Result<Answer, Failure> {
