@@ -20,7 +20,7 @@ use crate::processing::topics::Topics;
 use crate::queue::event::Event;
 use crate::queue::fresh::Fresh;
 use crate::queue::model::{
-    DeadLetters, Floor, Floors, Letter, Letters, MAPPINGS, Queue, Queues, Settings,
+    DeadLetters, Floor, Floors, LAST_MS, Letter, Letters, MAPPINGS, Queue, Queues, Settings,
     SettingsDocuments, known,
 };
 use crate::queue::name::QueueName;
@@ -29,6 +29,11 @@ use crate::queue::source::EventSource;
 
 /// The number of retries after a lost race to create the settings.
 const LOOKS: usize = 3;
+
+/// How long before its moment a poll finds an event, in milliseconds.
+///
+/// The processor then waits for the exact moment. Longer than the time between two polls.
+const SOON_MS: u64 = 10_000;
 
 /// The outbox of a domain. Cheap to clone.
 ///
@@ -104,8 +109,10 @@ impl Outbox {
     ///
     /// `not_before_ms`: milliseconds since the Unix epoch, by the wall clock of the processor. The
     /// later events of the same topic and key wait for this one, so give a timer a key of its own.
-    /// A moment in the past means at once. There is no upper bound of the delay: the delivery may
-    /// follow late if all processors are busy or stopped.
+    /// A moment in the past means at once, and one after the year 9999 means its end. There is no
+    /// upper bound of the delay: the delivery may follow late if all processors are busy or
+    /// stopped. Any number of timers may wait: processors read no timer until shortly before its
+    /// moment.
     ///
     /// A reservation that expires needs no scan: emit its expiry with the reservation. The handler
     /// reads the reservation, and does nothing if it was paid in the meantime.
@@ -141,7 +148,7 @@ impl Outbox {
         let sequence = queue.appended + 1;
         let (id, emitted_ms) = (name.event_id(sequence), wall_ms(&inner.domain));
         let event = Event::new(id, name, sequence, emitted_ms, 0, payload);
-        let event = Event { not_before_ms, ..event };
+        let event = Event { not_before_ms: not_before_ms.map(|at| at.min(LAST_MS)), ..event };
         inner.append(tx, queue, &event)?;
         Ok(event.id)
     }
@@ -224,7 +231,14 @@ impl Inner {
         Ok(tx.put(&self.queues, name.document(), &Stored::Known(queue))?)
     }
 
+    /// The moment up to which polls find events.
+    pub(crate) fn soon_ms(&self) -> u64 {
+        wall_ms(&self.domain).saturating_add(SOON_MS)
+    }
+
     /// Writes a queue, and wakes local processors after the commit.
+    ///
+    /// A poll shortly before its moment finds a queue that is not due.
     pub(crate) fn put_fresh(
         self: &Arc<Self>,
         tx: &Transaction,
@@ -232,7 +246,8 @@ impl Inner {
         mut queue: Queue,
     ) -> Result<()> {
         queue.settle(|| self.fresh.place(name, self.shards));
-        if let Some(shard) = queue.shard() {
+        let is_early = queue.is_due_after(self.soon_ms());
+        if let Some(shard) = queue.shard().filter(|_| !is_early) {
             let (this, queue) = (self.clone(), name.clone());
             tx.when_committed(move || this.fresh.add(&queue, &shard));
         }
@@ -246,7 +261,7 @@ impl Inner {
         mut queue: Queue,
         event: &Event,
     ) -> Result<()> {
-        (queue.appended, queue.emitted_ms) = (event.sequence, Some(wall_ms(&self.domain)));
+        queue.append(event, wall_ms(&self.domain));
         self.put_fresh(tx, &event.queue, queue)?;
         let id = event.queue.event_document(event.sequence);
         Ok(tx.insert(&self.letters, id, &Stored::Known(Letter::new(event)))?)

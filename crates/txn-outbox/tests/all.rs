@@ -8,3 +8,4 @@ mod hostile;
 mod http;
 mod outbox;
 mod scenarios;
+mod timers;

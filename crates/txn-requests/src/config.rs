@@ -24,6 +24,8 @@ pub struct RequestsConfig {
     pub max_bytes: usize,
     /// The maximum number of open requests. Further submissions fail.
     ///
+    /// Requests before their moment ([`Request::not_before_ms`](crate::Request::not_before_ms)) do
+    /// not count, and are always accepted.
     /// Each process counts only now and then. Several processes may therefore exceed the limit by a
     /// quarter of the remaining number. Default: 10,000.
     pub max_open: usize,

@@ -25,7 +25,11 @@ pub(crate) const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "claim":{"dynamic":"strict","properties":{"instance":{"type":"keyword"},"name":{"type":"keyword"},
         "grant":{"type":"keyword"},"lease_ms":{"type":"long"}}},
     "failures":{"type":"integer"},"deaths":{"type":"integer"},"reason":{"type":"object","enabled":false},
+    "due_ms":{"type":"date","format":"epoch_millis"},
     "commit_version":{"type":"keyword"},"reverses":{"type":"keyword"},"reversed_by":{"type":"keyword"}}}"#;
+
+/// The end of the year 9999, the last moment of a date, in milliseconds since the Unix epoch.
+const LAST_MS: u64 = 253_402_300_799_999;
 
 /// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -165,6 +169,12 @@ pub(crate) struct Entry {
     pub(crate) times: Times,
     pub(crate) request: Request,
     pub(crate) claim: Option<Claim>,
+    /// The earliest execution of a created or pending request; `None`: at once.
+    ///
+    /// Polls leave out the requests that are not due. Documents of older versions have no such
+    /// field, so a poll finds them, and [`Entry::earliest_ms`] decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) due_ms: Option<u64>,
     pub(crate) failures: u32,
     /// The number of processors that died during the execution.
     #[serde(default)]
@@ -180,7 +190,7 @@ pub(crate) type Entries = Versioned<Entry, NEWEST>;
 
 impl Entry {
     /// The earliest time at which the request has work to do, in milliseconds since the Unix epoch.
-    pub(crate) fn due_ms(&self) -> u64 {
+    pub(crate) fn earliest_ms(&self) -> u64 {
         let is_open = matches!(self.state, State::Created | State::Pending);
         self.request.not_before_ms.filter(|_| is_open).unwrap_or(0)
     }
@@ -192,6 +202,7 @@ impl Entry {
             application: request.application.clone(),
             state: State::Created,
             times: Times { created_ms: now_ms, modified_ms: now_ms, ..Times::default() },
+            due_ms: due_ms(&request),
             request,
             claim: None,
             failures: 0,
@@ -223,6 +234,8 @@ impl Entry {
         if state != State::Pending {
             self.claim = None;
         }
+        let is_open = matches!(state, State::Created | State::Pending);
+        self.due_ms = is_open.then(|| due_ms(&self.request)).flatten();
         self.state = state;
     }
 
@@ -248,6 +261,11 @@ impl Entry {
             request: self.request,
         }
     }
+}
+
+/// The stored moment of a request. A date ends with the year 9999.
+fn due_ms(request: &Request) -> Option<u64> {
+    request.not_before_ms.map(|at| at.min(LAST_MS))
 }
 
 /// The public status of a request.

@@ -77,7 +77,9 @@ impl Requests {
         if let Some(found) = inner.find(id).await? {
             return inner.same(found, request);
         }
-        inner.admit().await?;
+        if !inner.is_early(request) {
+            inner.admit().await?;
+        }
         let status = inner.insert(request, id).await?;
         inner.submitted(&status);
         Ok(status)
@@ -99,7 +101,7 @@ impl Requests {
     pub async fn execute(&self, request: &Request, id: &str) -> Result<Status> {
         let inner = &self.inner;
         let handles = inner.check(request, id).await?;
-        if request.not_before_ms.is_some_and(|at| at > wall_ms(&inner.domain)) {
+        if inner.is_early(request) {
             let why = "it is not due yet: submit it, and a processor executes it later";
             return Err(RequestError::Invalid(why.to_owned()));
         }

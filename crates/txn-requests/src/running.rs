@@ -29,7 +29,7 @@ impl Requests {
     /// As [`Requests::list`]. Failures of single requests only count in the [`Tally`].
     pub async fn process_open(&self, application: Option<&str>) -> Result<Tally> {
         let mut tally = Tally::default();
-        for (entry, dead) in self.inner.find_work(application).await? {
+        for (entry, dead) in self.inner.find_work(application).await?.requests {
             tally.count(self.inner.process(&entry.id, dead.as_ref()).await?);
         }
         Ok(tally)

@@ -28,6 +28,7 @@ struct Counters {
     scan: AtomicU64,
     admin: AtomicU64,
     documents_read: AtomicU64,
+    documents_scanned: AtomicU64,
     documents_written: AtomicU64,
     checks: AtomicU64,
     verifies: AtomicU64,
@@ -49,6 +50,8 @@ pub struct Counts {
     pub admin: u64,
     /// Keys in all read requests, of both kinds.
     pub documents_read: u64,
+    /// Documents in all pages of scans.
+    pub documents_scanned: u64,
     /// Creates, replaces and deletes in all write requests.
     pub documents_written: u64,
     /// Checks in all write requests.
@@ -77,6 +80,7 @@ impl Counts {
             scan: more(self.scan, earlier.scan),
             admin: more(self.admin, earlier.admin),
             documents_read: more(self.documents_read, earlier.documents_read),
+            documents_scanned: more(self.documents_scanned, earlier.documents_scanned),
             documents_written: more(self.documents_written, earlier.documents_written),
             checks: more(self.checks, earlier.checks),
             verifies: more(self.verifies, earlier.verifies),
@@ -87,13 +91,15 @@ impl Counts {
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { get_many, read_primary, write_many, scan, admin, .. } = self;
-        let Self { documents_read, documents_written, checks, verifies, .. } = self;
+        let Self { documents_read, documents_scanned, documents_written, checks, .. } = self;
         write!(
             f,
             "{} requests ({get_many} get, {read_primary} primary, {write_many} write, \
              {scan} scan, {admin} admin): {documents_read} documents read, \
-             {documents_written} written, {checks} checked, {verifies} verified",
-            self.requests()
+             {documents_scanned} scanned, {documents_written} written, {checks} checked, \
+             {} verified",
+            self.requests(),
+            self.verifies
         )
     }
 }
@@ -117,6 +123,7 @@ impl CountingStore {
             scan: read(&c.scan),
             admin: read(&c.admin),
             documents_read: read(&c.documents_read),
+            documents_scanned: read(&c.documents_scanned),
             documents_written: read(&c.documents_written),
             checks: read(&c.checks),
             verifies: read(&c.verifies),
@@ -171,7 +178,9 @@ impl Layer for CountingStore {
         from: Option<Cursor>,
     ) -> Result<Page, StoreError> {
         add(&self.counters.scan, 1);
-        self.inner.scan(collection, filter, size, from).await
+        let page = self.inner.scan(collection, filter, size, from).await?;
+        add(&self.counters.documents_scanned, page.documents.len());
+        Ok(page)
     }
 }
 
@@ -213,7 +222,7 @@ mod tests {
         assert_eq!(
             before.to_string(),
             "2 requests (1 get, 0 primary, 1 write, 0 scan, 0 admin): \
-             2 documents read, 3 written, 1 checked, 2 verified"
+             2 documents read, 0 scanned, 3 written, 1 checked, 2 verified"
         );
     }
 }

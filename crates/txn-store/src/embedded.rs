@@ -96,14 +96,21 @@ pub fn not_found(name: &str) -> StoreError {
 pub fn matches(filter: &Filter, source: &str) -> bool {
     let field = match filter {
         Filter::All => return true,
-        Filter::Exists(field) | Filter::AnyOf(field, _) => *field,
+        Filter::Exists(field) | Filter::AnyOf(field, _) | Filter::AnyOfUpTo { field, .. } => *field,
     };
     let Ok(serde_json::Value::Object(object)) = serde_json::from_str(source) else { return false };
+    if let Filter::AnyOfUpTo { number, bound, .. } = filter
+        && object.get(*number).and_then(serde_json::Value::as_u64).is_some_and(|n| n > *bound)
+    {
+        return false;
+    }
     let Some(value) = object.get(field).filter(|value| !value.is_null()) else { return false };
     let values = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
     let mut texts = values.iter().filter_map(serde_json::Value::as_str);
     match filter {
-        Filter::AnyOf(_, wanted) => texts.any(|text| wanted.iter().any(|value| **value == *text)),
+        Filter::AnyOf(_, wanted) | Filter::AnyOfUpTo { values: wanted, .. } => {
+            texts.any(|text| wanted.iter().any(|value| **value == *text))
+        }
         Filter::All | Filter::Exists(_) => true,
     }
 }

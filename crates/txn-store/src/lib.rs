@@ -367,6 +367,21 @@ pub enum Filter {
     Exists(&'static str),
     /// Documents with one of the values, alone or in a list.
     AnyOf(&'static str, Vec<Arc<str>>),
+    /// As [`Filter::AnyOf`], without the documents whose number is greater than a bound.
+    ///
+    /// A document without the number matches. The number is a top-level field: an integer, or a
+    /// date in milliseconds since the Unix epoch. A store with an index of the field returns
+    /// documents without the number first, and small numbers before greater ones.
+    AnyOfUpTo {
+        /// The field with the values.
+        field: &'static str,
+        /// The values.
+        values: Vec<Arc<str>>,
+        /// The field with the number.
+        number: &'static str,
+        /// The greatest number that matches.
+        bound: u64,
+    },
 }
 
 impl Filter {
@@ -377,6 +392,18 @@ impl Filter {
         values: impl IntoIterator<Item = V>,
     ) -> Self {
         Self::AnyOf(field, values.into_iter().map(Into::into).collect())
+    }
+
+    /// Creates [`Filter::AnyOfUpTo`] from any values.
+    #[must_use]
+    pub fn any_of_up_to<V: Into<Arc<str>>>(
+        field: &'static str,
+        values: impl IntoIterator<Item = V>,
+        number: &'static str,
+        bound: u64,
+    ) -> Self {
+        let values = values.into_iter().map(Into::into).collect();
+        Self::AnyOfUpTo { field, values, number, bound }
     }
 }
 

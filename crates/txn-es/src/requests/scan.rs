@@ -1,6 +1,7 @@
 //! Scans by scroll: requests and answers. No I/O.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::json;
@@ -20,15 +21,28 @@ pub(crate) const MAX_PAGE: usize = 10_000;
 
 /// Returns the body of the first request of a scan.
 pub(crate) fn first(filter: &Filter, size: usize) -> String {
+    let terms = |field: &str, values: &[Arc<str>]| {
+        let values: Vec<&str> = values.iter().map(|value| &**value).collect();
+        json!({"terms": {field: values}})
+    };
     let query = match filter {
         Filter::All => json!({"match_all": {}}),
         Filter::Exists(field) => json!({"exists": {"field": field}}),
-        Filter::AnyOf(field, values) => {
-            let values: Vec<&str> = values.iter().map(|value| &**value).collect();
-            json!({"terms": {*field: values}})
+        Filter::AnyOf(field, values) => terms(field, values),
+        Filter::AnyOfUpTo { field, values, number, bound } => {
+            // The greatest number that the servers have.
+            let bound = (*bound).min(i64::MAX.unsigned_abs());
+            let exceeds = json!({"range": {*number: {"gt": bound}}});
+            json!({"bool": {"filter": [terms(field, values)], "must_not": [exceeds]}})
         }
     };
-    json!({"size": size, "sort": ["_doc"], "seq_no_primary_term": true, "query": query}).to_string()
+    let sort = match filter {
+        Filter::AnyOfUpTo { number, .. } => {
+            json!([{*number: {"order": "asc", "missing": "_first", "unmapped_type": "long"}}])
+        }
+        Filter::All | Filter::Exists(_) | Filter::AnyOf(..) => json!(["_doc"]),
+    };
+    json!({"size": size, "sort": sort, "seq_no_primary_term": true, "query": query}).to_string()
 }
 
 /// Returns the body of the next request.
@@ -214,7 +228,14 @@ mod tests {
         let body = first(&Filter::any_of("owner", ["Ann \"A\""]), 10);
         let value: serde_json::Value = serde_json::from_str(&body).unwrap();
         assert_eq!(value["query"], json!({"terms": {"owner": ["Ann \"A\""]}}));
+        let body = first(&Filter::any_of_up_to("state", ["created"], "due_ms", u64::MAX), 10);
+        let value: serde_json::Value = serde_json::from_str(&body).unwrap();
+        let exceeds = json!({"range": {"due_ms": {"gt": i64::MAX}}});
+        let query = json!({"filter": [{"terms": {"state": ["created"]}}], "must_not": [exceeds]});
+        assert_eq!(value["query"], json!({ "bool": query }));
+        assert_eq!(value["sort"][0]["due_ms"]["missing"], "_first");
         let body = first(&Filter::Exists("transaction_tid"), 10);
+        assert!(body.contains(r#""sort":["_doc"]"#), "{body}");
         assert!(body.contains(r#""exists":{"field":"transaction_tid"}"#), "{body}");
     }
 }

@@ -83,6 +83,24 @@ impl EventSource for Outbox {
         Ok(events)
     }
 
+    async fn postpone(&self, claim: &Claim, event: &Event) -> Result<bool> {
+        let inner = &self.inner;
+        let soon_ms = inner.soon_ms();
+        let Some(at_ms) = event.not_before_ms.filter(|at_ms| *at_ms > soon_ms) else {
+            return Ok(false);
+        };
+        let postponed = inner.domain.transact(async |tx| {
+            claim.check(tx).await?;
+            let mut queue = inner.next_queue(tx, event).await?;
+            if queue.not_before_ms != Some(at_ms) {
+                queue.not_before_ms = Some(at_ms);
+                inner.put(tx, &event.queue, queue)?;
+            }
+            Ok::<_, OutboxError>(true)
+        });
+        postponed.await
+    }
+
     async fn begin(&self, claim: &Claim, event: &Event) -> Result<()> {
         let inner = &self.inner;
         let noted = inner.domain.transact(async |tx| {
@@ -149,6 +167,7 @@ impl EventSource for Outbox {
                         AfterDeath::GoesOn => queue.advance(),
                         AfterDeath::Waits => {
                             (queue.blocked, queue.failing) = (Some(event.sequence), None);
+                            queue.not_before_ms = None;
                         }
                     }
                     Noted::SetAside
@@ -195,7 +214,7 @@ impl EventSource for Outbox {
             .transact(async |tx| {
                 let (event, mut queue) = inner.bury(tx, id).await?;
                 if queue.blocked == Some(event.sequence) {
-                    queue.blocked = None;
+                    queue.unblock();
                     inner.put_fresh(tx, &event.queue, queue)?;
                     let id = event.queue.event_document(event.sequence);
                     tx.put(&inner.letters, id, &Stored::Known(Letter::new(&event)))?;
@@ -215,7 +234,7 @@ impl EventSource for Outbox {
             .transact(async |tx| {
                 let (event, mut queue) = inner.bury(tx, id).await?;
                 if queue.blocked == Some(event.sequence) {
-                    queue.blocked = None;
+                    queue.unblock();
                     queue.advance();
                     inner.put_fresh(tx, &event.queue, queue)?;
                 }
@@ -284,7 +303,12 @@ impl Inner {
         // Documents of format 1 have only the number of the shard.
         let numbers = shards.iter().map(|shard| shard_name(shard.number).to_owned());
         let names: BTreeSet<String> = shards.iter().map(Shard::to_string).chain(numbers).collect();
-        let filter = || Filter::any_of("pending", names.iter().map(String::as_str));
+        // The clock chooses candidates only. Each event decides about its own delivery.
+        let soon_ms = self.soon_ms();
+        let filter = || {
+            let names = names.iter().map(String::as_str);
+            Filter::any_of_up_to("pending", names, "not_before_ms", soon_ms)
+        };
         let from = self.looked.lock().remove(shards);
         let (goes_on, of) = (from.is_some(), self.queues.name());
         let (ids, next) = match candidates_from(&self.domain, of, filter(), most, from).await {

@@ -31,16 +31,17 @@ struct Queues {
 }
 
 impl Queues {
-    fn defer(&mut self, name: &QueueName, until: Duration) {
-        if self.deferred.len() >= MOST_DEFERRED {
-            self.deferred.clear();
+    /// Remembers a pause. Beyond the bound, the next poll finds the queue again.
+    fn defer(&mut self, name: &QueueName, until: Duration, most: usize) {
+        if self.deferred.len() < most || self.deferred.contains_key(name) {
+            self.deferred.insert(name.clone(), until);
         }
-        self.deferred.insert(name.clone(), until);
     }
 
-    fn wait(&mut self, name: &QueueName) -> u32 {
-        if self.waits.len() >= MOST_DEFERRED {
-            self.waits.clear();
+    /// Counts a wait. Beyond the bound, each wait counts as the first.
+    fn wait(&mut self, name: &QueueName, most: usize) -> u32 {
+        if self.waits.len() >= most && !self.waits.contains_key(name) {
+            return 1;
         }
         let waits = self.waits.entry(name.clone()).or_default();
         *waits = waits.saturating_add(1);
@@ -120,7 +121,7 @@ impl Seat {
 
     /// Counts a wait of the first event for an outage. Returns the consecutive waits.
     pub(crate) fn waits(&self) -> u32 {
-        self.agenda.queues.lock().wait(&self.name)
+        self.agenda.queues.lock().wait(&self.name, MOST_DEFERRED)
     }
 
     /// Resets the waits, because the first event is done.
@@ -153,7 +154,7 @@ impl Seat {
         let mut queues = self.agenda.queues.lock();
         queues.working.remove(&self.name);
         if let Some(until) = until {
-            queues.defer(&self.name, until);
+            queues.defer(&self.name, until, MOST_DEFERRED);
         }
         self.is_over = true;
     }
@@ -203,6 +204,21 @@ mod tests {
         let seat = agenda.begin(&name, Duration::ZERO).unwrap();
         seat.moves_on();
         assert_eq!(seat.waits(), 1);
+    }
+
+    #[test]
+    fn full_memory_keeps_its_pauses() {
+        let name = |at: u64| QueueName::new("t", &format!("k{at}")).unwrap();
+        let mut queues = Queues::default();
+        for at in 0..5 {
+            queues.defer(&name(at), Duration::from_secs(at), 3);
+            assert_eq!(queues.wait(&name(at), 3), 1);
+        }
+        queues.defer(&name(1), Duration::from_secs(9), 3);
+        assert_eq!(queues.wait(&name(1), 3), 2);
+        assert_eq!(queues.wait(&name(4), 3), 1);
+        let pauses: Vec<u64> = queues.deferred.values().map(Duration::as_secs).collect();
+        assert_eq!(pauses, [0, 9, 2]);
     }
 
     #[test]

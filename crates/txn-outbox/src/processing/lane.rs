@@ -46,7 +46,7 @@ pub(crate) enum Ended {
     Later(Duration),
     /// The event waits out an outage. Pauses grow, and last at least this long.
     Waits(Duration),
-    /// The queue waits for an operator, or for another processor.
+    /// The queue waits for an operator, for another processor, or for a later poll.
     Over,
 }
 
@@ -189,7 +189,7 @@ async fn handle(this: &Inner, claim: &Claim, lanes: &Lanes, event: Event) -> End
         return failed(this, claim, &event, Failure::hopeless(&*why)).await;
     }
     if let Some(pause) = due_in(this, &event) {
-        return Ended::Later(pause);
+        return postponed(this, claim, &event, pause).await;
     }
     let alone = match begin(this, claim, lanes, &event).await {
         Ok(alone) => alone,
@@ -204,6 +204,19 @@ async fn handle(this: &Inner, claim: &Claim, lanes: &Lanes, event: Event) -> End
         }
     }
     ended
+}
+
+/// Leaves an event that is not due to a later poll, or remembers its queue until then.
+async fn postponed(this: &Inner, claim: &Claim, event: &Event, pause: Duration) -> Ended {
+    match settled(this, || this.source.postpone(claim, event)).await {
+        Ok(true) => Ended::Over,
+        Ok(false) => Ended::Later(pause),
+        Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => Ended::Later(this.config.delay),
+        Err(error) => {
+            tracing::warn!(event = event.id, %error, "an event could not be postponed");
+            Ended::Later(pause)
+        }
+    }
 }
 
 /// The time until the event is due; `None` for a due event.

@@ -20,6 +20,9 @@ const NEWEST_QUEUE: u32 = 2;
 /// The prefix of queue ids.
 pub(crate) const QUEUE: &str = "queue:";
 
+/// The end of the year 9999, the last moment of a date, in milliseconds since the Unix epoch.
+pub(crate) const LAST_MS: u64 = 253_402_300_799_999;
+
 /// Field mappings, for stores with mappings.
 pub(crate) const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "kind":{"type":"keyword"},"format":{"type":"integer"},"shards":{"type":"integer"},
@@ -63,6 +66,12 @@ pub(crate) struct Queue {
     /// The shard as [`Shard`] is displayed, while events wait. Processors filter by this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pending: Option<String>,
+    /// The moment before which the next event is not due, in milliseconds since the Unix epoch.
+    ///
+    /// A queue without the field may be due: the next event decides. Processors filter by the
+    /// field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) not_before_ms: Option<u64>,
     /// The position of a dead letter that blocks the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) blocked: Option<u64>,
@@ -94,6 +103,7 @@ impl Queue {
             handled: behind,
             emitted_ms: None,
             pending: None,
+            not_before_ms: None,
             blocked: None,
             failing: None,
         }
@@ -142,10 +152,30 @@ impl Queue {
         }
     }
 
+    /// Adds an event at the end of the queue.
+    pub(crate) fn append(&mut self, event: &Event, now_ms: u64) {
+        if self.waiting() == 0 {
+            self.not_before_ms = event.not_before_ms;
+        }
+        (self.appended, self.emitted_ms) = (event.sequence, Some(now_ms));
+    }
+
     /// Removes the first event from the queue.
     pub(crate) fn advance(&mut self) {
         self.handled += 1;
         self.failing = None;
+        self.not_before_ms = None;
+    }
+
+    /// Unblocks the queue after a decision on its dead letter.
+    pub(crate) fn unblock(&mut self) {
+        self.blocked = None;
+        self.not_before_ms = None;
+    }
+
+    /// Whether a poll until this moment leaves the queue out.
+    pub(crate) fn is_due_after(&self, at_ms: u64) -> bool {
+        self.not_before_ms.is_some_and(|not_before_ms| not_before_ms > at_ms)
     }
 
     /// Sets the shard before the queue is written.
@@ -304,7 +334,9 @@ mod tests {
         let failing = Some(Failing { sequence: 1, failures: 1, unfinished: 1, error: "e".into() });
         let (pending, blocked) = (Some("00".to_owned()), Some(1));
         let emitted_ms = Some(2);
-        let full = Queue { pending, blocked, failing, emitted_ms, ..Queue::new(&event.queue, 0) };
+        let not_before_ms = Some(3);
+        let new = Queue::new(&event.queue, 0);
+        let full = Queue { pending, blocked, failing, emitted_ms, not_before_ms, ..new };
         let mappings: serde_json::Value = serde_json::from_str(MAPPINGS).unwrap();
         for document in [
             serde_json::to_value(full).unwrap(),

@@ -61,6 +61,18 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
     /// [`OutboxError::Missing`](crate::OutboxError::Missing), or an error of the store.
     async fn next(&self, queue: &QueueName, most: usize) -> Result<Vec<Event>>;
 
+    /// Leaves the queue of an event out of [`EventSource::discover`] until shortly before
+    /// [`Event::not_before_ms`].
+    ///
+    /// The processor calls this method for an event that is not due. Returns `false` if the source
+    /// returns the queue all the same. The processor then remembers the queue in memory.
+    ///
+    /// # Errors
+    /// As [`EventSource::done`].
+    async fn postpone(&self, _claim: &Claim, _event: &Event) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Notes the start of an event, if the claim still holds.
     ///
     /// [`Event::unfinished`] counts the start until the event is done or has failed. The processor

@@ -60,6 +60,7 @@ macro_rules! all {
             full_queue_refuses_events;
             timer_is_not_handled_before_its_time;
             timer_survives_its_processor;
+            far_timers_are_not_read;
             state_of_idle_keys_is_purged;
             a_newer_format_is_refused_by_name;
             shards_are_balanced_and_taken_over;

@@ -1,11 +1,13 @@
 //! Events that are not due yet.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use txn_lock::instance::wall_ms;
 use txn_outbox::{EventSource, OutboxError};
+use txn_sim::CountingStore;
 
-use super::world::{PATIENCE, World};
+use super::world::{PATIENCE, World, until};
 
 /// A timer is not handled early. It delays the later events of its key, and no other key.
 pub(crate) async fn timer_is_not_handled_before_its_time(world: &World) {
@@ -49,5 +51,44 @@ pub(crate) async fn timer_survives_its_processor(world: &World) {
     let processor = desk.start(world.config()).await;
     desk.seen("timer", &[1]).await;
     assert!(wall_ms(&desk.domain) >= due_ms, "it was handled early");
+    assert!(processor.stop(PATIENCE).await);
+}
+
+/// Polls read no timer of the far future, and due events do not wait for it.
+pub(crate) async fn far_timers_are_not_read(world: &World) {
+    let counting = Arc::new(CountingStore::new(world.store.clone()));
+    let world = World { store: counting.clone(), name: world.name.clone(), lease: world.lease };
+    let desk = world.desk().await;
+    let far_ms = wall_ms(&desk.domain) + 86_400_000;
+    let timers: Vec<String> = (0..6_000).map(|at| format!("timer-{at}")).collect();
+    for keys in timers.chunks(500) {
+        let emit = desk.domain.transact::<_, OutboxError, _>(async |tx| {
+            for key in keys {
+                desk.outbox.emit_not_before(tx, "orders", key, &0, far_ms).await?;
+            }
+            Ok(())
+        });
+        emit.await.expect("emitted");
+    }
+    // A timer without an end, and one that follows a due event of its key.
+    let emit = desk.domain.transact::<_, OutboxError, _>(async |tx| {
+        desk.outbox.emit_not_before(tx, "orders", "never", &0, u64::MAX).await?;
+        desk.outbox.emit(tx, "orders", "mixed", &1).await?;
+        desk.outbox.emit_not_before(tx, "orders", "mixed", &2, far_ms).await
+    });
+    emit.await.expect("emitted");
+    let report = desk.domain.barrier(PATIENCE).await.expect("looks");
+    report.into_result().expect("all is applied");
+    let processor = desk.start(world.config()).await;
+    desk.seen("mixed", &[1]).await;
+    desk.place("due", 7).await;
+    desk.seen("due", &[7]).await;
+    let before = counting.counts();
+    until(|| counting.counts().since(before).scan >= 40).await;
+    let polls = counting.counts().since(before);
+    let documents = polls.documents_read + polls.documents_scanned;
+    assert!(documents < 20 * polls.scan, "{polls}");
+    let backlog = desk.outbox.source().backlog().await.expect("counts");
+    assert_eq!((backlog.events, backlog.lag_ms(wall_ms(&desk.domain))), (6_002, 0));
     assert!(processor.stop(PATIENCE).await);
 }

@@ -53,6 +53,10 @@ impl EventSource for Watched {
         self.source.discover(shards).await
     }
 
+    async fn postpone(&self, claim: &Claim, event: &Event) -> Result<bool> {
+        self.source.postpone(claim, event).await
+    }
+
     async fn next(&self, queue: &QueueName, most: usize) -> Result<Vec<Event>> {
         let less = |left: u64| left.checked_sub(1);
         let left = self.panics.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);

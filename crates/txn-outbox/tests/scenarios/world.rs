@@ -44,7 +44,11 @@ impl World {
     }
 
     pub(crate) async fn desk_with(&self, config: OutboxConfig) -> Desk {
-        let of_domain = Config::default().with_janitor_interval(None).with_timeout(PATIENCE);
+        self.desk_of(Config::default(), config).await
+    }
+
+    pub(crate) async fn desk_of(&self, of_domain: Config, config: OutboxConfig) -> Desk {
+        let of_domain = of_domain.with_janitor_interval(None).with_timeout(PATIENCE);
         let domain =
             Domain::open_or_create(self.store.clone(), &self.name, of_domain).await.expect("opens");
         let collection = async |what: &str| {

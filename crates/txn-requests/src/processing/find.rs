@@ -1,41 +1,99 @@
 //! The open requests that this process may execute.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use txn_core::store::Cursor;
 use txn_lock::instance::{Dead, wall_ms};
+use txn_lock::scan::{candidates, candidates_from};
 
 use crate::contents::selection::Selection;
 use crate::error::Result;
 use crate::model::{Entry, State};
-use crate::processing::inner::Inner;
+use crate::processing::inner::{Inner, due_states, readable};
+
+/// The maximum number of requests that one poll reads, except for locked ones.
+///
+/// Any number of requests may become due at the same moment. The next poll continues.
+const LOOK: usize = 1_000;
+
+/// The result of one poll.
+pub(crate) struct Work {
+    /// The requests, oldest first. Each comes with evidence if its processor is dead.
+    pub(crate) requests: Vec<(Entry, Option<Dead>)>,
+    /// Whether the poll was bounded, and more requests may be due.
+    pub(crate) leaves_some: bool,
+}
+
+/// The rest of a bounded poll.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    /// The requests that the poll found, and did not return.
+    ids: BTreeSet<Arc<str>>,
+    next: Cursor,
+}
 
 impl Inner {
-    /// The requests that this process may execute, oldest first.
-    ///
-    /// Each comes with evidence if its processor is dead.
-    pub(crate) async fn find_work(
-        &self,
-        application: Option<&str>,
-    ) -> Result<Vec<(Entry, Option<Dead>)>> {
+    /// The due requests that this process may execute.
+    pub(crate) async fn find_work(&self, application: Option<&str>) -> Result<Work> {
+        self.find_work_of(application, LOOK).await
+    }
+
+    /// As [`Inner::find_work`], from about `most` requests.
+    async fn find_work_of(&self, application: Option<&str>, most: usize) -> Result<Work> {
         let selection = Selection::default()
             .with_states([State::Created, State::Pending])
             .with_application_name(application);
-        let (mut work, now) = (Vec::new(), wall_ms(&self.domain));
-        for entry in self.select(&selection).await? {
-            if work.len() >= self.config.batch {
-                break;
-            }
+        let now = wall_ms(&self.domain);
+        let (ids, next) = self.due_ids(application, now, most).await?;
+        let mut found = readable(self.select_of(ids, &selection).await?).into_iter();
+        let mut requests = Vec::new();
+        while requests.len() < self.config.batch {
+            let Some(entry) = found.next() else { break };
             // Requests that only other processes can execute must not fill the batch.
-            let is_early = entry.due_ms() > now;
+            let is_early = entry.earliest_ms() > now;
             let cannot = is_early || self.is_deferred(&entry.id) || !self.can_emit(&entry.request);
             if cannot || self.working.lock().contains(&entry.id) {
                 continue;
             }
             if let Some(dead) = self.may_take(&entry).await? {
-                work.push((entry, dead));
+                requests.push((entry, dead));
             }
         }
-        Ok(work)
+        let leaves_some = next.is_some() || requests.len() >= self.config.batch;
+        // A poll that is not bounded keeps no rest: the next one begins again.
+        if let Some(next) = next {
+            let ids = found.map(|entry| entry.id.into()).collect();
+            self.rests.lock().insert(application.map(str::to_owned), Rest { ids, next });
+        }
+        Ok(Work { requests, leaves_some })
+    }
+
+    /// The ids of requests that may be due, and the cursor after them.
+    ///
+    /// Continues at the rest of the last poll.
+    async fn due_ids(
+        &self,
+        application: Option<&str>,
+        now_ms: u64,
+        most: usize,
+    ) -> Result<(BTreeSet<Arc<str>>, Option<Cursor>)> {
+        let filter = || due_states([State::Created, State::Pending], now_ms);
+        let rest = self.rests.lock().remove(&application.map(str::to_owned));
+        let from = match rest {
+            Some(Rest { ids, next }) if !ids.is_empty() => return Ok((ids, Some(next))),
+            rest => rest.map(|rest| rest.next),
+        };
+        let (goes_on, of) = (from.is_some(), self.entries.name());
+        match candidates_from(&self.domain, of, filter(), most, from).await {
+            // The cursor has expired, or the store has lost it. The scan is unbounded, because
+            // bounded polls from the start might never advance.
+            Err(_) if goes_on => {
+                Ok((candidates(&self.domain, of, filter(), usize::MAX).await?, None))
+            }
+            found => Ok(found?),
+        }
     }
 
     /// Whether a request is free. The inner value is evidence of a dead processor.
@@ -53,5 +111,83 @@ impl Inner {
 
     pub(crate) fn is_deferred(&self, id: &str) -> bool {
         self.deferred.lock().get(id).is_some_and(|deferral| deferral.until > self.now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use txn_core::store::MemoryStore;
+    use txn_core::{Config, Domain};
+
+    use super::*;
+    use crate::config::RequestsConfig;
+    use crate::contents::request::{Document, Operation, Request, Target};
+    use crate::requests::Requests;
+
+    fn put() -> Request {
+        let document = Document::new(&serde_json::json!({ "n": 1 })).unwrap();
+        Request::new(vec![Operation::put(Target::new("items", "x"), document)])
+    }
+
+    /// Each poll is bounded. All polls together find every due request, and no other one.
+    #[tokio::test]
+    async fn polls_are_bounded_and_continue() {
+        const DUE: usize = 1_200;
+        let config = Config::default().with_janitor_interval(None);
+        let store = Arc::new(MemoryStore::new());
+        let domain = Domain::open_or_create(store, "test", config).await.unwrap();
+        domain.create_collection::<txn_core::Raw>("items", None).await.unwrap();
+        let config = RequestsConfig::default().with_batch(400);
+        let requests = Requests::open(&domain, config).await.unwrap();
+        let inner = &requests.inner;
+        let request = put();
+        for at in 0..DUE {
+            requests.submit(&request, &format!("due-{at:05}")).await.unwrap();
+            let late = request.clone().with_not_before_ms(u64::MAX - 1);
+            requests.submit(&late, &format!("late-{at:05}")).await.unwrap();
+        }
+        let report = domain.barrier(Duration::from_secs(60)).await.unwrap();
+        report.into_result().unwrap();
+        let (mut found, mut polls) = (Vec::new(), 0);
+        loop {
+            let Work { requests, leaves_some } = inner.find_work_of(None, 500).await.unwrap();
+            found.extend(requests.into_iter().map(|(entry, _)| entry.id));
+            polls += 1;
+            assert!(polls <= 10, "they go on for ever");
+            if !leaves_some {
+                break;
+            }
+        }
+        assert!(polls >= 5, "{polls}");
+        found.sort();
+        assert_eq!(found, (0..DUE).map(|at| format!("due-{at:05}")).collect::<Vec<_>>());
+        // A poll with a lost cursor finds all requests at once.
+        let rest = Rest { ids: BTreeSet::new(), next: Cursor("lost".to_owned()) };
+        inner.rests.lock().insert(None, rest);
+        let (ids, next) = inner.due_ids(None, wall_ms(&domain), 500).await.unwrap();
+        assert_eq!((ids.len(), next), (DUE, None));
+    }
+
+    #[tokio::test]
+    async fn requests_before_their_moment_are_not_open() {
+        let config = Config::default().with_janitor_interval(None);
+        let store = Arc::new(MemoryStore::new());
+        let domain = Domain::open_or_create(store, "test", config).await.unwrap();
+        domain.create_collection::<txn_core::Raw>("items", None).await.unwrap();
+        let config = RequestsConfig::default().with_max_open(2);
+        let requests = Requests::open(&domain, config).await.unwrap();
+        let request = put();
+        for at in 0..5 {
+            let late = request.clone().with_not_before_ms(u64::MAX);
+            requests.submit(&late, &format!("late-{at}")).await.unwrap();
+        }
+        let report = domain.barrier(Duration::from_secs(60)).await.unwrap();
+        report.into_result().unwrap();
+        requests.submit(&request, "1").await.unwrap();
+        requests.submit(&request, "2").await.unwrap();
+        requests.submit(&request, "3").await.expect_err("two requests are open");
+        requests.submit(&request.clone().with_not_before_ms(u64::MAX), "late").await.unwrap();
+        assert_eq!(requests.process_open(None).await.unwrap().committed, 2);
+        requests.submit(&request, "3").await.unwrap();
     }
 }

@@ -26,6 +26,7 @@ use crate::model::{Entries, Entry, MAPPINGS, State, Status};
 use crate::processing::apply::{Handles, Stop, Undo, carry_out};
 use crate::processing::companion::Companion;
 use crate::processing::emit::Emitter;
+use crate::processing::find::Rest;
 use crate::processing::handles::{OpenHandles, collection};
 use crate::processing::watchers::Watchers;
 
@@ -55,6 +56,8 @@ pub(crate) struct Inner {
     /// Emits events and HTTP requests, if there is an outbox.
     emitter: Option<Emitter>,
     backlog: Mutex<Backlog>,
+    /// The rests of bounded polls, by application.
+    pub(crate) rests: Mutex<BTreeMap<Option<String>, Rest>>,
     pub(crate) watchers: Watchers,
     /// The requests that this process executes now.
     pub(crate) working: Mutex<BTreeSet<String>>,
@@ -153,6 +156,7 @@ impl Inner {
             handles,
             emitter,
             backlog: Mutex::default(),
+            rests: Mutex::default(),
             watchers: Watchers::default(),
             working: Mutex::default(),
             suspects: tokio::sync::Mutex::default(),
@@ -268,8 +272,16 @@ impl Inner {
         }
     }
 
+    /// Whether a request waits for its moment.
+    pub(crate) fn is_early(&self, request: &Request) -> bool {
+        request.not_before_ms.is_some_and(|at| at > wall_ms(&self.domain))
+    }
+
     /// Wakes the processors of this process after a submission.
     pub(crate) fn submitted(&self, status: &Status) {
+        if self.is_early(&status.request) {
+            return;
+        }
         self.backlog.lock().submitted += 1;
         if self.processors.load(Ordering::Acquire) == 0 {
             return;
@@ -284,7 +296,8 @@ impl Inner {
         self.kicked.notify_one();
     }
 
-    /// Refuses submissions while too many requests are open.
+    /// Refuses submissions while too many requests are open. Requests that are not due do not
+    /// count.
     pub(crate) async fn admit(&self) -> Result<()> {
         let most = self.config.max_open;
         let known = {
@@ -298,7 +311,7 @@ impl Inner {
         let open = match known {
             Some(open) if open < most => open,
             _ => {
-                let filter = states([State::Created, State::Pending]);
+                let filter = due_states([State::Created, State::Pending], wall_ms(&self.domain));
                 let found = candidates(&self.domain, self.entries.name(), filter, most).await?;
                 *self.backlog.lock() = Backlog { counted: Some(found.len()), submitted: 0 };
                 found.len()
@@ -345,25 +358,36 @@ impl Inner {
 
     /// The matching requests, oldest first. Skips unreadable requests.
     pub(crate) async fn select(&self, selection: &Selection) -> Result<Vec<Entry>> {
-        let (found, newer) = self.select_all(selection).await?;
-        if let Some(error) = newer {
-            tracing::warn!(%error, "a request cannot be read here, and is left as it is");
-        }
-        Ok(found)
+        Ok(readable(self.select_all(selection).await?))
     }
 
     /// The matching requests, oldest first.
     ///
     /// Also returns the error of the first unreadable request.
-    pub(crate) async fn select_all(
-        &self,
-        selection: &Selection,
-    ) -> Result<(Vec<Entry>, Option<RequestError>)> {
+    pub(crate) async fn select_all(&self, selection: &Selection) -> Result<Selected> {
         let filter = match selection.states.is_empty() {
             true => Filter::All,
             false => states(selection.states.iter().copied()),
         };
+        self.select_by(filter, selection).await
+    }
+
+    /// As [`Inner::select_all`], among the documents of a filter.
+    pub(crate) async fn select_by(
+        &self,
+        filter: Filter,
+        selection: &Selection,
+    ) -> Result<Selected> {
         let ids = candidates(&self.domain, self.entries.name(), filter, usize::MAX).await?;
+        self.select_of(ids, selection).await
+    }
+
+    /// As [`Inner::select_all`], among these documents.
+    pub(crate) async fn select_of(
+        &self,
+        ids: BTreeSet<Arc<str>>,
+        selection: &Selection,
+    ) -> Result<Selected> {
         let ids: Vec<_> = ids.into_iter().collect();
         let (mut found, mut unread) = (Vec::new(), None);
         for ids in ids.chunks(PAGE) {
@@ -466,8 +490,24 @@ impl Inner {
     }
 }
 
-pub(crate) fn states(of: impl IntoIterator<Item = State>) -> Filter {
+fn states(of: impl IntoIterator<Item = State>) -> Filter {
     Filter::any_of("state", of.into_iter().map(State::name))
+}
+
+/// The requests in these states that are due at a moment.
+pub(crate) fn due_states(of: impl IntoIterator<Item = State>, at_ms: u64) -> Filter {
+    Filter::any_of_up_to("state", of.into_iter().map(State::name), "due_ms", at_ms)
+}
+
+/// Requests, with the error of the first unreadable one.
+pub(crate) type Selected = (Vec<Entry>, Option<RequestError>);
+
+/// The requests that this version can read.
+pub(crate) fn readable((found, newer): Selected) -> Vec<Entry> {
+    if let Some(error) = newer {
+        tracing::warn!(%error, "a request cannot be read here, and is left as it is");
+    }
+    found
 }
 
 /// The order of requests with the same time.

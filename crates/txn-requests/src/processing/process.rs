@@ -150,7 +150,7 @@ impl Inner {
         let claimed = self.domain.transact(async |tx| {
             let Some(mut entry) = self.read(tx, id).await? else { return Ok(Claimed::NotOurs) };
             let now = wall_ms(&self.domain);
-            if !self.can_emit(&entry.request) || entry.due_ms() > now {
+            if !self.can_emit(&entry.request) || entry.earliest_ms() > now {
                 return Ok(Claimed::NotOurs);
             }
             match (entry.state, &entry.claim) {

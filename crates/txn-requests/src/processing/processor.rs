@@ -167,9 +167,8 @@ impl Loop {
         self.look_at = this.now() + this.config.poll;
         match found {
             Ok(found) => {
-                let more = found.len() >= this.config.batch;
-                work.extend(found.into_iter().map(Work::of));
-                more
+                work.extend(found.requests.into_iter().map(Work::of));
+                found.leaves_some
             }
             Err(error) => {
                 tracing::warn!(%error, "could not poll for requests");

@@ -12,7 +12,7 @@ use txn_lock::instance::wall_ms;
 use crate::contents::selection::Selection;
 use crate::error::{RequestError, Result};
 use crate::model::{Entry, Reason, State};
-use crate::processing::inner::{Inner, by_id, millis};
+use crate::processing::inner::{Inner, by_id, due_states, millis, readable};
 use crate::processing::tally::Tally;
 
 /// How long a pass waits for unapplied commits of other processes.
@@ -69,9 +69,10 @@ impl Inner {
     ) -> Result<Vec<Entry>> {
         let before = wall_ms(&self.domain).saturating_sub(millis(age));
         let selection = Selection::default().with_states(states).with_application_name(application);
-        let mut found = self.select(&selection).await?;
         // A request that is not due is not late.
-        found.retain(|entry| entry.times.modified_ms.max(entry.due_ms()) <= before);
+        let filter = due_states(selection.states.iter().copied(), before);
+        let mut found = readable(self.select_by(filter, &selection).await?);
+        found.retain(|entry| entry.times.modified_ms.max(entry.earliest_ms()) <= before);
         found.sort_by(|a, b| {
             a.times.modified_ms.cmp(&b.times.modified_ms).then_with(|| by_id(a, b))
         });

@@ -34,6 +34,7 @@ macro_rules! all {
             uncommitted_is_cancelled_and_committed_reversed;
             failing_request_is_quarantined;
             request_is_not_executed_before_its_time;
+            far_requests_are_not_read;
             request_is_validated_before_the_first_write;
             a_newer_format_is_refused_by_name;
             requests_happen_once_despite_kills;

@@ -31,6 +31,8 @@ pub(crate) enum Fault {
     ScanRepeats,
     ScanIgnoresSize,
     ScanIgnoresFilter,
+    ScanIgnoresNumber,
+    ScanNeedsNumber,
     AliasNotRequired,
     BlockIgnored,
     BadIdHarmsBatch,
@@ -266,11 +268,22 @@ impl Layer for Broken {
         size: usize,
         from: Option<Cursor>,
     ) -> Result<Page, StoreError> {
-        let ignored = self.fault == Fault::ScanIgnoresFilter;
-        let filter = if ignored { &Filter::All } else { filter };
+        let changed = match (self.fault, filter) {
+            (Fault::ScanIgnoresFilter, _) => Some(Filter::All),
+            (Fault::ScanIgnoresNumber, Filter::AnyOfUpTo { field, values, .. }) => {
+                Some(Filter::AnyOf(field, values.clone()))
+            }
+            _ => None,
+        };
+        let needs_number =
+            self.fault == Fault::ScanNeedsNumber && matches!(filter, Filter::AnyOfUpTo { .. });
+        let filter = changed.as_ref().unwrap_or(filter);
         let size = if self.fault == Fault::ScanIgnoresSize { 1000 } else { size };
         let later = from.is_some();
         let mut page = self.inner.scan(collection, filter, size, from).await?;
+        if needs_number {
+            page.documents.retain(|(.., source)| source.contains("\"due_ms\":1"));
+        }
         match self.fault {
             Fault::ScanDropsLastPage if later && page.next.is_none() => page.documents.clear(),
             Fault::ScanRepeats if page.documents.len() > 1 => {

@@ -18,6 +18,7 @@ pub(in crate::conformance) async fn run(fixture: &mut Fixture<'_>) {
     pages(fixture).await;
     exists(fixture).await;
     any_of(fixture).await;
+    any_of_up_to(fixture).await;
 }
 
 async fn pages(fixture: &mut Fixture<'_>) {
@@ -83,6 +84,41 @@ async fn any_of(fixture: &mut Fixture<'_>) {
         for size in [3, 500] {
             let filter = Filter::any_of("state", values.iter().copied());
             same(fixture, &records, &filter, size, &wanted).await;
+        }
+    }
+}
+
+async fn any_of_up_to(fixture: &mut Fixture<'_>) {
+    const MAPPINGS: &str = r#"{"properties":{"kind":{"type":"keyword"},
+        "due_ms":{"type":"date","format":"epoch_millis"}}}"#;
+    // Moments of our time, in milliseconds, and the greatest moment of all dates.
+    const MOMENTS: [u64; 5] = [0, 9, 1_900_000_000_000, 1_900_000_000_001, 253_402_300_799_999];
+    let spec = CollectionSpec { mappings: Some(MAPPINGS.into()), ..fixture.spec("due", true) };
+    let docs = fixture.make(spec).await.name;
+    let due = |at: usize| MOMENTS.get(at % 7).copied();
+    let kind = |at: usize| ["timer", "event", "other"][at % 3];
+    let source = |at: usize| match due(at) {
+        Some(due) => format!(r#"{{"kind":"{}","due_ms":{due}}}"#, kind(at)),
+        None if at % 7 == 5 => format!(r#"{{"kind":"{}","due_ms":null}}"#, kind(at)),
+        None => format!(r#"{{"kind":"{}"}}"#, kind(at)),
+    };
+    let keys: Vec<Key> = (0..42).map(|at| Key::new(docs.clone(), format!("id-{at}"))).collect();
+    let documents = keys.iter().enumerate().map(|(at, key)| (key.clone(), source(at)));
+    let standing = write(fixture, documents).await;
+    for kinds in [&["timer"][..], &["timer", "event"], &["tim"], &[]] {
+        for bound in [0, 8, 1_900_000_000_000, 253_402_300_799_999] {
+            let mut wanted = standing.clone();
+            for (at, key) in keys.iter().enumerate() {
+                let is_due = due(at).is_none_or(|due| due <= bound);
+                if !is_due || !kinds.contains(&kind(at)) {
+                    wanted.remove(key);
+                }
+            }
+            let values = kinds.iter().copied();
+            let filter = Filter::any_of_up_to("kind", values, "due_ms", bound);
+            for size in [3, 500] {
+                same(fixture, &docs, &filter, size, &wanted).await;
+            }
         }
     }
 }
