@@ -12,6 +12,7 @@ use crate::contents::selection::Selection;
 use crate::error::Result;
 use crate::model::{Entry, State};
 use crate::processing::inner::{Inner, due_states, readable};
+use crate::processing::rest::Rest;
 
 /// The maximum number of requests that one poll reads, except for locked ones.
 ///
@@ -24,14 +25,6 @@ pub(crate) struct Work {
     pub(crate) requests: Vec<(Entry, Option<Dead>)>,
     /// Whether the poll was bounded, and more requests may be due.
     pub(crate) leaves_some: bool,
-}
-
-/// The rest of a bounded poll.
-#[derive(Debug)]
-pub(crate) struct Rest {
-    /// The requests that the poll found, and did not return.
-    ids: BTreeSet<Arc<str>>,
-    next: Cursor,
 }
 
 impl Inner {

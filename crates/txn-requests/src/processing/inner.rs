@@ -26,8 +26,8 @@ use crate::model::{Entries, Entry, MAPPINGS, State, Status};
 use crate::processing::apply::{Handles, Stop, Undo, carry_out};
 use crate::processing::companion::Companion;
 use crate::processing::emit::Emitter;
-use crate::processing::find::Rest;
 use crate::processing::handles::{OpenHandles, collection};
+use crate::processing::rest::Rest;
 use crate::processing::watchers::Watchers;
 
 /// The maximum number of bytes of a request id.

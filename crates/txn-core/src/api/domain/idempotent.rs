@@ -185,7 +185,7 @@ impl Domain {
     /// ```
     ///
     /// # Errors
-    /// - [`ErrorKind::Invalid`] if the time of the key ends after the year 9999. Nothing was locked.
+    /// - [`ErrorKind::Invalid`] if the time of the key ends after the year 9999, before any lock.
     /// - [`ErrorKind::KeyReused`] if another request was answered under the key.
     /// - [`ErrorKind::WrongType`] if the stored answer is not a `T`.
     /// - The error of the closure, or an error of the engine.
