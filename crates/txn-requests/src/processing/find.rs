@@ -11,8 +11,7 @@ use txn_lock::scan::{candidates, candidates_from};
 use crate::contents::selection::Selection;
 use crate::error::Result;
 use crate::model::{Entry, State};
-use crate::processing::inner::{Inner, due_states, readable};
-use crate::processing::rest::Rest;
+use crate::processing::inner::{Inner, Rest, due_states, readable};
 
 /// The maximum number of requests that one poll reads, except for locked ones.
 ///

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use txn_core::clock::Clock;
-use txn_core::store::Filter;
+use txn_core::store::{Cursor, Filter};
 use txn_core::{Collection, CommitVersion, Domain, ErrorKind, Transaction};
 use txn_lock::instance::{self, Instances, wall_ms};
 use txn_lock::name;
@@ -27,7 +27,6 @@ use crate::processing::apply::{Handles, Stop, Undo, carry_out};
 use crate::processing::companion::Companion;
 use crate::processing::emit::Emitter;
 use crate::processing::handles::{OpenHandles, collection};
-use crate::processing::rest::Rest;
 use crate::processing::watchers::Watchers;
 
 /// The maximum number of bytes of a request id.
@@ -83,6 +82,15 @@ impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Requests").field("entries", &self.entries).finish_non_exhaustive()
     }
+}
+
+/// The rest of a bounded poll, at which the next poll continues.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    /// The requests that the poll found, and did not return.
+    pub(crate) ids: BTreeSet<Arc<str>>,
+    /// The position after these requests.
+    pub(crate) next: Cursor,
 }
 
 /// The number of open requests, as far as this process knows.

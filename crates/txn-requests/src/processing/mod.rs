@@ -9,6 +9,5 @@ pub(crate) mod inner;
 pub(crate) mod process;
 pub(crate) mod processor;
 pub(crate) mod recovery;
-pub(crate) mod rest;
 pub(crate) mod tally;
 pub(crate) mod watchers;
