@@ -39,7 +39,7 @@ fn unapplied_commit_is_found_by_each_verb() {
     assert_eq!((&row["participants"], &row["locks"]), (&2.into(), &1.into()));
     desk.run("ls --state pending").says(0, &["No transaction is open."]);
     desk.run("ls --older 3600").says(0, &["No transaction is open."]);
-    desk.run("ls --label checkout").says(0, &[&tid, "│ checkout "]);
+    desk.run("ls --label checkout").says(0, &[&tid, "┆ checkout ┆"]);
     let list = desk.run("--json ls --label checkout").json(0);
     assert_eq!(list["transactions"][0]["label"], "checkout");
     desk.run("ls --label check").says(0, &["No transaction is open."]);
