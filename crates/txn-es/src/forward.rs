@@ -10,7 +10,7 @@ use txn_store::{StoreError, StoreErrorKind};
 use crate::guarded::Hide;
 use crate::requests::documents::Inner;
 use crate::secrets::Secrets;
-use crate::transport::{Failure, Request, RequestClass};
+use crate::transport::{AnswerMeter, Failure, Request, RequestClass};
 
 /// A request of another program, for [`EsStore::forward`](crate::EsStore::forward).
 #[derive(Clone)]
@@ -29,6 +29,8 @@ pub struct ForwardedRequest {
     pub body: Option<Bytes>,
     /// The largest accepted answer, in bytes.
     pub max_answer: usize,
+    /// Asked before each part of the answer is kept. A refusal ends the answer as too large.
+    pub meter: Option<AnswerMeter>,
 }
 
 /// The answer of a server, with any status.
@@ -51,6 +53,8 @@ pub enum ForwardError {
     NotSent(StoreError),
     /// The request may have been carried out, or may be carried out later.
     Lost(StoreError),
+    /// A server has answered, and the answer exceeds the limit.
+    TooLarge(StoreError),
 }
 
 /// Leaves bodies and parameters out of logs.
@@ -73,7 +77,7 @@ impl fmt::Debug for ForwardedAnswer {
 
 impl fmt::Display for ForwardError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::NotSent(error) | Self::Lost(error)) = self;
+        let (Self::NotSent(error) | Self::Lost(error) | Self::TooLarge(error)) = self;
         error.fmt(f)
     }
 }
@@ -85,6 +89,7 @@ impl Hide for Result<ForwardedAnswer, ForwardError> {
         self.map_err(|error| match error {
             ForwardError::NotSent(error) => ForwardError::NotSent(secrets.hide_in_error(error)),
             ForwardError::Lost(error) => ForwardError::Lost(secrets.hide_in_error(error)),
+            ForwardError::TooLarge(error) => ForwardError::TooLarge(secrets.hide_in_error(error)),
         })
     }
 }
@@ -118,9 +123,12 @@ pub(crate) async fn forward(
         class: RequestClass::Write,
     };
     let answer =
-        inner.transport.forward(request, headers).await.map_err(|failure| match failure {
-            Failure::NotSent(error) => ForwardError::NotSent(error),
-            Failure::Lost(error) | Failure::TooLarge(error) => ForwardError::Lost(error),
+        inner.transport.forward(request, headers, forwarded.meter).await.map_err(|failure| {
+            match failure {
+                Failure::NotSent(error) => ForwardError::NotSent(error),
+                Failure::Lost(error) => ForwardError::Lost(error),
+                Failure::TooLarge(error) => ForwardError::TooLarge(error),
+            }
         })?;
     let text = |name: HeaderName| {
         answer.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
@@ -135,6 +143,10 @@ pub(crate) async fn forward(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
     use super::*;
     use crate::fake::Fake;
 
@@ -147,6 +159,7 @@ mod tests {
             content_type: Some("application/json".to_owned()),
             body: Some(Bytes::from_static(b"{}")),
             max_answer: 100,
+            meter: None,
         }
     }
 
@@ -161,11 +174,28 @@ mod tests {
         .await;
         let answer = fake.store.forward(request("/a%2Fb/_search")).await.expect("an answer");
         assert_eq!((answer.status, &*answer.body), (404, b"none".as_slice()));
-        let lost = fake.store.forward(request("/large")).await.expect_err("too large");
-        assert!(matches!(lost, ForwardError::Lost(_)), "{lost}");
+        let large = fake.store.forward(request("/large")).await.expect_err("too large");
+        assert!(matches!(large, ForwardError::TooLarge(_)), "{large}");
         let lost = fake.store.forward(request("/lost")).await.expect_err("no answer");
         assert!(matches!(lost, ForwardError::Lost(_)), "{lost}");
         let asked = fake.asked.lock();
         assert_eq!(asked.iter().filter(|path| path.starts_with("/lost")).count(), 1);
+    }
+
+    #[tokio::test]
+    async fn meter_counts_each_byte_and_ends_an_answer() {
+        let fake = Fake::new(|_, _| (200, "x".repeat(90))).await;
+        let counted = Arc::new(Mutex::new(0));
+        let counter = counted.clone();
+        let meter: AnswerMeter = Arc::new(move |bytes| {
+            *counter.lock() += bytes;
+            true
+        });
+        let metered = ForwardedRequest { meter: Some(meter), ..request("/whole") };
+        fake.store.forward(metered).await.expect("an answer");
+        assert_eq!(*counted.lock(), 90);
+        let refused = ForwardedRequest { meter: Some(Arc::new(|_| false)), ..request("/ended") };
+        let large = fake.store.forward(refused).await.expect_err("ended");
+        assert!(matches!(large, ForwardError::TooLarge(_)), "{large}");
     }
 }

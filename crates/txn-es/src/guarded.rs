@@ -54,6 +54,13 @@ impl Hide for Limits {
     }
 }
 
+/// A name.
+impl Hide for Option<String> {
+    fn hide(self, secrets: &Secrets) -> Self {
+        self.map(|name| secrets.hide(name))
+    }
+}
+
 impl Hide for Duration {
     fn hide(self, _: &Secrets) -> Self {
         self

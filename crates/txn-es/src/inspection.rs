@@ -59,6 +59,13 @@ impl EsStore {
     pub async fn template_fault(&self, name: &str) -> Result<Option<TemplateFault>, StoreError> {
         self.guarded.call(|inner| inner.template_fault(name)).await
     }
+
+    /// Finds an ingest pipeline that the templates of the cluster give a new index.
+    ///
+    /// `None` also if the account may not read templates.
+    pub async fn template_pipeline(&self, name: &str) -> Option<String> {
+        self.guarded.call(|inner| inner.template_pipeline(name)).await
+    }
 }
 
 impl Inner {
@@ -106,16 +113,11 @@ impl Inner {
                 "its data_stream makes a data stream of each new name, which takes no updates";
             return Ok(found(fault.to_owned()));
         }
-        let path = format!("/_index_template/_simulate_index/{}", names::segment(name));
         let simulated = match composable.has(&template) {
-            true => {
-                let answer = self.admin(Method::POST, &path, &[], None).await?;
-                if answer.status != 200 {
-                    return Ok(None);
-                }
-                let answer: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-                answer["template"].clone()
-            }
+            true => match self.simulated(name).await? {
+                Some(simulated) => simulated,
+                None => return Ok(None),
+            },
             false => templates::merged(name, &legacy),
         };
         // Elasticsearch refuses to merge the two mappings, and OpenSearch takes the request's.
@@ -137,6 +139,34 @@ impl Inner {
             .check(&spec.role)
             .err()
             .and_then(|error| found(self.transport.secrets.hide(error.message))))
+    }
+
+    /// The settings and mappings that composable templates give a new index.
+    async fn simulated(&self, name: &str) -> Result<Option<Value>, StoreError> {
+        let path = format!("/_index_template/_simulate_index/{}", names::segment(name));
+        let answer = self.admin(Method::POST, &path, &[], None).await?;
+        let simulated = (answer.status == 200).then(|| {
+            let answer: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+            answer["template"].clone()
+        });
+        Ok(simulated)
+    }
+
+    async fn template_pipeline(&self, name: &str) -> Option<String> {
+        let composable: Composable = self.template_list("/_index_template").await;
+        let legacy: Legacy = self.template_list("/_template").await;
+        let template = templates::applying(name, &composable, &legacy)?;
+        let given = match composable.has(&template) {
+            true => self.simulated(name).await.ok().flatten()?,
+            false => templates::merged(name, &legacy),
+        };
+        let settings = templates::flat(&given["settings"]);
+        let is_pipeline = |(setting, value): (&String, &Value)| {
+            let setting = setting.strip_prefix("index.").unwrap_or(setting);
+            let value = value.as_str().filter(|value| *value != "_none")?;
+            matches!(setting, "default_pipeline" | "final_pipeline").then(|| value.to_owned())
+        };
+        settings.iter().find_map(is_pipeline)
     }
 }
 
@@ -189,6 +219,22 @@ mod tests {
         let fake = server(streams, json!({})).await;
         assert!(fake.store.template_fault("txn-shop-x").await.unwrap().is_some());
         assert_eq!(fake.store.template_fault("stock").await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn pipeline_of_a_new_index_is_found() {
+        let logs = json!({ "index_patterns": ["logs*"], "priority": 7 });
+        for (settings, expected) in [
+            (json!({ "index": { "final_pipeline": "p" } }), Some("p")),
+            (json!({ "index.default_pipeline": "p" }), Some("p")),
+            (json!({ "default_pipeline": "p" }), Some("p")),
+            (json!({ "index": { "default_pipeline": "_none", "codec": "p" } }), None),
+        ] {
+            let fake = server(logs.clone(), json!({ "settings": settings })).await;
+            let found = fake.store.template_pipeline("logs-1").await;
+            assert_eq!(found.as_deref(), expected, "{settings}");
+            assert_eq!(fake.store.template_pipeline("stock").await, None);
+        }
     }
 
     #[tokio::test]

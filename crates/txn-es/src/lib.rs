@@ -52,6 +52,7 @@ pub use forward::{ForwardError, ForwardedAnswer, ForwardedRequest};
 pub use inspection::{Inspection, TemplateFault};
 pub use secrecy::SecretString;
 pub use server::Server;
+pub use transport::AnswerMeter;
 
 use guarded::Guarded;
 use identity::target::Targets;

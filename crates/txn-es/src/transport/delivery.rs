@@ -16,8 +16,8 @@ use txn_store::{StoreError, StoreErrorKind};
 
 use super::authentication::{Authentication, Used};
 use super::health::{Budget, Fault};
-use super::node::{Connection, Node};
-use super::{ADMIN_ROOM, Answer, Failure, Request, RequestClass};
+use super::node::{Connection, Node, Room};
+use super::{ADMIN_ROOM, Answer, AnswerMeter, Failure, Request, RequestClass};
 use crate::requests::classify;
 
 /// The part of the request timeout after which a node is silent.
@@ -47,6 +47,7 @@ struct Outgoing {
     body: Option<Bytes>,
     items: usize,
     room: usize,
+    meter: Option<AnswerMeter>,
     repeatable: bool,
     deadline: Instant,
 }
@@ -63,9 +64,14 @@ impl Outgoing {
             body: request.body.clone(),
             items: request.items,
             room: request.room,
+            meter: None,
             repeatable,
             deadline: Instant::now() + timeout,
         }
+    }
+
+    fn room(&self) -> Room<'_> {
+        Room { bytes: self.room, meter: self.meter.as_ref() }
     }
 
     /// Returns the request to the node at an address, which may have a prefix.
@@ -136,9 +142,11 @@ impl Nodes {
         self: Arc<Self>,
         request: &Request<'_>,
         headers: HeaderMap,
+        meter: Option<AnswerMeter>,
         timeout: Duration,
     ) -> impl Future<Output = Result<Answer, Failure>> + Send + use<> {
-        let outgoing = Outgoing { headers, repeatable: false, ..Outgoing::new(request, timeout) };
+        let outgoing = Outgoing::new(request, timeout);
+        let outgoing = Outgoing { headers, meter, repeatable: false, ..outgoing };
         async move { self.once(&outgoing, &Mutex::default(), &[], &Notify::new()).await }
     }
 
@@ -292,7 +300,7 @@ impl Nodes {
         let node = &self.nodes[at];
         let started = Instant::now();
         let headers = request.headers().clone();
-        let carried = node.carry(request, connection, outgoing.room);
+        let carried = node.carry(request, connection, outgoing.room());
         let carried = pin!(timeout_at(outgoing.deadline.into(), carried));
         let silence = pin!(self.silence(node, started, self.patience(outgoing)));
         let result = match select(carried, silence).await {
@@ -426,7 +434,7 @@ impl Nodes {
             let outgoing = Outgoing::new(&request, patience);
             let alive = match self.admit(at, &outgoing).await {
                 Ok((request, _)) => {
-                    let carried = node.carry(request, Connection::New, outgoing.room);
+                    let carried = node.carry(request, Connection::New, outgoing.room());
                     match timeout_at(outgoing.deadline.into(), carried).await {
                         Ok(Ok(answer)) => !classify::is_unable(&answer),
                         Ok(Err(failure)) => matches!(failure, Failure::TooLarge(_)),

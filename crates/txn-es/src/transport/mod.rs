@@ -51,6 +51,9 @@ impl fmt::Display for Transport {
     }
 }
 
+/// Counts the bytes of an answer while they arrive: whether so many more bytes may be kept.
+pub type AnswerMeter = Arc<dyn Fn(usize) -> bool + Send + Sync>;
+
 /// The class of a request: its timeout, and whether it is repeatable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestClass {
@@ -170,9 +173,10 @@ impl Transport {
         &self,
         request: Request<'_>,
         headers: HeaderMap,
+        meter: Option<AnswerMeter>,
     ) -> Result<Answer, Failure> {
         let timeout = self.timeout(request.class);
-        let delivery = self.nodes.clone().forward(&request, headers, timeout);
+        let delivery = self.nodes.clone().forward(&request, headers, meter, timeout);
         self.driver.run(delivery).await.unwrap_or_else(|driver::Panicked| Err(panicked()))
     }
 }

@@ -12,7 +12,7 @@ use txn_store::{StoreError, StoreErrorKind};
 
 use super::connections::Connections;
 use super::health::Health;
-use super::{Answer, Failure};
+use super::{Answer, AnswerMeter, Failure};
 
 pub(super) struct Node {
     pub(super) url: Url,
@@ -34,6 +34,14 @@ pub(super) enum Connection {
     Pooled,
     /// A new connection, which is closed after the answer.
     New,
+}
+
+/// The room of an answer.
+#[derive(Clone, Copy)]
+pub(super) struct Room<'a> {
+    /// The largest accepted answer.
+    pub(super) bytes: usize,
+    pub(super) meter: Option<&'a AnswerMeter>,
 }
 
 impl Node {
@@ -60,7 +68,7 @@ impl Node {
         &self,
         request: reqwest::Request,
         connection: Connection,
-        room: usize,
+        room: Room<'_>,
     ) -> Result<Answer, Failure> {
         let client = match connection {
             Connection::Pooled => self.pooled.read().clone(),
@@ -79,23 +87,28 @@ impl Node {
     }
 
     /// Reads the body of an answer up to the limit.
-    async fn body(&self, mut response: Response, room: usize) -> Result<Bytes, Failure> {
+    async fn body(&self, mut response: Response, room: Room<'_>) -> Result<Bytes, Failure> {
+        let Room { bytes, meter } = room;
         let too_large = || {
             let text =
-                format!("{}: the answer is larger than the limit of {room} bytes", self.label);
+                format!("{}: the answer is larger than the limit of {bytes} bytes", self.label);
             Failure::TooLarge(StoreError::new(StoreErrorKind::Unavailable, text))
         };
         let announced = response.content_length().unwrap_or(0);
         let announced = usize::try_from(announced).unwrap_or(usize::MAX);
-        if announced > room {
+        let grants = |more: usize| more == 0 || meter.is_none_or(|meter| meter(more));
+        if announced > bytes || !grants(announced) {
             return Err(too_large());
         }
+        let mut granted = announced;
         let mut body = Vec::with_capacity(announced);
         while let Some(piece) = response.chunk().await.map_err(|error| self.failure(&error))? {
             self.health.lock().hear(Instant::now());
-            if body.len().saturating_add(piece.len()) > room {
+            let length = body.len().saturating_add(piece.len());
+            if length > bytes || !grants(length.saturating_sub(granted)) {
                 return Err(too_large());
             }
+            granted = granted.max(length);
             body.extend_from_slice(&piece);
         }
         Ok(body.into())
