@@ -217,9 +217,9 @@ pub(crate) struct Serve {
     /// Create a missing collection at the first write. Always on with an embedded file
     #[arg(long)]
     pub(crate) create_collections: bool,
-    /// Pass no requests through to the servers of --store
-    #[arg(long)]
-    pub(crate) no_pass_through: bool,
+    /// The requests that pass through to the servers of --store, if they are for no collection
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = Pass::All)]
+    pub(crate) pass: Pass,
     /// Send the header `X-Elastic-Product`, which the official clients of Elasticsearch need. In
     /// front of Elasticsearch the gateway sends it in any case
     #[arg(long)]
@@ -227,6 +227,17 @@ pub(crate) struct Serve {
     /// The greatest number of requests that run at the same time
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) max_requests: u32,
+}
+
+/// The requests that pass through to the servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Pass {
+    /// No request
+    None,
+    /// Reads of any index
+    Reads,
+    /// Reads of any index, and writes to indices that are no collections
+    All,
 }
 
 /// A state of open transactions.

@@ -1,7 +1,8 @@
 //! The domain behind the gateway: its collections, and transactions with stored answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -15,7 +16,7 @@ use crate::config::ServeConfig;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 
-/// How long the gateway remembers that a name is no collection of the domain.
+/// How long the gateway remembers the collections of the domain, and names that are none.
 const FOREIGN: Duration = Duration::from_secs(1);
 
 /// The maximum number of remembered names.
@@ -31,6 +32,8 @@ pub(crate) struct Backend {
     pub(crate) operations: Operations,
     /// Names that are no collections, with the time of the answer.
     foreign: Mutex<BTreeMap<String, Instant>>,
+    /// The physical names of the collections, with the time of the answer.
+    collections: Mutex<Option<(Instant, Arc<BTreeSet<String>>)>>,
 }
 
 impl fmt::Debug for Backend {
@@ -54,7 +57,8 @@ impl From<Error> for Halt {
 impl Backend {
     pub(crate) fn new(domain: Domain, config: ServeConfig) -> Self {
         let operations = Operations::new(&domain, config.max_documents, config.max_body);
-        Self { domain, config, operations, foreign: Mutex::default() }
+        let (foreign, collections) = Default::default();
+        Self { domain, config, operations, foreign, collections }
     }
 
     /// Finds a collection of the domain, by its name or an alias.
@@ -125,8 +129,27 @@ impl Backend {
                 .of_kind(hyper::StatusCode::BAD_REQUEST, "invalid_index_name_exception"));
         }
         self.domain.create_collection::<Raw>(name, mappings).await?;
-        self.foreign.lock().remove(name);
+        self.forget_foreign(name);
         self.operations.collection(name).await.map_err(reserved)
+    }
+
+    /// The physical names of the collections of the domain, at most one second old.
+    pub(crate) async fn collections(&self) -> Result<Arc<BTreeSet<String>>, Problem> {
+        if let Some((at, collections)) = &*self.collections.lock()
+            && at.elapsed() < FOREIGN
+        {
+            return Ok(collections.clone());
+        }
+        let overview = self.domain.admin().overview().await?;
+        let collections: Arc<BTreeSet<String>> =
+            Arc::new(overview.collections.into_iter().collect());
+        *self.collections.lock() = Some((Instant::now(), collections.clone()));
+        Ok(collections)
+    }
+
+    /// Forgets that a name is no collection.
+    pub(crate) fn forget_foreign(&self, name: &str) {
+        self.foreign.lock().remove(name);
     }
 
     fn is_foreign(&self, name: &str) -> bool {

@@ -17,10 +17,11 @@ pub struct ServeConfig {
     ///
     /// The largest document also depends on the store.
     pub max_body: usize,
-    /// The maximum number of bytes that the bodies of all running requests have together.
+    /// The maximum number of bytes of all bodies of running requests and all answers together.
     ///
-    /// Beyond this number a request is refused with 429. A body without a known length counts as
-    /// `max_body`. Default: 256 MiB.
+    /// An answer above 16 KiB counts until the client has taken it. Beyond this number a request is
+    /// refused with 429. A body without a known length counts as `max_body`. The answer of a write
+    /// is sent in any case. Default: 256 MiB.
     pub max_buffered: usize,
     /// The maximum number of actions, operations or keys of a request. Default: 5,000.
     pub max_documents: usize,
@@ -37,6 +38,11 @@ pub struct ServeConfig {
     pub head_timeout: Duration,
     /// How long a client may take for the body of a request. Default: 30 s.
     pub body_timeout: Duration,
+    /// How long a client may take no bytes of its answer. Default: 30 s.
+    ///
+    /// After this time the gateway closes the connection. A waiting client has to take 16 KiB
+    /// within this time.
+    pub write_timeout: Duration,
     /// How long the transaction of a request may take. Default: 20 s.
     ///
     /// Keep it shorter than the timeout of the clients, which is 30 s for most of them. Otherwise
@@ -53,11 +59,17 @@ pub struct ServeConfig {
     /// The official clients of Elasticsearch refuse a server without this header. In front of
     /// Elasticsearch the gateway sends it in any case. Default: no.
     pub elastic_product: bool,
-    /// The servers that answer reads of other indices, with the login of this store.
+    /// The servers that carry out requests for other indices, with the login of this store.
     ///
     /// Each caller of the gateway can read what this login can read. Default: none.
     pub servers: Option<EsStore>,
-    /// The largest answer that is passed through, in bytes. Default: 64 MiB.
+    /// Whether writes to indices that are no collections pass through to the servers.
+    ///
+    /// Each caller can then write to indices of applications that this login can write to, and can
+    /// create and delete such indices. Default: yes.
+    pub pass_writes: bool,
+    /// The largest answer that is passed through, and the largest answer with documents, in bytes.
+    /// Default: 64 MiB.
     pub max_answer: usize,
     /// Renders the answer of `GET /metrics`. Default: none, and the path does not exist.
     pub metrics: Option<RenderMetrics>,
@@ -90,12 +102,14 @@ impl Default for ServeConfig {
             max_connections: 1_024,
             head_timeout: Duration::from_secs(60),
             body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
             timeout: Duration::from_secs(20),
             drain: Duration::from_secs(30),
             idempotency_ttl: Duration::from_secs(24 * 3_600),
             create_collections: false,
             elastic_product: false,
             servers: None,
+            pass_writes: true,
             max_answer: 64 << 20,
             metrics: None,
         }
@@ -130,6 +144,8 @@ setters! {
     with_head_timeout: head_timeout: Duration;
     /// Sets [`ServeConfig::body_timeout`].
     with_body_timeout: body_timeout: Duration;
+    /// Sets [`ServeConfig::write_timeout`].
+    with_write_timeout: write_timeout: Duration;
     /// Sets [`ServeConfig::timeout`].
     with_timeout: timeout: Duration;
     /// Sets [`ServeConfig::drain`].
@@ -142,6 +158,8 @@ setters! {
     with_elastic_product: elastic_product: bool;
     /// Sets [`ServeConfig::servers`].
     with_servers: servers: Option<EsStore>;
+    /// Sets [`ServeConfig::pass_writes`].
+    with_pass_writes: pass_writes: bool;
     /// Sets [`ServeConfig::max_answer`].
     with_max_answer: max_answer: usize;
     /// Sets [`ServeConfig::metrics`].
@@ -165,8 +183,9 @@ impl ServeConfig {
         if self.max_buffered < self.max_body {
             return Err("max_buffered is smaller than max_body");
         }
-        let times = [self.head_timeout, self.body_timeout, self.timeout, self.idempotency_ttl];
-        if times.iter().any(Duration::is_zero) {
+        let times = [self.head_timeout, self.body_timeout, self.write_timeout];
+        let times = times.into_iter().chain([self.timeout, self.idempotency_ttl]);
+        if times.into_iter().any(|time| time.is_zero()) {
             return Err("a time is zero");
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! The gateway: one request, one answer.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -21,13 +22,14 @@ use crate::config::ServeConfig;
 use crate::documents::bulk::bulk;
 use crate::documents::single::{self, Write};
 use crate::figures;
-use crate::http::limits::Limits;
+use crate::http::limits::{Limits, Share};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Reply, Shape, passed, response};
 use crate::http::route::{Route, Work};
 use crate::openapi::openapi;
-use crate::passing::policy::judge;
-use crate::passing::upstream::{pass, segments};
+use crate::passing::destination::{Destination, Destinations};
+use crate::passing::policy::Access;
+use crate::passing::upstream::pass;
 use crate::transactions::{commit, outcome, read};
 
 /// How long the answer of a check of the store holds.
@@ -42,7 +44,7 @@ const CHECK: Duration = Duration::from_secs(2);
 /// An answer of the gateway, or of the servers behind it.
 enum Answer {
     Own(Reply),
-    Passed(ForwardedAnswer),
+    Passed(ForwardedAnswer, Arc<Share>),
 }
 
 /// The gateway of one domain.
@@ -113,9 +115,13 @@ impl Gateway {
             Err(_) if parts.uri.path().starts_with("/_txn") => ("none", Shape::Problem),
             Err(_) => ("none", Shape::Server),
         };
+        let reads = found.as_ref().is_ok_and(|route| route.work.returns_contents());
         let response = match self.carry_out(found, shape, &parts, body).await {
-            Ok(Answer::Passed(answer)) => passed(answer),
-            Ok(Answer::Own(reply)) => self.own(Ok(reply), shape, &parts),
+            Ok(Answer::Passed(answer, share)) => passed(answer, &share),
+            Ok(Answer::Own(reply)) => {
+                let counted = reply.counted(Arc::new(self.limits.share()), reads);
+                self.own(counted, shape, &parts)
+            }
             Err(problem) => self.own(Err(problem), shape, &parts),
         };
         let domain = self.backend.domain.name().to_owned();
@@ -166,44 +172,38 @@ impl Gateway {
         let received = self.limits.receive(body).await?;
         let body = received.bytes.clone();
         check_content(&parts.headers, &body)?;
-        match found {
+        let route = match found {
             Err(servers) => {
-                let segments = segments(parts.uri.path())?;
-                judge(&parts.method, &segments)?;
-                self.pass(servers, parts, &segments, body).await
+                let access = Box::pin(self.destinations(servers).of_path(parts)).await?;
+                return self.pass(servers, parts, access, body).await;
             }
-            Ok(route) => {
-                if let Some(servers) = servers
-                    && Box::pin(self.is_for_servers(&route)).await?
-                {
-                    return self.pass(servers, parts, &segments(parts.uri.path())?, body).await;
-                }
-                let mut asked = Asked::new(route, parts, body, self.config())?;
-                Box::pin(self.work(&mut asked)).await.map(Answer::Own)
+            Ok(route) => route,
+        };
+        if let Some(servers) = servers {
+            let destination = self.destinations(servers).of_route(&route, parts, &body);
+            if let Destination::Servers(access) = Box::pin(destination).await? {
+                return self.pass(servers, parts, access, body).await;
             }
         }
+        let mut asked = Asked::new(route, parts, body, self.config())?;
+        Box::pin(self.work(&mut asked)).await.map(Answer::Own)
+    }
+
+    fn destinations<'a>(&'a self, servers: &'a EsStore) -> Destinations<'a> {
+        Destinations::new(&self.backend, servers)
     }
 
     async fn pass(
         &self,
         servers: &EsStore,
         parts: &Parts,
-        segments: &[String],
+        access: Access,
         body: Bytes,
     ) -> Result<Answer, Problem> {
-        let answer = pass(servers, parts, segments, body, self.config().max_answer).await?;
-        Ok(Answer::Passed(answer))
-    }
-
-    /// Whether a read with a path of the gateway concerns no collection of the domain.
-    async fn is_for_servers(&self, route: &Route) -> Result<bool, Problem> {
-        match route.work {
-            Work::Info => Ok(true),
-            Work::Get | Work::Source | Work::HasCollection => {
-                Ok(self.backend.find(route.value(0)).await?.is_none())
-            }
-            _ => Ok(false),
-        }
+        let share = Arc::new(self.limits.share());
+        let room = (self.config().max_answer, share.clone());
+        let answer = pass(servers, parts, access, body, room).await?;
+        Ok(Answer::Passed(answer, share))
     }
 
     async fn work(&self, asked: &mut Asked) -> Result<Reply, Problem> {

@@ -168,3 +168,21 @@ async fn connections_beyond_the_limit_wait() {
     drop(first);
     assert!(second.await.expect("no panic").starts_with("HTTP/1.1 200"));
 }
+
+#[tokio::test]
+async fn client_that_reads_no_answer_is_cut() {
+    let timeout = Duration::from_millis(100);
+    let config = ServeConfig::default().with_max_connections(1).with_write_timeout(timeout);
+    let running = start(config).await;
+    let large = json!({ "text": "x".repeat(12 << 20) });
+    running.desk.put("/stock/_doc/a", &large).await.is(201);
+    let mut stream = TcpStream::connect(running.address).await.expect("connects");
+    let get = request("GET", "/stock/_doc/a", "localhost", "");
+    stream.write_all(get.as_bytes()).await.expect("sends");
+    // The only connection is free again after the end of the first one.
+    let answer = exchange(running.address, &request("GET", "/", "localhost", "")).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let mut taken = Vec::new();
+    let whole = stream.read_to_end(&mut taken).await.is_ok_and(|bytes| bytes > 12 << 20);
+    assert!(!whole, "the client has received the whole answer");
+}

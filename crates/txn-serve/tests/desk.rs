@@ -63,6 +63,10 @@ pub(crate) fn config() -> Config {
 impl Desk {
     pub(crate) async fn with(store: Arc<dyn Store>, config: ServeConfig) -> Self {
         let domain = Domain::open_or_create(store, "shop", self::config()).await.expect("opens");
+        Self::of(domain, config)
+    }
+
+    pub(crate) fn of(domain: Domain, config: ServeConfig) -> Self {
         let server = Server::new(&domain, config).expect("fits");
         Self { server, domain, _directory: None }
     }

@@ -14,7 +14,7 @@ use txn_metrics::Metrics;
 use txn_serve::{ServeConfig, Server};
 
 use crate::answer::{Answer, Exit, Failure};
-use crate::args::{Global, Serve};
+use crate::args::{Global, Pass, Serve};
 use crate::session;
 
 /// The embedded file of a gateway without --store.
@@ -64,7 +64,8 @@ pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, 
                 .with_create_collections(create)
                 .with_elastic_product(options.elastic_product)
                 .with_max_requests(max_requests)
-                .with_servers(open.servers().cloned().filter(|_| !options.no_pass_through))
+                .with_servers(open.servers().cloned().filter(|_| options.pass != Pass::None))
+                .with_pass_writes(options.pass == Pass::All)
                 .with_metrics(Some(Arc::new(move || rendering.render())));
             let ran = run(&domain, config, listener, &recorder, &open.what).await;
             if !domain.shutdown(APPLY).await {

@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use super::problem::{Code, Problem};
 use super::reply::{Shape, response};
+use super::slow_client::SlowClient;
 use crate::gateway::Gateway;
 
 /// The pause after a failed accept. Usually all file handles are in use.
@@ -81,6 +82,7 @@ impl Connections {
         async move {
             // A small answer must not wait for more bytes.
             let _ = stream.set_nodelay(true);
+            let stream = SlowClient::new(stream, gateway.config().write_timeout);
             let mut builder = http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(gateway.config().head_timeout);
             let service = service_fn(move |request| {

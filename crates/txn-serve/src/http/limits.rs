@@ -1,4 +1,4 @@
-//! Limits of running requests and of their bodies. No request waits in a queue.
+//! Limits of running requests, and of their bodies and answers. No request waits in a queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,19 +6,23 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body;
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::problem::{Code, Problem};
 use crate::config::ServeConfig;
 
-/// The unit of the bytes of bodies.
+/// The unit of the bytes of bodies and answers.
 const UNIT: usize = 1_024;
 
-/// The requests that may run, and the bytes that their bodies may have.
+/// The largest answer that does not count. So large bodies of others refuse no small read.
+const SMALL: usize = 16 << 10;
+
+/// The requests that may run, and the bytes that their bodies and answers may have.
 #[derive(Debug)]
 pub(crate) struct Limits {
     requests: Arc<Semaphore>,
-    /// Bytes of bodies, in units.
+    /// Bytes of bodies and answers, in units.
     units: Arc<Semaphore>,
     max_body: usize,
     body_timeout: Duration,
@@ -29,6 +33,56 @@ pub(crate) struct Limits {
 pub(crate) struct Buffered {
     pub(crate) bytes: Bytes,
     _units: OwnedSemaphorePermit,
+}
+
+/// The share that an answer has of the bytes of all bodies and answers.
+#[derive(Debug)]
+pub(crate) struct Share {
+    units: Arc<Semaphore>,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    bytes: usize,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Share {
+    /// Takes more bytes. Returns whether there were enough.
+    pub(crate) fn grow(&self, more: usize) -> bool {
+        let mut held = self.held.lock();
+        let bytes = held.bytes.saturating_add(more);
+        let has = held.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let counted = if bytes <= SMALL { 0 } else { bytes };
+        let missing = counted.div_ceil(UNIT).saturating_sub(has);
+        let Ok(missing) = u32::try_from(missing) else { return false };
+        let Ok(permit) = self.units.clone().try_acquire_many_owned(missing) else { return false };
+        held.bytes = bytes;
+        match &mut held.permit {
+            Some(all) => all.merge(permit),
+            none => *none = Some(permit),
+        }
+        true
+    }
+
+    /// Binds the share to the bytes of an answer, until the client has taken them.
+    pub(crate) fn bind(&self, bytes: Bytes) -> Bytes {
+        let permit = self.held.lock().permit.take();
+        Bytes::from_owner(Bound { bytes, _permit: permit })
+    }
+}
+
+/// Bytes that hold their share.
+struct Bound {
+    bytes: Bytes,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for Bound {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl Limits {
@@ -63,10 +117,8 @@ impl Limits {
         }
         let bytes = usize::try_from(length).unwrap_or(usize::MAX);
         let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX);
-        let units = self.units.clone().try_acquire_many_owned(units).map_err(|_| {
-            let detail = "the bodies of the running requests are too large: send it again later";
-            Problem::new(Code::Overloaded, detail)
-        })?;
+        let units = self.units.clone().try_acquire_many_owned(units);
+        let units = units.map_err(|_| Problem::overloaded_by_bytes())?;
         let received = Limited::new(body, self.max_body).collect();
         match tokio::time::timeout(self.body_timeout, received).await {
             Ok(Ok(received)) => Ok(Buffered { bytes: received.to_bytes(), _units: units }),
@@ -79,8 +131,38 @@ impl Limits {
         }
     }
 
+    /// A share for an answer that arrives in parts.
+    pub(crate) fn share(&self) -> Share {
+        Share { units: self.units.clone(), held: Mutex::new(Held { bytes: 0, permit: None }) }
+    }
+
     fn too_large(&self) -> Problem {
         let detail = format!("the body has more than {} bytes", self.max_body);
         Problem::new(Code::TooLarge, detail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answer_holds_its_share_until_it_is_taken() {
+        let config = ServeConfig::default().with_max_body(1_024).with_max_buffered(40 << 10);
+        let limits = Limits::new(&config);
+        let share = limits.share();
+        assert!(share.grow(SMALL));
+        assert_eq!(limits.units.available_permits(), 40);
+        assert!(share.grow(1) && share.grow(1_000), "units are free");
+        assert_eq!(limits.units.available_permits(), 23);
+        assert!(!share.grow(24 << 10), "24 more units are not free");
+        let bytes = share.bind(Bytes::from_static(b"answer"));
+        drop(share);
+        let part = bytes.slice(1..3);
+        drop(bytes);
+        assert_eq!(limits.units.available_permits(), 23);
+        assert_eq!(&*part, b"ns");
+        drop(part);
+        assert_eq!(limits.units.available_permits(), 40);
     }
 }

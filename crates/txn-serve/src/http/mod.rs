@@ -6,3 +6,4 @@ pub(crate) mod parameters;
 pub(crate) mod problem;
 pub(crate) mod reply;
 pub(crate) mod route;
+mod slow_client;

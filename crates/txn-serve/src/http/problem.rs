@@ -52,6 +52,8 @@ codes! {
         "the request needs a server behind the gateway";
     NotPassed = "not_passed", BAD_REQUEST, "illegal_argument_exception",
         "the gateway does not pass the request through to the servers";
+    Mixed = "mixed", BAD_REQUEST, "illegal_argument_exception",
+        "the bulk writes to collections and to other indices, and nothing was changed";
     NoCollection = "no_collection", NOT_FOUND, "index_not_found_exception",
         "the domain has no such collection";
     NotFound = "not_found", NOT_FOUND, "resource_not_found_exception",
@@ -62,6 +64,8 @@ codes! {
         "the body is not of a known type";
     TooLarge = "too_large", PAYLOAD_TOO_LARGE, "content_too_long_exception",
         "the request exceeds a limit of the gateway";
+    LargeAnswer = "large_answer", PAYLOAD_TOO_LARGE, "content_too_long_exception",
+        "the answer exceeds a limit of the gateway";
     SlowBody = "slow_body", REQUEST_TIMEOUT, "timeout_exception",
         "the body did not arrive in time";
     Host = "host", FORBIDDEN, "security_exception",
@@ -83,7 +87,7 @@ codes! {
     Closing = "closing", SERVICE_UNAVAILABLE, "node_closed_exception",
         "the gateway ends, and nothing was changed";
     Unknown = "unknown", INTERNAL_SERVER_ERROR, "txn_unknown_exception",
-        "the transaction is committed or not, as a whole";
+        "the transaction is committed or not, as a whole; a passed request may have been carried out";
     Misconfigured = "misconfigured", INTERNAL_SERVER_ERROR, "txn_misconfigured_exception",
         "a collection, a privilege or a setting is unfit, and nothing was changed";
     Damaged = "damaged", INTERNAL_SERVER_ERROR, "txn_damaged_exception",
@@ -104,6 +108,13 @@ impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         let (status, kind) = (code.status(), code.kind());
         Self { status, code, kind, detail: detail.into(), members: Map::new() }
+    }
+
+    /// The refusal of a request that has no room beside the bodies and answers of others.
+    pub(crate) fn overloaded_by_bytes() -> Self {
+        let detail =
+            "the bodies and answers of the running requests are too large: send it again later";
+        Self::new(Code::Overloaded, detail)
     }
 
     /// Adds a member.

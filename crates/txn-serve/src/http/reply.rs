@@ -1,6 +1,7 @@
 //! Answers of the gateway, and the types of their content.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -11,6 +12,7 @@ use serde_json::Value;
 use txn_core::Receipt;
 use txn_es::ForwardedAnswer;
 
+use super::limits::Share;
 use super::problem::Problem;
 
 /// The header that the clients of Elasticsearch look for.
@@ -46,6 +48,9 @@ pub(crate) struct Reply {
     body: String,
     #[serde(skip)]
     receipt: Option<Receipt>,
+    /// The share of the body, until the client has taken it.
+    #[serde(skip)]
+    share: Option<Arc<Share>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +72,7 @@ impl fmt::Debug for Reply {
 
 impl Reply {
     fn new(status: StatusCode, content: Content, body: String) -> Self {
-        Self { status: status.as_u16(), content, body, receipt: None }
+        Self { status: status.as_u16(), content, body, receipt: None, share: None }
     }
 
     pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Self {
@@ -103,6 +108,20 @@ impl Reply {
         self
     }
 
+    /// Counts the body among the answers.
+    ///
+    /// # Errors
+    /// [`Code::Overloaded`] if the answers are too large, and the answer may be refused.
+    pub(crate) fn counted(mut self, share: Arc<Share>, refusable: bool) -> Result<Self, Problem> {
+        match share.grow(self.body.len()) {
+            false if refusable => Err(Problem::overloaded_by_bytes()),
+            _ => {
+                self.share = Some(share);
+                Ok(self)
+            }
+        }
+    }
+
     /// Names the transaction in a header.
     #[must_use]
     pub(crate) fn of_transaction(mut self, receipt: Option<Receipt>) -> Self {
@@ -136,7 +155,12 @@ pub(crate) fn response(
         (Content::Json | Content::Problem, _) => json_type(asked),
         (Content::Plain, _) => HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
     };
-    let mut response = Response::new(Full::new(Bytes::from(reply.body)));
+    let body = Bytes::from(reply.body);
+    let body = match &reply.share {
+        Some(share) => share.bind(body),
+        None => body,
+    };
+    let mut response = Response::new(Full::new(body));
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or_default();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, content_type);
@@ -154,10 +178,10 @@ pub(crate) fn response(
     response
 }
 
-/// Writes the answer of the servers.
-pub(crate) fn passed(answer: ForwardedAnswer) -> Response<Full<Bytes>> {
+/// Writes the answer of the servers, which holds its share.
+pub(crate) fn passed(answer: ForwardedAnswer, share: &Share) -> Response<Full<Bytes>> {
     let ForwardedAnswer { status, content_type, elastic_product, body } = answer;
-    let mut response = Response::new(Full::new(body));
+    let mut response = Response::new(Full::new(share.bind(body)));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
     for (name, value) in [(header::CONTENT_TYPE, content_type), (PRODUCT, elastic_product)] {
         if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {

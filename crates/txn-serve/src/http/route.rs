@@ -95,6 +95,11 @@ impl Work {
         matches!(self, Self::Health | Self::Ready | Self::Metrics)
     }
 
+    /// Whether the answer has contents of documents, and nothing was changed.
+    pub(crate) fn returns_contents(self) -> bool {
+        matches!(self, Self::Get | Self::Source | Self::Read)
+    }
+
     /// The name for metrics.
     pub(crate) fn name(self) -> &'static str {
         let found = ROUTES.iter().find(|(.., work, _)| *work == self);

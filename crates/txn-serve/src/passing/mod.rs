@@ -1,4 +1,8 @@
 //! Requests for the servers behind the gateway.
 
+pub(crate) mod destination;
+mod owners;
+mod paths;
 pub(crate) mod policy;
 pub(crate) mod upstream;
+mod writes;

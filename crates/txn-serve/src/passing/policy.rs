@@ -1,12 +1,18 @@
-//! Which requests the gateway passes through to the servers: reads.
+//! Which reads the gateway passes through to the servers.
 //!
-//! The servers carry them out with the login of the gateway. A write to a collection would bypass
-//! the locks of transactions, and the servers have many names for one index: aliases, patterns,
-//! date mathematics. So no write is passed through.
+//! The servers carry them out with the login of the gateway. The module [`writes`](super::writes)
+//! has the writes.
 
 use hyper::Method;
 
 use crate::http::problem::{Code, Problem};
+
+/// The effect of a request on the servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
 
 /// Calls that read, and have a body. They stand behind an index, or alone.
 const SEARCHES: [&str; 17] = [

@@ -1,52 +1,35 @@
 //! The passage of a request to the servers.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use bytes::Bytes;
-use hyper::Method;
 use hyper::header::{self, HeaderName};
 use hyper::http::request::Parts;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use txn_core::store::{StoreError, StoreErrorKind};
 use txn_es::{EsStore, ForwardError, ForwardedAnswer, ForwardedRequest};
 use url::form_urlencoded;
 
+use super::paths::segments;
+use super::policy::Access;
 use crate::asked::KEY;
+use crate::http::limits::Share;
 use crate::http::problem::{Code, Problem};
 
 /// Characters that need no escape in a part of a path.
 const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// The decoded parts of a path.
-///
-/// A part that a server could read as another path is refused.
-pub(crate) fn segments(path: &str) -> Result<Vec<String>, Problem> {
-    let path = path.strip_prefix('/').unwrap_or(path);
-    let mut segments = Vec::new();
-    for segment in path.split('/') {
-        let decoded = percent_decode_str(segment).decode_utf8();
-        let decoded = decoded.map_err(|_| Problem::new(Code::Invalid, "the path is not UTF-8"))?;
-        if matches!(&*decoded, "." | "..") || decoded.contains('\\') {
-            return Err(Problem::new(Code::Invalid, "the path has a part that is no name"));
-        }
-        segments.push(decoded.into_owned());
-    }
-    // A slash at the end.
-    if segments.len() > 1 && segments.last().is_some_and(String::is_empty) {
-        segments.pop();
-    }
-    let has_empty = segments.len() > 1 && segments.iter().any(String::is_empty);
-    match has_empty {
-        true => Err(Problem::new(Code::Invalid, "the path has an empty part")),
-        false => Ok(segments),
-    }
-}
-
 /// Passes a request through. The login of the caller stays behind.
+///
+/// The answer takes its bytes from `share`. The answer of a write may exceed the share, because the
+/// servers have carried the write out.
 pub(crate) async fn pass(
     servers: &EsStore,
     parts: &Parts,
-    segments: &[String],
+    access: Access,
     body: Bytes,
-    max_answer: usize,
+    (max_answer, share): (usize, Arc<Share>),
 ) -> Result<ForwardedAnswer, Problem> {
     if parts.headers.contains_key(KEY) {
         let detail = "an Idempotency-Key holds for collections of the domain only, and this request \
@@ -55,6 +38,15 @@ pub(crate) async fn pass(
     }
     let text = |name: HeaderName| {
         parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+    };
+    let segments = segments(parts.uri.path())?;
+    let is_write = access == Access::Write;
+    let is_full = Arc::new(AtomicBool::new(false));
+    let full = is_full.clone();
+    let meter = move |more: usize| {
+        let grown = share.grow(more);
+        full.fetch_or(!grown, Ordering::Relaxed);
+        grown || is_write
     };
     let names = segments.iter().map(|segment| utf8_percent_encode(segment, &PLAIN).to_string());
     let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
@@ -66,38 +58,37 @@ pub(crate) async fn pass(
         content_type: text(header::CONTENT_TYPE),
         body: Some(body).filter(|body| !body.is_empty()),
         max_answer,
+        meter: Some(Arc::new(meter)),
     };
-    let reads = matches!(parts.method, Method::GET | Method::HEAD);
-    servers.forward(request).await.map_err(|error| match error {
-        ForwardError::NotSent(error) => unsent(&error),
-        ForwardError::Lost(error) if reads => Problem::new(Code::Unavailable, error.to_string()),
-        ForwardError::Lost(error) => {
+    let answer = servers.forward(request).await;
+    answer.map_err(|error| failed(&error, access, is_full.load(Ordering::Relaxed)))
+}
+
+/// The problem of a request without an answer. `is_full` means that its share was refused.
+fn failed(error: &ForwardError, access: Access, is_full: bool) -> Problem {
+    match (error, access) {
+        (ForwardError::NotSent(error), _) => unsent(error),
+        (ForwardError::Lost(_), Access::Read) => Problem::new(Code::Unavailable, error.to_string()),
+        (ForwardError::Lost(_), Access::Write) => {
             let detail = format!("the servers may have carried the request out: {error}");
             Problem::new(Code::Unknown, detail)
         }
-    })
+        (ForwardError::TooLarge(_), Access::Read) if is_full => Problem::overloaded_by_bytes(),
+        (ForwardError::TooLarge(_), Access::Read) => {
+            let detail = format!("ask for less at once: {error}");
+            Problem::new(Code::LargeAnswer, detail)
+        }
+        (ForwardError::TooLarge(_), Access::Write) => {
+            let detail =
+                format!("the servers have answered, and have carried out what they could: {error}");
+            Problem::new(Code::Unknown, detail)
+        }
+    }
 }
 
 fn unsent(error: &StoreError) -> Problem {
     match error.kind {
         StoreErrorKind::Unavailable => Problem::new(Code::Unavailable, error.to_string()),
         _ => Problem::new(Code::Misconfigured, error.to_string()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_that_are_other_paths_are_refused() {
-        assert_eq!(segments("/a%2Fb/_doc/1").expect("a path"), ["a/b", "_doc", "1"]);
-        assert_eq!(segments("/").expect("a path"), [""]);
-        assert_eq!(segments("/_cat/").expect("a path"), ["_cat"]);
-        for path in ["/a/../_security", "/a/%2e%2e/_x", "/a/./b", "//a", "/a//b", "/a%5Cb", "/%ff"]
-        {
-            let problem = segments(path).expect_err(path);
-            assert_eq!(problem.code(), Code::Invalid, "{path}");
-        }
     }
 }

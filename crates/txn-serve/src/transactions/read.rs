@@ -121,7 +121,7 @@ pub(crate) async fn read(backend: &Backend, asked: &mut Asked) -> Result<Reply, 
     let most = backend.config.max_answer;
     if bytes > most {
         let detail = format!("the documents have {bytes} bytes, and an answer at most {most}");
-        return Err(Problem::new(Code::TooLarge, detail));
+        return Err(Problem::new(Code::LargeAnswer, detail));
     }
     let documents = addresses.iter().zip(&contents);
     let documents =
