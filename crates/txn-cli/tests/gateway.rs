@@ -19,6 +19,8 @@ impl Gateway {
             .current_dir(directory)
             .env_remove("TXN_STORE")
             .env_remove("TXN_DOMAIN")
+            .env("TXN_LOG", "txn_serve::audit=info")
+            .env("NO_COLOR", "1")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -73,6 +75,13 @@ fn gateway_starts_without_options_and_keeps_documents() {
     let (code, text) = gateway.end();
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("All running requests were answered"), "{text}");
+    let audit: Vec<&str> = text.lines().filter(|line| line.contains("txn_serve::audit")).collect();
+    let [write, search] = audit.as_slice() else { panic!("{text}") };
+    for part in ["127.0.0.1", "PUT", "/{index}/_doc/{id}", "stock", "documents=1", "status=201"] {
+        assert!(write.contains(part), "{part}: {write}");
+    }
+    assert!(search.contains("status=501") && search.contains("needs_server"), "{search}");
+    assert!(!text.contains("apple") && !text.contains("left"), "{text}");
     let gateway = Gateway::start(directory.path());
     let found = gateway.ask("GET", "/stock/_doc/apple", "");
     assert!(found.contains(r#""_source":{"left":10}"#), "{found}");

@@ -1,11 +1,14 @@
 //! A received request.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use hyper::header::{self, HeaderMap};
 use hyper::http::request::Parts;
 use serde::de::DeserializeOwned;
 use txn_core::{Domain, IdempotencyKey};
 
+use crate::audit::Named;
 use crate::config::ServeConfig;
 use crate::http::parameters::Parameters;
 use crate::http::problem::{Code, Problem};
@@ -23,6 +26,8 @@ pub(crate) struct Asked {
     pub(crate) route: Route,
     pub(crate) parameters: Parameters,
     pub(crate) key: Option<IdempotencyKey>,
+    /// The names for the audit log.
+    pub(crate) named: Arc<Named>,
     body: Bytes,
 }
 
@@ -32,10 +37,11 @@ impl Asked {
         parts: &Parts,
         body: Bytes,
         config: &ServeConfig,
+        named: Arc<Named>,
     ) -> Result<Self, Problem> {
         let key = key(parts, &body, config)?;
         let parameters = Parameters::parse(parts.uri.query());
-        Ok(Self { route, parameters, key, body })
+        Ok(Self { route, parameters, key, named, body })
     }
 
     /// Refuses a parameter that the route did not take.

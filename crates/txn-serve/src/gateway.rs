@@ -17,6 +17,7 @@ use txn_core::admin::Fault;
 use txn_es::{EsStore, ForwardedAnswer};
 
 use crate::asked::{Asked, check_content};
+use crate::audit::Named;
 use crate::backend::Backend;
 use crate::config::ServeConfig;
 use crate::documents::bulk::bulk;
@@ -116,7 +117,11 @@ impl Gateway {
             Err(_) => ("none", Shape::Server),
         };
         let reads = found.as_ref().is_ok_and(|route| route.work.returns_contents());
-        let response = match self.carry_out(found, shape, &parts, body).await {
+        let is_probe = found.as_ref().is_ok_and(|route| route.work.is_probe());
+        let named = Arc::new(Named::new());
+        let answer = self.carry_out(found, shape, &parts, body, &named).await;
+        let code = answer.as_ref().err().map_or("", |problem| problem.code().text());
+        let response = match answer {
             Ok(Answer::Passed(answer, share)) => passed(answer, &share),
             Ok(Answer::Own(reply)) => {
                 let counted = reply.counted(Arc::new(self.limits.share()), reads);
@@ -124,6 +129,9 @@ impl Gateway {
             }
             Err(problem) => self.own(Err(problem), shape, &parts),
         };
+        if !is_probe {
+            named.log(&parts, path, response.status(), code);
+        }
         let domain = self.backend.domain.name().to_owned();
         let status = response.status().as_u16().to_string();
         counter!(figures::REQUESTS, "domain" => domain.clone(), "path" => path, "status" => status)
@@ -147,6 +155,7 @@ impl Gateway {
         shape: Shape,
         parts: &Parts,
         body: B,
+        named: &Arc<Named>,
     ) -> Result<Answer, Problem>
     where
         B: Body<Data = Bytes>,
@@ -174,23 +183,23 @@ impl Gateway {
         check_content(&parts.headers, &body)?;
         let route = match found {
             Err(servers) => {
-                let access = Box::pin(self.destinations(servers).of_path(parts)).await?;
+                let access = Box::pin(self.destinations(servers, named).of_path(parts)).await?;
                 return self.pass(servers, parts, access, body).await;
             }
             Ok(route) => route,
         };
         if let Some(servers) = servers {
-            let destination = self.destinations(servers).of_route(&route, parts, &body);
+            let destination = self.destinations(servers, named).of_route(&route, parts, &body);
             if let Destination::Servers(access) = Box::pin(destination).await? {
                 return self.pass(servers, parts, access, body).await;
             }
         }
-        let mut asked = Asked::new(route, parts, body, self.config())?;
+        let mut asked = Asked::new(route, parts, body, self.config(), named.clone())?;
         Box::pin(self.work(&mut asked)).await.map(Answer::Own)
     }
 
-    fn destinations<'a>(&'a self, servers: &'a EsStore) -> Destinations<'a> {
-        Destinations::new(&self.backend, servers)
+    fn destinations<'a>(&'a self, servers: &'a EsStore, named: &'a Named) -> Destinations<'a> {
+        Destinations::new(&self.backend, servers, named)
     }
 
     async fn pass(
@@ -228,6 +237,7 @@ impl Gateway {
             Work::CreateCollection => self.create_collection(asked).await,
             Work::HasCollection => {
                 asked.finish_parameters()?;
+                asked.named.collection(asked.route.value(0));
                 backend.existing(asked.route.value(0)).await?;
                 Ok(Reply::json(StatusCode::OK, &json!({})))
             }
@@ -251,6 +261,7 @@ impl Gateway {
     async fn create_collection(&self, asked: &mut Asked) -> Result<Reply, Problem> {
         asked.finish_parameters()?;
         let name = asked.route.value(0);
+        asked.named.collection(name);
         if !self.config().create_collections {
             let detail = "this gateway creates no collections: use `txn init`";
             return Err(Problem::new(Code::Unsupported, detail));

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod asked;
+mod audit;
 mod backend;
 mod config;
 mod documents;

@@ -28,6 +28,7 @@ pub(crate) async fn bulk(
     let body = asked.text()?;
     let mut planned = Vec::new();
     for action in parse_bulk(body, defaults, || asked.new_id(&backend.domain))? {
+        asked.named.documents(&action.index, 1);
         let documents = match action.change {
             Change::Delete => backend.existing(&action.index).await?,
             _ => backend.for_write(&action.index).await?,

@@ -46,6 +46,7 @@ pub(crate) async fn write(
         return Err(Problem::new(Code::Invalid, detail));
     }
     let index = asked.route.value(0).to_owned();
+    asked.named.documents(&index, 1);
     let id = match write {
         Write::IndexNew => asked.new_id(&backend.domain),
         _ => asked.route.value(1).to_owned(),
@@ -106,6 +107,7 @@ pub(crate) async fn get(backend: &Backend, asked: &mut Asked) -> Result<Reply, P
     let with_source = asked.parameters.take_flag("_source")?.unwrap_or(true);
     asked.parameters.take_flag("refresh")?;
     asked.finish_parameters()?;
+    asked.named.documents(asked.route.value(0), 1);
     let (documents, id) = (backend.existing(asked.route.value(0)).await?, asked.route.value(1));
     let content = content(backend, &documents, id, routing.as_deref()).await?;
     let Some(content) = content else {
@@ -132,6 +134,7 @@ pub(crate) async fn source(backend: &Backend, asked: &mut Asked) -> Result<Reply
     let routing = asked.parameters.take("routing");
     asked.parameters.take_flag("refresh")?;
     asked.finish_parameters()?;
+    asked.named.documents(asked.route.value(0), 1);
     let (documents, id) = (backend.existing(asked.route.value(0)).await?, asked.route.value(1));
     match content(backend, &documents, id, routing.as_deref()).await? {
         Some(content) => Ok(Reply::json(StatusCode::OK, &raw(&content)?)),

@@ -23,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use super::problem::{Code, Problem};
 use super::reply::{Shape, response};
 use super::slow_client::SlowClient;
+use crate::audit::Client;
 use crate::gateway::Gateway;
 
 /// The pause after a failed accept. Usually all file handles are in use.
@@ -80,12 +81,14 @@ impl Connections {
         let (draining, cut) = (self.draining.clone(), self.cut.clone());
         let gateway = self.gateway.clone();
         async move {
+            let client = stream.peer_addr().ok().map(Client);
             // A small answer must not wait for more bytes.
             let _ = stream.set_nodelay(true);
             let stream = SlowClient::new(stream, gateway.config().write_timeout);
             let mut builder = http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(gateway.config().head_timeout);
-            let service = service_fn(move |request| {
+            let service = service_fn(move |mut request: Request<Incoming>| {
+                client.map(|client| request.extensions_mut().insert(client));
                 let gateway = gateway.clone();
                 async move { Ok::<_, Infallible>(answer(&gateway, request, loopback).await) }
             });

@@ -13,6 +13,7 @@ use super::paths::segments;
 use super::policy::Access;
 use super::writes::{Bulk, Entry, Kind, is_literal, refused};
 use super::{policy, writes};
+use crate::audit::Named;
 use crate::backend::Backend;
 use crate::http::problem::{Code, Problem};
 use crate::http::route::{Route, Work};
@@ -32,11 +33,12 @@ pub(crate) enum Destination {
 pub(crate) struct Destinations<'a> {
     backend: &'a Backend,
     servers: &'a EsStore,
+    named: &'a Named,
 }
 
 impl<'a> Destinations<'a> {
-    pub(crate) fn new(backend: &'a Backend, servers: &'a EsStore) -> Self {
-        Self { backend, servers }
+    pub(crate) fn new(backend: &'a Backend, servers: &'a EsStore, named: &'a Named) -> Self {
+        Self { backend, servers, named }
     }
 
     /// The destination of a request with a path of the gateway.
@@ -49,6 +51,7 @@ impl<'a> Destinations<'a> {
         match route.work {
             Work::Info => return Ok(Destination::Servers(Access::Read)),
             Work::Get | Work::Source | Work::HasCollection => {
+                self.named.collection(route.value(0));
                 return Ok(match self.backend.find(route.value(0)).await? {
                     Some(_) => Destination::Domain,
                     None => Destination::Servers(Access::Read),
@@ -84,6 +87,9 @@ impl<'a> Destinations<'a> {
     /// The access of a request whose path only the servers have.
     pub(crate) async fn of_path(self, parts: &Parts) -> Result<Access, Problem> {
         let path = segments(parts.uri.path())?;
+        if let Some(name) = path.first().filter(|name| !name.starts_with('_')) {
+            self.named.collection(name);
+        }
         match policy::judge(&parts.method, &path) {
             Ok(()) => return Ok(Access::Read),
             Err(problem) if !self.backend.config.pass_writes => return Err(problem),
@@ -111,6 +117,7 @@ impl<'a> Destinations<'a> {
     ) -> Result<Destination, Problem> {
         let destination = self.of_name(index, kind).await?;
         if destination != Destination::Domain {
+            self.named.documents(index, usize::from(kind == Kind::Documents));
             let path = segments(parts.uri.path())?;
             writes::judge(&parts.method, parts.uri.path(), &path)?;
             writes::check_parameters(parts.uri.query())?;
@@ -180,6 +187,9 @@ impl<'a> Destinations<'a> {
         }
         if entries.iter().any(for_domain) {
             return Err(mixed(&entries, for_domain));
+        }
+        for entry in &entries {
+            self.named.documents(&entry.index, 1);
         }
         if let Some(name) = unfit {
             return Err(refused(format!(

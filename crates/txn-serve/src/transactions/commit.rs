@@ -67,10 +67,14 @@ async fn run(backend: &Backend, asked: &mut Asked, commit: Commit) -> Result<Rep
     let Commit { reads, operations, metadata } = commit;
     for operation in &operations {
         let name = &operation.target().collection;
+        asked.named.documents(name, 1);
         match operation {
             Operation::Put(_) | Operation::Insert(_) => backend.for_write(name).await?,
             _ => backend.existing(name).await?,
         };
+    }
+    for read in &reads {
+        asked.named.documents(&read.target.collection, 1);
     }
     let (targets, tokens): (Vec<_>, Vec<_>) =
         reads.into_iter().map(|read| (read.target, read.token)).unzip();

@@ -112,6 +112,9 @@ pub(crate) async fn open_all(
 pub(crate) async fn read(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem> {
     asked.finish_parameters()?;
     let Read { targets } = asked.json()?;
+    for target in &targets {
+        asked.named.documents(&target.collection, 1);
+    }
     let addresses = open_all(backend, targets.into_iter()).await?;
     let options = backend.options().with_read_only(true);
     let run =
