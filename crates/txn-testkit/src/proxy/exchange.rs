@@ -21,7 +21,7 @@ use hyper_util::rt::TokioExecutor;
 
 use super::fault::{Fault, FaultKind, Outage, Refusal};
 use super::hold::{Delivery, Point};
-use super::matching::{Facts, Route};
+use super::matching::{Facts, Matching, Route};
 use super::{Action, Ongoing, Shared, items};
 
 pub(crate) type Upstream = Client<HttpConnector, Full<Bytes>>;
@@ -85,17 +85,10 @@ pub(crate) async fn exchange(
     let message = Message { parts, path, body };
     match action {
         Action::Pass => shared.forward(message).await.map(Whole::pass),
-        Action::Refuse(refusal, behind, rule) => {
-            let (answer, refused) = shared.refuse_items(message, refusal, behind).await?;
-            if let (false, Some(rule)) = (refused, rule) {
-                shared.arm(rule, Action::Fault(Fault::Refuse(refusal), behind));
-            }
-            Ok(answer)
+        Action::Fault(Fault::Refuse(refusal), behind, rule) => {
+            shared.refuse_items(message, refusal, behind, rule).await
         }
-        Action::Fault(Fault::Refuse(refusal), behind) => {
-            shared.refuse_items(message, refusal, behind).await.map(|(answer, _)| answer)
-        }
-        Action::Fault(fault, _) => shared.spoil(message, fault).await,
+        Action::Fault(fault, ..) => shared.spoil(message, fault).await,
         Action::Away(Outage::Silent) => Err(Cut),
         Action::Away(Outage::Hangs) => {
             shared.outage_ends(Outage::Hangs).await;
@@ -168,32 +161,32 @@ impl Shared {
                 happened();
                 answer.half()
             }
-            Fault::Refuse(refusal) => {
-                self.refuse_items(message, refusal, None).await.map(|(answer, _)| answer)
-            }
+            Fault::Refuse(refusal) => self.refuse_items(message, refusal, None, None).await,
         }
     }
 
     /// Carries the request out, and answers its successful writes with a refusal.
     ///
-    /// An outage begins before the answer is sent. Returns also whether a write was refused.
+    /// An outage begins before the answer is sent. If no write was refused, the rule is armed
+    /// again.
     async fn refuse_items(
         &self,
         message: Message,
         refusal: Refusal,
         behind: Option<Ongoing>,
-    ) -> Result<(Answer, bool), Cut> {
+        rule: Option<Matching>,
+    ) -> Result<Answer, Cut> {
         let mut answer = self.forward(message).await?;
-        let refused = items::refused(&answer.body, refusal);
-        let any = refused.is_some();
-        if let Some(refused) = refused {
+        if let Some(refused) = items::refused(&answer.body, refusal) {
             answer.body = refused;
             self.tally.fault(Fault::Refuse(refusal).kind());
             if let Some(behind) = behind {
                 self.begins(behind);
             }
+        } else if let Some(rule) = rule {
+            self.arm(rule, Action::Fault(Fault::Refuse(refusal), behind, None));
         }
-        Ok((answer.pass(), any))
+        Ok(answer.pass())
     }
 
     /// Repeats a request after a delay.

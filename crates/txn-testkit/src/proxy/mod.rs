@@ -121,10 +121,8 @@ struct Rule {
 #[derive(Clone)]
 pub(crate) enum Action {
     Pass,
-    /// A fault, and the outage that follows.
-    Fault(Fault, Option<Ongoing>),
-    /// A refusal, the outage that follows, and the rule to arm again if no write succeeded.
-    Refuse(Refusal, Option<Ongoing>, Option<Matching>),
+    /// A fault, the outage that follows, and the filter of its rule.
+    Fault(Fault, Option<Ongoing>, Option<Matching>),
     Hold(hold::Ticket),
     /// The server is unreachable.
     Away(Outage),
@@ -191,7 +189,7 @@ impl Proxy {
     /// Rules apply in the order of their creation, before the schedule, and once each. A refusal is
     /// used up by a write that succeeded at the server.
     pub fn inject(&self, matching: Matching, fault: Fault) {
-        self.shared.arm(matching, Action::Fault(fault, None));
+        self.shared.arm(matching, Action::Fault(fault, None, None));
     }
 
     /// As [`inject`](Self::inject), with an outage after the fault.
@@ -199,7 +197,7 @@ impl Proxy {
     /// The outage lasts until [`end_outage`](Self::end_outage).
     pub fn inject_then(&self, matching: Matching, fault: Fault, outage: Outage) {
         let behind = Ongoing { outage, until: None };
-        self.shared.arm(matching, Action::Fault(fault, Some(behind)));
+        self.shared.arm(matching, Action::Fault(fault, Some(behind), None));
     }
 
     /// Makes the server unreachable until [`end_outage`](Self::end_outage).
@@ -305,9 +303,7 @@ impl Shared {
         if let Some(at) = plan.rules.iter().position(|rule| rule.matching.fits(facts)) {
             let Rule { matching, action } = plan.rules.remove(at);
             return match action {
-                Action::Fault(Fault::Refuse(refusal), behind) => {
-                    Action::Refuse(refusal, behind, Some(matching))
-                }
+                Action::Fault(fault, behind, _) => Action::Fault(fault, behind, Some(matching)),
                 action => action,
             };
         }
@@ -318,7 +314,7 @@ impl Shared {
                         outage,
                         until: Some(Instant::now() + lasts),
                     });
-                    Action::Fault(chosen.fault, behind)
+                    Action::Fault(chosen.fault, behind, None)
                 })
             }
             _ => Action::Pass,
@@ -331,7 +327,7 @@ impl Action {
     fn is_wanted(&self) -> bool {
         match self {
             Self::Hold(ticket) => ticket.is_wanted(),
-            Self::Pass | Self::Fault(..) | Self::Refuse(..) | Self::Away(_) => true,
+            Self::Pass | Self::Fault(..) | Self::Away(_) => true,
         }
     }
 }
