@@ -57,7 +57,7 @@ impl From<Error> for Halt {
 impl Backend {
     pub(crate) fn new(domain: Domain, config: ServeConfig) -> Self {
         let operations = Operations::new(&domain, config.max_documents, config.max_body);
-        let (foreign, collections) = Default::default();
+        let (foreign, collections) = (Mutex::default(), Mutex::default());
         Self { domain, config, operations, foreign, collections }
     }
 

@@ -29,6 +29,7 @@ use crate::http::reply::{Reply, Shape, passed, response};
 use crate::http::route::{Route, Work};
 use crate::openapi::openapi;
 use crate::passing::destination::{Destination, Destinations};
+use crate::passing::paths::segments;
 use crate::passing::policy::Access;
 use crate::passing::upstream::pass;
 use crate::transactions::{commit, outcome, read};
@@ -183,15 +184,18 @@ impl Gateway {
         check_content(&parts.headers, &body)?;
         let route = match found {
             Err(servers) => {
-                let access = Box::pin(self.destinations(servers, named).of_path(parts)).await?;
-                return self.pass(servers, parts, access, body).await;
+                let path = segments(parts.uri.path())?;
+                let destinations = self.destinations(servers, named);
+                let access = Box::pin(destinations.of_path(parts, &path)).await?;
+                return self.pass(servers, parts, &path, access, body).await;
             }
             Ok(route) => route,
         };
         if let Some(servers) = servers {
             let destination = self.destinations(servers, named).of_route(&route, parts, &body);
             if let Destination::Servers(access) = Box::pin(destination).await? {
-                return self.pass(servers, parts, access, body).await;
+                let path = segments(parts.uri.path())?;
+                return self.pass(servers, parts, &path, access, body).await;
             }
         }
         let mut asked = Asked::new(route, parts, body, self.config(), named.clone())?;
@@ -206,12 +210,13 @@ impl Gateway {
         &self,
         servers: &EsStore,
         parts: &Parts,
+        path: &[String],
         access: Access,
         body: Bytes,
     ) -> Result<Answer, Problem> {
         let share = Arc::new(self.limits.share());
         let room = (self.config().max_answer, share.clone());
-        let answer = pass(servers, parts, access, body, room).await?;
+        let answer = pass(servers, parts, path, access, body, room).await?;
         Ok(Answer::Passed(answer, share))
     }
 

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use txn_core::store::MemoryStore;
 use txn_core::{Options, Raw};
 use txn_serve::ServeConfig;
 
-use super::desk::Desk;
+use super::desk::{Desk, Socket};
 
 struct Running {
     desk: Desk,
@@ -25,14 +25,7 @@ struct Running {
 async fn start(config: ServeConfig) -> Running {
     let config = config.with_create_collections(true);
     let desk = Desk::with(Arc::new(MemoryStore::new()), config).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
-    let address = listener.local_addr().expect("an address");
-    let (stop, stopped) = oneshot::channel();
-    let server = desk.server.clone();
-    let served = tokio::spawn(async move {
-        let stopped = async { drop(stopped.await) };
-        server.serve(listener, stopped).await
-    });
+    let Socket { address, stop, served } = desk.listen().await;
     Running { desk, address, stop, served }
 }
 

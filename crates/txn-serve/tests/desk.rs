@@ -1,5 +1,6 @@
 //! A gateway in front of a store, and requests to it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,9 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::{Method, Request, StatusCode};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use txn_core::store::{MemoryStore, Store};
 use txn_core::{Config, Domain};
 use txn_redb::RedbStore;
@@ -60,7 +64,28 @@ pub(crate) fn config() -> Config {
     Config::default().with_janitor_interval(None).with_lease(Duration::from_millis(200))
 }
 
+/// The socket of a gateway.
+pub(crate) struct Socket {
+    pub(crate) address: SocketAddr,
+    pub(crate) stop: oneshot::Sender<()>,
+    /// Whether the drain cut no request.
+    pub(crate) served: JoinHandle<bool>,
+}
+
 impl Desk {
+    /// Serves the gateway on a socket of this machine, until it is stopped.
+    pub(crate) async fn listen(&self) -> Socket {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
+        let address = listener.local_addr().expect("an address");
+        let (stop, stopped) = oneshot::channel();
+        let server = self.server.clone();
+        let served = tokio::spawn(async move {
+            let stopped = async { drop(stopped.await) };
+            server.serve(listener, stopped).await
+        });
+        Socket { address, stop, served }
+    }
+
     pub(crate) async fn with(store: Arc<dyn Store>, config: ServeConfig) -> Self {
         let domain = Domain::open_or_create(store, "shop", self::config()).await.expect("opens");
         Self::of(domain, config)

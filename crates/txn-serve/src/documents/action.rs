@@ -166,8 +166,8 @@ impl Header {
         let (Some((name, fields)), true) = (header.pop_first(), header.is_empty()) else {
             return Err(invalid("a line of an action has one field, such as `index`"));
         };
-        let verb = ["index", "create", "update", "delete"].into_iter().find(|verb| *verb == name);
-        let verb = verb.ok_or_else(|| unsupported(format!("the action {}", short(&name))))?;
+        let verb =
+            verb(&name).ok_or_else(|| unsupported(format!("the action {}", short(&name))))?;
         let mut this = Self { verb, index: None, id: None, routing: None, condition: None };
         let (mut seq_no, mut primary_term) = (None, None);
         for (name, value) in fields {
@@ -225,7 +225,13 @@ fn flag(name: &str, text: &str) -> Result<bool, Problem> {
     text.parse().map_err(|_| invalid(format!("`{}` is not true or false", short(name))))
 }
 
-fn short(name: &str) -> String {
+/// The verb of an action of a bulk.
+pub(crate) fn verb(name: &str) -> Option<&'static str> {
+    ["index", "create", "update", "delete"].into_iter().find(|verb| *verb == name)
+}
+
+/// Shortens a name of the caller for a message.
+pub(crate) fn short(name: &str) -> String {
     name.chars().take(60).collect()
 }
 

@@ -36,6 +36,27 @@ pub(crate) struct Fault {
     pub(crate) reason: String,
 }
 
+impl Fault {
+    /// The reason for an action that fits, in a bulk of which another action was refused.
+    pub(crate) fn untouched() -> Self {
+        Self {
+            status: StatusCode::FAILED_DEPENDENCY,
+            kind: "txn_aborted_exception",
+            reason: "another action of the bulk was refused: nothing was changed".to_owned(),
+        }
+    }
+
+    /// The answer of a refused action.
+    pub(crate) fn answer(&self, index: &str, id: Option<&str>) -> Value {
+        json!({
+            "_index": index,
+            "_id": id,
+            "status": self.status.as_u16(),
+            "error": { "type": self.kind, "reason": self.reason, "index": index },
+        })
+    }
+}
+
 impl Planned<'_> {
     fn id(&self) -> DocumentId {
         match &self.action.routing {
@@ -61,13 +82,7 @@ impl Planned<'_> {
 
     /// The answer of a refused action.
     pub(crate) fn refusal(&self, fault: &Fault) -> Value {
-        let index = self.documents.name();
-        json!({
-            "_index": index,
-            "_id": self.action.id,
-            "status": fault.status.as_u16(),
-            "error": { "type": fault.kind, "reason": fault.reason, "index": index },
-        })
+        fault.answer(self.documents.name(), Some(&self.action.id))
     }
 }
 

@@ -68,11 +68,7 @@ fn refused(
     first: usize,
     took: u64,
 ) -> Reply {
-    let untouched = Fault {
-        status: StatusCode::FAILED_DEPENDENCY,
-        kind: "txn_aborted_exception",
-        reason: "another action of the bulk was refused: nothing was changed".to_owned(),
-    };
+    let untouched = Fault::untouched();
     let item = |(planned, result): (&Planned<'_>, &Result<Done, Fault>)| {
         let fault = result.as_ref().err().unwrap_or(&untouched);
         json!({ (planned.action.verb): planned.refusal(fault) })

@@ -1,40 +1,13 @@
 //! Partial documents: objects are merged, all other values are replaced.
 
 use std::collections::HashMap;
-use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
+
+use super::pairs::Pairs;
 
 /// The maximum depth of nested objects that are merged.
 const MOST_DEPTH: usize = 100;
-
-/// The fields of an object in their order, with raw values.
-struct Fields<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Collect;
-
-        impl<'de> Visitor<'de> for Collect {
-            type Value = Vec<(String, &'de RawValue)>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut fields = Vec::new();
-                while let Some(field) = map.next_entry()? {
-                    fields.push(field);
-                }
-                Ok(fields)
-            }
-        }
-
-        deserializer.deserialize_map(Collect).map(Fields)
-    }
-}
 
 /// Merges a partial document into a document. Values that stay keep their bytes.
 ///
@@ -50,8 +23,8 @@ fn merged_within(document: &str, part: &str, depth: usize) -> Result<String, Str
     if depth == 0 {
         return Err(format!("the document nests objects deeper than {MOST_DEPTH}"));
     }
-    let parse = |text| serde_json::from_str::<Fields<'_>>(text).map_err(|e| e.to_string());
-    let (Fields(mut fields), Fields(changes)) = (parse(document)?, parse(part)?);
+    let parse = |text| serde_json::from_str::<Pairs<&RawValue>>(text).map_err(|e| e.to_string());
+    let (Pairs(mut fields), Pairs(changes)) = (parse(document)?, parse(part)?);
     let mut replaced: Vec<Option<String>> = vec![None; fields.len()];
     let mut positions: HashMap<_, usize> =
         fields.iter().enumerate().map(|(at, (name, _))| (name.clone(), at)).collect();

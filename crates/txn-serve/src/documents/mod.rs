@@ -5,4 +5,5 @@ pub(crate) mod apply;
 pub(crate) mod bulk;
 pub(crate) mod fingerprint;
 pub(crate) mod merge;
+pub(crate) mod pairs;
 pub(crate) mod single;

@@ -68,15 +68,17 @@ impl Share {
 
     /// Binds the share to the bytes of an answer, until the client has taken them.
     pub(crate) fn bind(&self, bytes: Bytes) -> Bytes {
-        let permit = self.held.lock().permit.take();
-        Bytes::from_owner(Bound { bytes, _permit: permit })
+        match self.held.lock().permit.take() {
+            Some(permit) => Bytes::from_owner(Bound { bytes, _permit: permit }),
+            None => bytes,
+        }
     }
 }
 
 /// Bytes that hold their share.
 struct Bound {
     bytes: Bytes,
-    _permit: Option<OwnedSemaphorePermit>,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl AsRef<[u8]> for Bound {

@@ -15,6 +15,7 @@ use super::writes::{Bulk, Entry, Kind, is_literal, refused};
 use super::{policy, writes};
 use crate::audit::Named;
 use crate::backend::Backend;
+use crate::documents::apply::Fault;
 use crate::http::problem::{Code, Problem};
 use crate::http::route::{Route, Work};
 
@@ -68,10 +69,11 @@ impl<'a> Destinations<'a> {
             Work::Bulk => self.of_bulk(None, parts, body).await,
             Work::BulkOf => self.of_bulk(Some(route.value(0)), parts, body).await,
             Work::Index | Work::IndexNew | Work::Create | Work::Update | Work::Delete => {
-                self.of_write(route.value(0), parts, Kind::Documents).await
+                checked(self.of_write(route.value(0), Kind::Documents).await?, parts)
             }
             Work::CreateCollection => {
-                let destination = self.of_write(route.value(0), parts, Kind::Creation).await?;
+                let destination = self.of_write(route.value(0), Kind::Creation).await?;
+                let destination = checked(destination, parts)?;
                 if destination != Destination::Domain {
                     let body = std::str::from_utf8(body);
                     let body =
@@ -85,20 +87,22 @@ impl<'a> Destinations<'a> {
     }
 
     /// The access of a request whose path only the servers have.
-    pub(crate) async fn of_path(self, parts: &Parts) -> Result<Access, Problem> {
-        let path = segments(parts.uri.path())?;
+    pub(crate) async fn of_path(self, parts: &Parts, path: &[String]) -> Result<Access, Problem> {
         if let Some(name) = path.first().filter(|name| !name.starts_with('_')) {
             self.named.collection(name);
         }
-        match policy::judge(&parts.method, &path) {
+        match policy::judge(&parts.method, path) {
             Ok(()) => return Ok(Access::Read),
             Err(problem) if !self.backend.config.pass_writes => return Err(problem),
             Err(_) => {}
         }
-        let (kind, index) = writes::judge(&parts.method, parts.uri.path(), &path)?;
+        let (kind, index) = writes::judge(&parts.method, parts.uri.path(), path)?;
         let Some(index) = index else { return Err(refused("the request names no index")) };
-        match self.of_write(index, parts, kind).await? {
-            Destination::Servers(access) => Ok(access),
+        match self.of_write(index, kind).await? {
+            Destination::Servers(access) => {
+                writes::check_parameters(parts.uri.query())?;
+                Ok(access)
+            }
             Destination::Domain => {
                 let detail = format!(
                     "the index {index} belongs to the domain: send the request to the servers"
@@ -109,18 +113,10 @@ impl<'a> Destinations<'a> {
     }
 
     /// The destination of a write to an index of the path.
-    async fn of_write(
-        self,
-        index: &str,
-        parts: &Parts,
-        kind: Kind,
-    ) -> Result<Destination, Problem> {
+    async fn of_write(self, index: &str, kind: Kind) -> Result<Destination, Problem> {
         let destination = self.of_name(index, kind).await?;
         if destination != Destination::Domain {
             self.named.documents(index, usize::from(kind == Kind::Documents));
-            let path = segments(parts.uri.path())?;
-            writes::judge(&parts.method, parts.uri.path(), &path)?;
-            writes::check_parameters(parts.uri.query())?;
         }
         Ok(destination)
     }
@@ -136,7 +132,7 @@ impl<'a> Destinations<'a> {
         }
         let collections = backend.collections().await?;
         match owner(self.servers, name, backend.domain.name(), &collections).await? {
-            Owner::Nobody if kind == Kind::Documents => {
+            Owner::Missing if kind == Kind::Documents => {
                 match self.servers.template_pipeline(name).await {
                     Some(pipeline) => Err(redirected(name, &pipeline)),
                     None => Ok(Destination::Servers(Access::Write)),
@@ -145,7 +141,7 @@ impl<'a> Destinations<'a> {
             Owner::Application { pipeline: Some(pipeline) } if kind == Kind::Documents => {
                 Err(redirected(name, &pipeline))
             }
-            Owner::Nobody | Owner::Application { .. } => Ok(Destination::Servers(Access::Write)),
+            Owner::Missing | Owner::Application { .. } => Ok(Destination::Servers(Access::Write)),
             Owner::Domain => {
                 // Another process may have created the collection just now.
                 backend.forget_foreign(name);
@@ -196,11 +192,18 @@ impl<'a> Destinations<'a> {
                 "the gateway passes no action with the field {name:?} through"
             )));
         }
+        checked(Destination::Servers(Access::Write), parts)
+    }
+}
+
+/// Refuses a write for the servers whose path or parameters have no known form.
+fn checked(destination: Destination, parts: &Parts) -> Result<Destination, Problem> {
+    if destination != Destination::Domain {
         let path = segments(parts.uri.path())?;
         writes::judge(&parts.method, parts.uri.path(), &path)?;
         writes::check_parameters(parts.uri.query())?;
-        Ok(Destination::Servers(Access::Write))
     }
+    Ok(destination)
 }
 
 /// The refusal of a document whose index has a pipeline.
@@ -215,24 +218,17 @@ fn redirected(name: &str, pipeline: &str) -> Problem {
 fn mixed(entries: &[Entry], for_domain: impl Fn(&Entry) -> bool) -> Problem {
     let item = |entry: &Entry| {
         let Entry { verb, index, id } = entry;
-        let (status, kind, reason) = match for_domain(entry) {
-            true => (
-                StatusCode::FAILED_DEPENDENCY,
-                "txn_aborted_exception",
-                "another action of the bulk was refused: nothing was changed".to_owned(),
-            ),
-            false => (
-                StatusCode::BAD_REQUEST,
-                "illegal_argument_exception",
-                format!(
+        let fault = match for_domain(entry) {
+            true => Fault::untouched(),
+            false => Fault {
+                status: StatusCode::BAD_REQUEST,
+                kind: "illegal_argument_exception",
+                reason: format!(
                     "{index} is no collection of the domain, and other actions are for collections"
                 ),
-            ),
+            },
         };
-        json!({ (*verb): {
-            "_index": index, "_id": id, "status": status.as_u16(),
-            "error": { "type": kind, "reason": reason, "index": index },
-        } })
+        json!({ (*verb): fault.answer(index, id.as_deref()) })
     };
     let items: Vec<Value> = entries.iter().map(item).collect();
     let name = |wanted: bool| {

@@ -2,7 +2,7 @@
 
 pub(crate) mod destination;
 mod owners;
-mod paths;
+pub(crate) mod paths;
 pub(crate) mod policy;
 pub(crate) mod upstream;
 mod writes;

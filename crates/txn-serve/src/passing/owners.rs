@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_json::Value;
-use txn_core::store::StoreErrorKind;
 use txn_es::{EsStore, ForwardError, ForwardedRequest};
 
+use super::upstream::unsent;
 use super::writes::{is_reserved, refused};
-use crate::http::problem::{Code, Problem};
+use crate::http::problem::Problem;
 
 /// The parts of an index that show its owner, or that change writes to it.
 const PARTS: &str = "error.type,*.aliases,*.data_stream,*.mappings._meta.txn,*.settings.index.uuid,\
@@ -21,7 +21,7 @@ const MOST_DESCRIPTION: usize = 4 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// There is no such index.
-    Nobody,
+    Missing,
     /// Each index belongs to an application.
     Application {
         /// The ingest pipeline of an index.
@@ -78,7 +78,7 @@ pub(crate) async fn owner(
     if answer.status == 404 && is_no_index(&answer.body) {
         return Ok(match collections.contains(name) || is_reserved(name) {
             true => Owner::Domain,
-            false => Owner::Nobody,
+            false => Owner::Missing,
         });
     }
     let indices = match answer.status {
@@ -122,10 +122,7 @@ fn unanswered(error: &ForwardError) -> Problem {
     let (ForwardError::NotSent(inner) | ForwardError::Lost(inner)) = error else {
         return refused(format!("the servers describe too many indices: {error}"));
     };
-    match inner.kind {
-        StoreErrorKind::Unavailable => Problem::new(Code::Unavailable, error.to_string()),
-        _ => Problem::new(Code::Misconfigured, error.to_string()),
-    }
+    unsent(inner)
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use txn_core::store::{StoreError, StoreErrorKind};
 use txn_es::{EsStore, ForwardError, ForwardedAnswer, ForwardedRequest};
 use url::form_urlencoded;
 
-use super::paths::segments;
 use super::policy::Access;
 use crate::asked::KEY;
 use crate::http::limits::Share;
@@ -27,6 +26,7 @@ const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').
 pub(crate) async fn pass(
     servers: &EsStore,
     parts: &Parts,
+    segments: &[String],
     access: Access,
     body: Bytes,
     (max_answer, share): (usize, Arc<Share>),
@@ -39,7 +39,6 @@ pub(crate) async fn pass(
     let text = |name: HeaderName| {
         parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
     };
-    let segments = segments(parts.uri.path())?;
     let is_write = access == Access::Write;
     let is_full = Arc::new(AtomicBool::new(false));
     let full = is_full.clone();
@@ -86,7 +85,8 @@ fn failed(error: &ForwardError, access: Access, is_full: bool) -> Problem {
     }
 }
 
-fn unsent(error: &StoreError) -> Problem {
+/// The problem of a request that has changed nothing.
+pub(super) fn unsent(error: &StoreError) -> Problem {
     match error.kind {
         StoreErrorKind::Unavailable => Problem::new(Code::Unavailable, error.to_string()),
         _ => Problem::new(Code::Misconfigured, error.to_string()),

@@ -12,6 +12,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use url::form_urlencoded;
 
+use crate::documents::action::{short, verb};
+use crate::documents::pairs::Pairs;
 use crate::http::problem::{Code, Problem};
 
 /// Parameters that choose neither the index nor a pipeline of a write.
@@ -72,7 +74,7 @@ pub(crate) fn is_literal(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
 }
 
-/// Whether a name belongs to the engine, whatever it stands for.
+/// Whether the engine reserves a name, even if there is no such index.
 pub(crate) fn is_reserved(name: &str) -> bool {
     name.starts_with("txn-") || name.contains("-txn-") || name.ends_with("-committed")
 }
@@ -138,7 +140,7 @@ pub(crate) fn check_parameters(query: Option<&str>) -> Result<(), Problem> {
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         let is_known = PARAMETERS.contains(&&*name) || (name == "pipeline" && value == "_none");
         if !is_known {
-            let name: String = name.chars().take(60).collect();
+            let name = short(&name);
             let detail = format!("the gateway passes no write with the parameter {name:?} through");
             return Err(refused(detail));
         }
@@ -163,7 +165,7 @@ pub(crate) fn check_creation(body: &str) -> Result<(), Problem> {
         let is_empty = value.get().trim_matches(['{', '}', ' ', '\n', '\r', '\t']).is_empty();
         let is_known = matches!(&*name, "settings" | "mappings") || (name == "aliases" && is_empty);
         if !is_known || !seen.insert(name.clone()) {
-            let name: String = name.chars().take(60).collect();
+            let name = short(&name);
             let detail =
                 format!("the gateway creates no index with the field {name:?}, or with it twice");
             return Err(refused(detail));
@@ -175,35 +177,6 @@ pub(crate) fn check_creation(body: &str) -> Result<(), Problem> {
 /// The refusal of a write.
 pub(crate) fn refused(detail: impl Into<String>) -> Problem {
     Problem::new(Code::NotPassed, detail)
-}
-
-/// The fields of a JSON object in their order, repeated ones included.
-///
-/// Two parsers may differ on which of two equal fields counts.
-pub(crate) struct Pairs<V>(pub(crate) Vec<(String, V)>);
-
-impl<'de, V: serde::Deserialize<'de>> serde::Deserialize<'de> for Pairs<V> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(PairsVisitor(std::marker::PhantomData))
-    }
-}
-
-struct PairsVisitor<V>(std::marker::PhantomData<V>);
-
-impl<'de, V: serde::Deserialize<'de>> serde::de::Visitor<'de> for PairsVisitor<V> {
-    type Value = Pairs<V>;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Pairs<V>, A::Error> {
-        let mut pairs = Vec::new();
-        while let Some(pair) = map.next_entry()? {
-            pairs.push(pair);
-        }
-        Ok(Pairs(pairs))
-    }
 }
 
 /// An action of a bulk, by its first line.
@@ -233,8 +206,8 @@ pub(crate) fn read_bulk(body: &str, index: Option<&str>) -> Option<Bulk> {
             continue;
         }
         let Pairs(header) = serde_json::from_str::<Pairs<Pairs<Value>>>(line).ok()?;
-        let [(verb, Pairs(fields))] = <[_; 1]>::try_from(header).ok()?;
-        let verb = ["index", "create", "update", "delete"].into_iter().find(|it| *it == verb)?;
+        let [(name, Pairs(fields))] = <[_; 1]>::try_from(header).ok()?;
+        let verb = verb(&name)?;
         bulk.entries.push(entry(verb, fields, index, &mut bulk.unfit)?);
         // The content. A blank one is no action either.
         if verb != "delete" {
@@ -282,7 +255,7 @@ fn entry(
                 | "_source",
                 _,
             ) => {}
-            (name, _) => *unfit = Some(name.chars().take(60).collect()),
+            (name, _) => *unfit = Some(short(name)),
         }
         seen.push(name);
     }

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use txn_core::Raw;
@@ -12,7 +11,7 @@ use txn_fixtures::fixture::{Fixture, soon};
 use txn_serve::ServeConfig;
 use txn_testkit::proxy::{Fault, FaultKind, Matching, Point, Proxy, Route};
 
-use super::desk::{Desk, add};
+use super::desk::{Desk, Socket, add};
 
 /// A gateway on a socket, whose store is behind a proxy.
 struct Behind {
@@ -31,14 +30,7 @@ async fn behind(fixture: &Fixture) -> Behind {
     let domain = fixture.domain_on(store.clone(), Fixture::config()).await;
     domain.create_collection::<Raw>(&fixture.name("stock"), None).await.expect("creates");
     let desk = Desk::of(domain, ServeConfig::default().with_servers(Some((*store).clone())));
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
-    let address = listener.local_addr().expect("an address");
-    let (stop, stopped) = oneshot::channel();
-    let server = desk.server.clone();
-    let served = tokio::spawn(async move {
-        let stopped = async { drop(stopped.await) };
-        server.serve(listener, stopped).await
-    });
+    let Socket { address, stop, served } = desk.listen().await;
     Behind { desk, back, address, stop, served }
 }
 
