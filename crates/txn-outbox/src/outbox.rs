@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use txn_core::store::Cursor;
+use txn_core::store::{Cursor, LAST_DATE_MS};
 use txn_core::{Collection, Domain, ErrorKind, Transaction};
 use txn_lock::instance::wall_ms;
 use txn_lock::stored::Stored;
@@ -20,7 +20,7 @@ use crate::processing::topics::Topics;
 use crate::queue::event::Event;
 use crate::queue::fresh::Fresh;
 use crate::queue::model::{
-    DeadLetters, Floor, Floors, LAST_MS, Letter, Letters, MAPPINGS, Queue, Queues, Settings,
+    DeadLetters, Floor, Floors, Letter, Letters, MAPPINGS, Queue, Queues, Settings,
     SettingsDocuments, known,
 };
 use crate::queue::name::QueueName;
@@ -148,7 +148,7 @@ impl Outbox {
         let sequence = queue.appended + 1;
         let (id, emitted_ms) = (name.event_id(sequence), wall_ms(&inner.domain));
         let event = Event::new(id, name, sequence, emitted_ms, 0, payload);
-        let event = Event { not_before_ms: not_before_ms.map(|at| at.min(LAST_MS)), ..event };
+        let event = Event { not_before_ms: not_before_ms.map(|at| at.min(LAST_DATE_MS)), ..event };
         inner.append(tx, queue, &event)?;
         Ok(event.id)
     }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use txn_core::CommitVersion;
+use txn_core::store::LAST_DATE_MS;
 use txn_lock::stored::{Format, Versioned};
 
 use crate::contents::refusal::Refusal;
@@ -27,9 +28,6 @@ pub(crate) const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "failures":{"type":"integer"},"deaths":{"type":"integer"},"reason":{"type":"object","enabled":false},
     "due_ms":{"type":"date","format":"epoch_millis"},
     "commit_version":{"type":"keyword"},"reverses":{"type":"keyword"},"reversed_by":{"type":"keyword"}}}"#;
-
-/// The end of the year 9999, the last moment of a date, in milliseconds since the Unix epoch.
-const LAST_MS: u64 = 253_402_300_799_999;
 
 /// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -265,7 +263,7 @@ impl Entry {
 
 /// The stored moment of a request. A date ends with the year 9999.
 fn due_ms(request: &Request) -> Option<u64> {
-    request.not_before_ms.map(|at| at.min(LAST_MS))
+    request.not_before_ms.map(|at| at.min(LAST_DATE_MS))
 }
 
 /// The public status of a request.

@@ -384,6 +384,9 @@ pub enum Filter {
     },
 }
 
+/// The last moment of a date, the end of the year 9999, in milliseconds since the Unix epoch.
+pub const LAST_DATE_MS: u64 = 253_402_300_799_999;
+
 impl Filter {
     /// Creates [`Filter::AnyOf`] from any values.
     #[must_use]

@@ -20,9 +20,6 @@ const NEWEST_QUEUE: u32 = 2;
 /// The prefix of queue ids.
 pub(crate) const QUEUE: &str = "queue:";
 
-/// The end of the year 9999, the last moment of a date, in milliseconds since the Unix epoch.
-pub(crate) const LAST_MS: u64 = 253_402_300_799_999;
-
 /// Field mappings, for stores with mappings.
 pub(crate) const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "kind":{"type":"keyword"},"format":{"type":"integer"},"shards":{"type":"integer"},

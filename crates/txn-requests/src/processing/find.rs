@@ -121,16 +121,20 @@ mod tests {
         Request::new(vec![Operation::put(Target::new("items", "x"), document)])
     }
 
+    async fn open(config: RequestsConfig) -> (Domain, Requests) {
+        let store = Arc::new(MemoryStore::new());
+        let of_domain = Config::default().with_janitor_interval(None);
+        let domain = Domain::open_or_create(store, "test", of_domain).await.unwrap();
+        domain.create_collection::<txn_core::Raw>("items", None).await.unwrap();
+        let requests = Requests::open(&domain, config).await.unwrap();
+        (domain, requests)
+    }
+
     /// Each poll is bounded. All polls together find every due request, and no other one.
     #[tokio::test]
     async fn polls_are_bounded_and_continue() {
         const DUE: usize = 1_200;
-        let config = Config::default().with_janitor_interval(None);
-        let store = Arc::new(MemoryStore::new());
-        let domain = Domain::open_or_create(store, "test", config).await.unwrap();
-        domain.create_collection::<txn_core::Raw>("items", None).await.unwrap();
-        let config = RequestsConfig::default().with_batch(400);
-        let requests = Requests::open(&domain, config).await.unwrap();
+        let (domain, requests) = open(RequestsConfig::default().with_batch(400)).await;
         let inner = &requests.inner;
         let request = put();
         for at in 0..DUE {
@@ -162,12 +166,7 @@ mod tests {
 
     #[tokio::test]
     async fn requests_before_their_moment_are_not_open() {
-        let config = Config::default().with_janitor_interval(None);
-        let store = Arc::new(MemoryStore::new());
-        let domain = Domain::open_or_create(store, "test", config).await.unwrap();
-        domain.create_collection::<txn_core::Raw>("items", None).await.unwrap();
-        let config = RequestsConfig::default().with_max_open(2);
-        let requests = Requests::open(&domain, config).await.unwrap();
+        let (domain, requests) = open(RequestsConfig::default().with_max_open(2)).await;
         let request = put();
         for at in 0..5 {
             let late = request.clone().with_not_before_ms(u64::MAX);

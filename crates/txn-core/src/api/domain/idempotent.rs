@@ -18,7 +18,7 @@ use crate::config::Options;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::store::pages::PAGE;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Filter, Key};
+use crate::store::{Filter, Key, LAST_DATE_MS};
 
 /// The system of the collection with the answers.
 const SYSTEM: &str = "idempotency";
@@ -31,9 +31,6 @@ const DELETIONS: usize = 100;
 
 /// The number of unreadable answers that a purge names.
 const NAMED: usize = 100;
-
-/// The end of the year 9999, the last moment of a date, in milliseconds since the Unix epoch.
-const LAST_MS: u64 = 253_402_300_799_999;
 
 /// Mappings of the collection with the answers. No field is searched.
 const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
@@ -363,7 +360,7 @@ impl Domain {
     /// The moment until which an answer of now is kept. A date ends with the year 9999.
     fn expires_ms(&self, key: &IdempotencyKey) -> Result<u64> {
         let expires_ms = u128::from(self.engine.time.unix_millis()) + key.ttl.as_millis();
-        let known = u64::try_from(expires_ms).ok().filter(|at| *at <= LAST_MS);
+        let known = u64::try_from(expires_ms).ok().filter(|at| *at <= LAST_DATE_MS);
         known.ok_or_else(|| {
             let message = format!(
                 "the answer of the key {:?} would be kept beyond the year 9999: give the key a \
