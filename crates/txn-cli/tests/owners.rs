@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use txn_core::clock::{Clock, SystemClock};
 use txn_core::store::{Layer, Outcome, Store, StoreError, Write, WriteOp};
 use txn_core::{AttemptId, Collection, Config, Domain, Error, Options, Raw, WaitFor};
 
+use txn_fixtures::clock::MovedClock;
 use txn_fixtures::plain_store::change;
 
 use super::ran::CANARY;
@@ -22,31 +22,10 @@ pub(crate) struct Names {
     pub(crate) orders: String,
 }
 
-/// A clock that is behind, so that all work is old.
-#[derive(Debug)]
-struct Past {
-    clock: SystemClock,
-    by: Duration,
-}
-
-#[async_trait]
-impl Clock for Past {
-    fn wall(&self) -> Duration {
-        self.clock.wall().saturating_sub(self.by)
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.clock.monotonic()
-    }
-
-    async fn sleep(&self, duration: Duration) {
-        self.clock.sleep(duration).await;
-    }
-}
-
 /// The settings of a process that worked some time ago.
 pub(crate) fn past(by: Duration) -> Config {
-    let clock = Past { clock: SystemClock::default(), by };
+    let behind_ms = i64::try_from(by.as_millis()).expect("a short time");
+    let clock = MovedClock::new(-behind_ms);
     Config::default().with_janitor_interval(None).with_clock(Arc::new(clock))
 }
 

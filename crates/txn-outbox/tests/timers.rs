@@ -1,46 +1,22 @@
 //! Timers of the far future, with a clock that the test moves.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use txn_core::Config;
-use txn_core::clock::{Clock, SystemClock};
 use txn_core::store::MemoryStore;
+use txn_fixtures::clock::MovedClock;
 use txn_lock::instance::wall_ms;
 use txn_outbox::{OutboxConfig, OutboxError};
 
 use crate::scenarios::{PATIENCE, World};
-
-/// A wall clock ahead of the machine's.
-#[derive(Debug, Default)]
-struct Ahead {
-    clock: SystemClock,
-    ahead_ms: AtomicU64,
-}
-
-#[async_trait]
-impl Clock for Ahead {
-    fn wall(&self) -> Duration {
-        self.clock.wall() + Duration::from_millis(self.ahead_ms.load(Ordering::Relaxed))
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.clock.monotonic()
-    }
-
-    async fn sleep(&self, duration: Duration) {
-        self.clock.sleep(duration).await;
-    }
-}
 
 /// A far timer is found once its moment has come, alone and behind a due event of its key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn far_timer_is_handled_after_its_moment() {
     let store = Arc::new(MemoryStore::new());
     let world = World { store, name: "shop".to_owned(), lease: Duration::from_secs(1) };
-    let clock = Arc::new(Ahead::default());
+    let clock = Arc::new(MovedClock::default());
     let config = Config::default().with_clock(clock.clone());
     let desk = world.desk_of(config, OutboxConfig::default()).await;
     let due_ms = wall_ms(&desk.domain) + 600_000;
@@ -56,7 +32,7 @@ async fn far_timer_is_handled_after_its_moment() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(desk.read("alone").await.is_empty(), "it was handled early");
     assert_eq!(desk.read("behind").await, [2]);
-    clock.ahead_ms.store(600_000, Ordering::Relaxed);
+    clock.set_ahead_ms(600_000);
     desk.seen("alone", &[1]).await;
     desk.seen("behind", &[2, 3, 4]).await;
     assert!(processor.stop(PATIENCE).await);
