@@ -11,6 +11,40 @@ use txn_testkit::servers::{ServerKind, up_private};
 /// The bound of a wait that must succeed. Long, because test machines are slow.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// Makes tests of cases on one server, in a module.
+macro_rules! on_server {
+    ($server:ident, $url:ident: $($case:ident)*) => {
+        mod $server {
+            $(#[test] fn $case() { super::$case(&super::env::$url()); })*
+        }
+    };
+}
+
+on_server! { elasticsearch8, elasticsearch_url:
+    the_demo_explains_what_it_did
+    submitted_transfers_survive_killed_workers
+    accounts_are_kept
+}
+on_server! { opensearch3, opensearch_url:
+    audit_recovers_transactions_of_a_killed_load
+    owners_are_derived
+}
+
+/// `cargo xtask test` leaves these tests out, and `cargo xtask live` runs them.
+mod matrix {
+    use super::*;
+
+    on_server! { elasticsearch8, elasticsearch_url:
+        audit_recovers_transactions_of_a_killed_load
+        owners_are_derived
+    }
+    on_server! { opensearch3, opensearch_url:
+        the_demo_explains_what_it_did
+        submitted_transfers_survive_killed_workers
+        accounts_are_kept
+    }
+}
+
 /// A domain that no other run uses.
 fn domain(what: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_micros();
@@ -63,30 +97,24 @@ fn audit(url: &str, domain: &str) {
     wait_until("a clean audit", || run(url, domain, "audit").status.success());
 }
 
-#[test]
-fn the_demo_explains_what_it_did() {
-    for url in [env::elasticsearch_url(), env::opensearch_url()] {
-        let story = succeed(&url, &domain("demo"), "demo");
-        // The kind of the recovery is random.
-        for word in ["kill -9", "Its record says", "no lock is left", "No unit of money"] {
-            assert!(story.contains(word), "{word} is not in:\n{story}");
-        }
+fn the_demo_explains_what_it_did(url: &str) {
+    let story = succeed(url, &domain("demo"), "demo");
+    // The kind of the recovery is random.
+    for word in ["kill -9", "Its record says", "no lock is left", "No unit of money"] {
+        assert!(story.contains(word), "{word} is not in:\n{story}");
     }
 }
 
-#[test]
-fn audit_recovers_transactions_of_a_killed_load() {
-    for url in [env::elasticsearch_url(), env::opensearch_url()] {
-        let domain = domain("killed");
-        let mut load = load(&url, &domain);
-        // From now on transfers are always under way.
-        wait_until("transfers", || transfers(&url, &domain) > 0);
-        load.kill().expect("it still runs");
-        load.wait().expect("it is gone");
-        audit(&url, &domain);
-        let again = succeed(&url, &domain, "--json audit --no-recover");
-        assert!(again.contains("EUR"), "{again}");
-    }
+fn audit_recovers_transactions_of_a_killed_load(url: &str) {
+    let domain = domain("killed");
+    let mut load = load(url, &domain);
+    // From now on transfers are always under way.
+    wait_until("transfers", || transfers(url, &domain) > 0);
+    load.kill().expect("it still runs");
+    load.wait().expect("it is gone");
+    audit(url, &domain);
+    let again = succeed(url, &domain, "--json audit --no-recover");
+    assert!(again.contains("EUR"), "{again}");
 }
 
 #[test]
@@ -114,40 +142,36 @@ fn load_continues_after_a_server_crash() {
     audit(&url, &domain);
 }
 
-#[test]
-fn submitted_transfers_survive_killed_workers() {
-    for url in [env::elasticsearch_url(), env::opensearch_url()] {
-        let domain = domain("submitted");
-        succeed(&url, &domain, "init");
-        succeed(&url, &domain, "open alice --owner Alice --balance 100");
-        succeed(&url, &domain, "open bob --owner Bob");
-        for round in 0..3 {
-            for at in 0..4 {
-                let submit = format!("submit alice:-1 bob:+1 --id r{round}-{at}");
-                succeed(&url, &domain, &submit);
-            }
-            let mut worker =
-                bank(&url, &domain, "process --seconds 36000").spawn().expect("starts");
-            // The first transfer is committed. The state of the rest is random.
-            succeed(&url, &domain, &format!("wait r{round}-0 --seconds 600"));
-            worker.kill().expect("it still runs");
-            worker.wait().expect("it is gone");
+fn submitted_transfers_survive_killed_workers(url: &str) {
+    let domain = domain("submitted");
+    succeed(url, &domain, "init");
+    succeed(url, &domain, "open alice --owner Alice --balance 100");
+    succeed(url, &domain, "open bob --owner Bob");
+    for round in 0..3 {
+        for at in 0..4 {
+            let submit = format!("submit alice:-1 bob:+1 --id r{round}-{at}");
+            succeed(url, &domain, &submit);
         }
-        // A live worker takes over, after it has observed their death.
-        let mut worker = bank(&url, &domain, "process --seconds 36000").spawn().expect("starts");
-        for key in (0..3).flat_map(|round| (0..4).map(move |at| format!("r{round}-{at}"))) {
-            let waited = succeed(&url, &domain, &format!("wait {key} --seconds 600"));
-            assert!(waited.contains("committed at") || waited.contains("finished at"), "{waited}");
-        }
+        let mut worker = bank(url, &domain, "process --seconds 36000").spawn().expect("starts");
+        // The first transfer is committed. The state of the rest is random.
+        succeed(url, &domain, &format!("wait r{round}-0 --seconds 600"));
         worker.kill().expect("it still runs");
         worker.wait().expect("it is gone");
-        succeed(&url, &domain, "reverse r0-0");
-        succeed(&url, &domain, "process");
-        succeed(&url, &domain, "wait reverse-r0-0 --seconds 600");
-        let alice = succeed(&url, &domain, "--json balance alice");
-        assert!(alice.contains("\"balance\":89"), "{alice}");
-        audit(&url, &domain);
     }
+    // A live worker takes over, after it has observed their death.
+    let mut worker = bank(url, &domain, "process --seconds 36000").spawn().expect("starts");
+    for key in (0..3).flat_map(|round| (0..4).map(move |at| format!("r{round}-{at}"))) {
+        let waited = succeed(url, &domain, &format!("wait {key} --seconds 600"));
+        assert!(waited.contains("committed at") || waited.contains("finished at"), "{waited}");
+    }
+    worker.kill().expect("it still runs");
+    worker.wait().expect("it is gone");
+    succeed(url, &domain, "reverse r0-0");
+    succeed(url, &domain, "process");
+    succeed(url, &domain, "wait reverse-r0-0 --seconds 600");
+    let alice = succeed(url, &domain, "--json balance alice");
+    assert!(alice.contains("\"balance\":89"), "{alice}");
+    audit(url, &domain);
 }
 
 /// Owners are derived on a server while their worker is killed.
@@ -176,16 +200,6 @@ fn owners_are_derived(url: &str) {
     assert_eq!((total("Ann"), total("Ben")), (130, 20));
     succeed(url, &domain, "rebuild-owners");
     assert_eq!((total("Ann"), total("Ben")), (130, 20));
-}
-
-#[test]
-fn owners_are_derived_on_elasticsearch() {
-    owners_are_derived(&env::elasticsearch_url());
-}
-
-#[test]
-fn owners_are_derived_on_opensearch() {
-    owners_are_derived(&env::opensearch_url());
 }
 
 /// Accounts with the mapping of a version without closing and statements.
@@ -259,14 +273,4 @@ fn accounts_are_kept(url: &str) {
     let total: i64 =
         json("statement load-0001")[1..].iter().filter_map(|line| line["amount"].as_i64()).sum();
     assert_eq!(json("balance load-0001")[0]["balance"], total);
-}
-
-#[test]
-fn accounts_are_kept_on_elasticsearch() {
-    accounts_are_kept(&env::elasticsearch_url());
-}
-
-#[test]
-fn accounts_are_kept_on_opensearch() {
-    accounts_are_kept(&env::opensearch_url());
 }

@@ -16,7 +16,7 @@ fn invariants_hold_for_every_seed() {
         assert!(result.violations.is_empty(), "{}\n{result:#?}", log.join("\n"));
         return;
     }
-    let seeds = from_environment("TXN_SIMULATION_SEEDS").unwrap_or(200);
+    let seeds = from_environment("TXN_SIMULATION_SEEDS").unwrap_or(120);
     let result = campaign(&Extent::Seeds(0..seeds), Troubles::default(), |_| {});
     for failed in &result.failed {
         eprintln!("TXN_SIMULATION_SEED={}: {:#?}", failed.seed, failed.violations);
