@@ -194,7 +194,7 @@ pub(crate) enum Command {
     /// Run the HTTP gateway: transactions for clients of every language
     ///
     /// Without --store the gateway keeps the domain `main` in the embedded file `txn.redb`. SIGTERM
-    /// and Ctrl-C end it, after the running requests.
+    /// and Ctrl-C end it, after the running requests. `txn serve token` makes a token for a caller.
     Serve(Serve),
     /// Write the manual pages into a directory
     Man {
@@ -210,10 +210,19 @@ pub(crate) enum Command {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Serve {
-    /// The address to listen on. The gateway has no logins and no TLS: put a proxy with both in
-    /// front of any other address than a loopback one
+    #[command(subcommand)]
+    pub(crate) what: Option<ServeVerb>,
+    /// The address to listen on. Any other address than a loopback one needs --tokens, TLS or
+    /// --insecure-listen
     #[arg(long, value_name = "ADDRESS", env = "TXN_LISTEN", default_value = "127.0.0.1:9280")]
     pub(crate) listen: std::net::SocketAddr,
+    /// The file with the tokens of callers and their rights. The gateway reads the file again
+    /// after a change. Without it each caller may send each request
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tokens: Option<PathBuf>,
+    /// Listen on any address without tokens or without TLS, because a proxy in front has both
+    #[arg(long)]
+    pub(crate) insecure_listen: bool,
     /// Create a missing collection at the first write. Always on with an embedded file
     #[arg(long)]
     pub(crate) create_collections: bool,
@@ -227,6 +236,27 @@ pub(crate) struct Serve {
     /// The greatest number of requests that run at the same time
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) max_requests: u32,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum ServeVerb {
+    /// Make a token for a caller, and the entry for the file of --tokens
+    ///
+    /// Nothing keeps the token. The entry has its hash.
+    Token(NewToken),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct NewToken {
+    /// The name for logs and refusals
+    #[arg(long)]
+    pub(crate) name: String,
+    /// A collection or an index of the right; one `*` at the end stands for all that follow
+    #[arg(long = "collection", value_name = "PATTERN")]
+    pub(crate) collections: Vec<String>,
+    /// A verb of the right: read, write, create, pass-reads, pass-writes, metrics or operate
+    #[arg(long = "verb", value_name = "VERB", required = true)]
+    pub(crate) verbs: Vec<String>,
 }
 
 /// The requests that pass through to the servers.

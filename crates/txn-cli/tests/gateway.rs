@@ -5,6 +5,9 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use super::desk::Desk;
+use super::ran::{Ran, command};
+
 /// A running gateway.
 struct Gateway {
     child: Child,
@@ -14,8 +17,13 @@ struct Gateway {
 
 impl Gateway {
     fn start(directory: &Path) -> Self {
+        Self::start_with(directory, &[])
+    }
+
+    fn start_with(directory: &Path, options: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_txn"))
             .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(options)
             .current_dir(directory)
             .env_remove("TXN_STORE")
             .env_remove("TXN_DOMAIN")
@@ -34,11 +42,15 @@ impl Gateway {
     }
 
     fn ask(&self, method: &str, path: &str, body: &str) -> String {
+        self.ask_with("", method, path, body)
+    }
+
+    fn ask_with(&self, headers: &str, method: &str, path: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).expect("connects");
         let length = body.len();
         write!(
             stream,
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\
              Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
         )
         .expect("sends");
@@ -86,6 +98,68 @@ fn gateway_starts_without_options_and_keeps_documents() {
     let found = gateway.ask("GET", "/stock/_doc/apple", "");
     assert!(found.contains(r#""_source":{"left":10}"#), "{found}");
     assert_eq!(gateway.end().0, Some(0));
+}
+
+#[test]
+fn new_token_is_printed_once_with_its_entry() {
+    let made = Desk::run_alone(
+        "serve token --name shop --collection stock --collection order-* --verb read --verb metrics --json",
+    );
+    let made = made.json(0);
+    let (token, entry) = (made["token"].as_str().expect("a text"), &made["entry"]);
+    let entry = entry.as_str().expect("a text");
+    assert!(token.starts_with("txn_") && !entry.contains(&token[4..]), "{entry}");
+    let lines = [
+        "name = \"shop\"",
+        "  { collections = [\"stock\",\"order-*\"], verbs = [\"read\"] },",
+        "  { verbs = [\"metrics\"] },",
+    ];
+    for line in lines {
+        assert!(entry.lines().any(|it| it == line), "{line}: {entry}");
+    }
+    let text = "serve token --name shop --collection stock --verb read";
+    Desk::run_alone(text).says(0, &["txn_", "[[token]]", "only once"]);
+    let unknown = "serve token --name shop --collection stock --verb delete";
+    Desk::run_alone(unknown).fails(2, "delete");
+}
+
+#[test]
+fn tokens_admit_their_holders_alone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let made = Desk::run_alone("serve token --name shop --collection stock --verb write --json");
+    let made = made.json(0);
+    let (token, entry) = (made["token"].as_str().expect("a text"), made["entry"].as_str());
+    let file = directory.path().join("tokens.toml");
+    std::fs::write(&file, entry.expect("a text")).expect("writes");
+    let gateway = Gateway::start_with(directory.path(), &["--tokens", "tokens.toml"]);
+    let refused = gateway.ask("PUT", "/stock/_doc/apple", "{}");
+    assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
+    let login = format!("Authorization: Bearer {token}\r\n");
+    let refused = gateway.ask_with(&login, "PUT", "/stock/_doc/apple", "{}");
+    assert!(refused.starts_with("HTTP/1.1 403") && refused.contains("create"), "{refused}");
+    let (code, text) = gateway.end();
+    assert_eq!(code, Some(0), "{text}");
+    let audit: Vec<&str> = text.lines().filter(|line| line.contains("txn_serve::audit")).collect();
+    assert!(audit[0].contains("token=\"\"") && audit[0].contains("status=401"), "{text}");
+    assert!(audit[1].contains("token=\"shop\"") && audit[1].contains("status=403"), "{text}");
+    assert!(!text.contains(&token[4..]), "{text}");
+}
+
+#[test]
+fn open_gateway_listens_for_this_machine_alone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for (options, missing) in [("", "--tokens"), (" --tokens tokens.toml", "TLS")] {
+        std::fs::write(directory.path().join("tokens.toml"), "").expect("writes");
+        let mut command = command(directory.path());
+        command.current_dir(directory.path());
+        let ran = Ran::of(command, &format!("serve --listen 0.0.0.0:0{options}"));
+        ran.fails(2, missing);
+    }
+    let broken = directory.path().join("tokens.toml");
+    std::fs::write(&broken, "[[token]]\nname = 1").expect("writes");
+    let mut command = command(directory.path());
+    command.current_dir(directory.path());
+    Ran::of(command, "serve --tokens tokens.toml").fails(2, "line 2");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use hyper::http::request::Parts;
 use serde::de::DeserializeOwned;
 use txn_core::{Domain, IdempotencyKey};
 
+use crate::access::caller::Caller;
 use crate::audit::Named;
 use crate::config::ServeConfig;
 use crate::http::parameters::Parameters;
@@ -28,6 +29,7 @@ pub(crate) struct Asked {
     pub(crate) key: Option<IdempotencyKey>,
     /// The names for the audit log.
     pub(crate) named: Arc<Named>,
+    pub(crate) caller: Caller,
     body: Bytes,
 }
 
@@ -37,11 +39,11 @@ impl Asked {
         parts: &Parts,
         body: Bytes,
         config: &ServeConfig,
-        named: Arc<Named>,
+        (caller, named): (Caller, Arc<Named>),
     ) -> Result<Self, Problem> {
-        let key = key(parts, &body, config)?;
+        let key = key(parts, &body, config, &caller)?;
         let parameters = Parameters::parse(parts.uri.query());
-        Ok(Self { route, parameters, key, named, body })
+        Ok(Self { route, parameters, key, named, caller, body })
     }
 
     /// Refuses a parameter that the route did not take.
@@ -109,6 +111,7 @@ fn key(
     parts: &Parts,
     body: &Bytes,
     config: &ServeConfig,
+    caller: &Caller,
 ) -> Result<Option<IdempotencyKey>, Problem> {
     let mut values = parts.headers.get_all(KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -122,6 +125,11 @@ fn key(
     let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
     let mut request = format!("{} {target}\n", parts.method).into_bytes();
     request.extend_from_slice(body);
+    // No caller gets the answers of another token, or takes its keys.
+    let text = match caller.name() {
+        Some(name) => format!("{name}/{text}"),
+        None => text.to_owned(),
+    };
     let key = IdempotencyKey::new(text, config.idempotency_ttl).for_request(request);
     Ok(Some(key))
 }

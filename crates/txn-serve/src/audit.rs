@@ -22,13 +22,16 @@ pub(crate) struct Client(pub(crate) SocketAddr);
 #[derive(Debug)]
 pub(crate) struct Named {
     is_on: bool,
+    /// The name of the token.
+    token: String,
     names: Mutex<(BTreeSet<String>, usize)>,
 }
 
 impl Named {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(token: Option<&str>) -> Self {
         let is_on = tracing::enabled!(target: TARGET, tracing::Level::INFO);
-        Self { is_on, names: Mutex::default() }
+        let token = token.unwrap_or_default().to_owned();
+        Self { is_on, token, names: Mutex::default() }
     }
 
     /// Notes a collection or an index.
@@ -62,6 +65,7 @@ impl Named {
             let _ = write!(collections, "{comma}{}", name.escape_debug());
         }
         let (method, status) = (parts.method.as_str(), status.as_u16());
-        tracing::info!(target: TARGET, client, method, path, collections, documents, status, code);
+        let token = &*self.token;
+        tracing::info!(target: TARGET, client, token, method, path, collections, documents, status, code);
     }
 }

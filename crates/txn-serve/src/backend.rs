@@ -12,6 +12,8 @@ use txn_core::{
 };
 use txn_requests::{Operations, RequestError};
 
+use crate::access::caller::Caller;
+use crate::access::rights::Verb;
 use crate::config::ServeConfig;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
@@ -98,25 +100,58 @@ impl Backend {
     }
 
     /// Finds a collection, or fails.
-    pub(crate) async fn existing(&self, name: &str) -> Result<Collection<Raw>, Problem> {
+    pub(crate) async fn existing(
+        &self,
+        caller: &Caller,
+        verb: Verb,
+        name: &str,
+    ) -> Result<Collection<Raw>, Problem> {
+        caller.need(verb, name)?;
         self.find(name).await?.ok_or_else(|| missing(name))
     }
 
     /// Finds a collection for a write, and creates it if the gateway may.
-    pub(crate) async fn for_write(&self, name: &str) -> Result<Collection<Raw>, Problem> {
+    pub(crate) async fn for_write(
+        &self,
+        caller: &Caller,
+        name: &str,
+    ) -> Result<Collection<Raw>, Problem> {
+        caller.need(Verb::Write, name)?;
         match self.find(name).await? {
             Some(collection) => Ok(collection),
-            None if self.config.create_collections => self.create(name, None).await,
+            None if self.config.create_collections => self.create(caller, name, None).await,
             None => Err(missing(name)),
         }
+    }
+
+    /// Refuses writes without the rights on all their collections.
+    ///
+    /// So a request that is refused has created no collection.
+    pub(crate) async fn admit_writes(
+        &self,
+        caller: &Caller,
+        names: BTreeSet<&str>,
+    ) -> Result<(), Problem> {
+        if matches!(caller, Caller::Anyone) {
+            return Ok(());
+        }
+        names.iter().try_for_each(|name| caller.need(Verb::Write, name))?;
+        for name in names {
+            if self.config.create_collections && self.find(name).await?.is_none() {
+                caller.need(Verb::Create, name)?;
+            }
+        }
+        Ok(())
     }
 
     /// Creates a collection.
     pub(crate) async fn create(
         &self,
+        caller: &Caller,
         name: &str,
         mappings: Option<&str>,
     ) -> Result<Collection<Raw>, Problem> {
+        caller.need(Verb::Create, name)?;
         self.operations.check_name(name).map_err(reserved)?;
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
         let begins = name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());

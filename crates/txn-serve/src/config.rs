@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use txn_es::EsStore;
 
+use crate::access::Tokens;
+
 /// Renders the metrics of the process, in the text format of Prometheus.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 
@@ -59,9 +61,14 @@ pub struct ServeConfig {
     /// The official clients of Elasticsearch refuse a server without this header. In front of
     /// Elasticsearch the gateway sends it in any case. Default: no.
     pub elastic_product: bool,
+    /// The tokens that callers need. Default: none, and each caller may send each request.
+    ///
+    /// Probes need no token.
+    pub tokens: Option<Tokens>,
     /// The servers that carry out requests for other indices, with the login of this store.
     ///
-    /// Each caller of the gateway can read what this login can read. Default: none.
+    /// Without [`tokens`](Self::tokens), each caller of the gateway can read what this login can
+    /// read. Default: none.
     pub servers: Option<EsStore>,
     /// Whether writes to indices that are no collections pass through to the servers.
     ///
@@ -108,6 +115,7 @@ impl Default for ServeConfig {
             idempotency_ttl: Duration::from_secs(24 * 3_600),
             create_collections: false,
             elastic_product: false,
+            tokens: None,
             servers: None,
             pass_writes: true,
             max_answer: 64 << 20,
@@ -156,6 +164,8 @@ setters! {
     with_create_collections: create_collections: bool;
     /// Sets [`ServeConfig::elastic_product`].
     with_elastic_product: elastic_product: bool;
+    /// Sets [`ServeConfig::tokens`].
+    with_tokens: tokens: Option<Tokens>;
     /// Sets [`ServeConfig::servers`].
     with_servers: servers: Option<EsStore>;
     /// Sets [`ServeConfig::pass_writes`].

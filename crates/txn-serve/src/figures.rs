@@ -11,6 +11,9 @@ pub(crate) const SECONDS: &str = "txn_http_request_seconds";
 /// Running requests.
 pub(crate) const RUNNING: &str = "txn_http_requests_running";
 
+/// Changed files that do not fit.
+pub(crate) const BROKEN_FILES: &str = "txn_http_broken_files_total";
+
 /// Tells the recorder of the process about the metrics.
 pub(crate) fn describe() {
     describe_counter!(REQUESTS, Unit::Count, "Answered requests, by path and status.");
@@ -18,6 +21,11 @@ pub(crate) fn describe() {
         SECONDS,
         Unit::Seconds,
         "The time from the head of a request to its answer."
+    );
+    describe_counter!(
+        BROKEN_FILES,
+        Unit::Count,
+        "Changes of a watched file that does not fit, so that its former content holds."
     );
     describe_gauge!(RUNNING, Unit::Count, "Requests that run now.");
 }

@@ -1,6 +1,7 @@
 //! The gateway: one request, one answer.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +17,8 @@ use txn_core::Domain;
 use txn_core::admin::Fault;
 use txn_es::{EsStore, ForwardedAnswer};
 
+use crate::access::caller::Caller;
+use crate::access::rights::Verb;
 use crate::asked::{Asked, check_content};
 use crate::audit::Named;
 use crate::backend::Backend;
@@ -29,13 +32,18 @@ use crate::http::reply::{Reply, Shape, passed, response};
 use crate::http::route::{Route, Work};
 use crate::openapi::openapi;
 use crate::passing::destination::{Destination, Destinations};
+use crate::passing::names::{check_body, check_read};
 use crate::passing::paths::segments;
 use crate::passing::policy::Access;
 use crate::passing::upstream::pass;
+use crate::passing::writes::writes_documents;
 use crate::transactions::{commit, outcome, read};
 
 /// How long the answer of a check of the store holds.
 const FRESH: Duration = Duration::from_secs(1);
+
+/// The pause between two looks at files.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// The pause between two deletions of expired answers.
 const PURGE: Duration = Duration::from_secs(600);
@@ -83,6 +91,28 @@ impl Gateway {
         self.closing.store(true, Ordering::Release);
     }
 
+    /// Reads the file of tokens again after each change. The future never ends.
+    pub(crate) async fn watch_files(&self) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let Some(tokens) = self.config().tokens.clone() else { continue };
+            let reloaded = tokio::task::spawn_blocking(move || tokens.reload()).await;
+            self.note_reload("tokens", reloaded.unwrap_or(Ok(false)));
+        }
+    }
+
+    fn note_reload(&self, file: &'static str, reloaded: io::Result<bool>) {
+        match reloaded {
+            Ok(false) => {}
+            Ok(true) => tracing::info!(file, "a changed file holds from now on"),
+            Err(error) => {
+                tracing::warn!(file, %error, "the file does not fit, and its former content holds");
+                let domain = self.backend.domain.name().to_owned();
+                counter!(figures::BROKEN_FILES, "domain" => domain, "file" => file).increment(1);
+            }
+        }
+    }
+
     /// Deletes expired answers now and then. The future never ends.
     pub(crate) async fn purge_answers(&self) {
         loop {
@@ -119,8 +149,18 @@ impl Gateway {
         };
         let reads = found.as_ref().is_ok_and(|route| route.work.returns_contents());
         let is_probe = found.as_ref().is_ok_and(|route| route.work.is_probe());
-        let named = Arc::new(Named::new());
-        let answer = self.carry_out(found, shape, &parts, body, &named).await;
+        let login = Caller::of(self.config().tokens.as_ref(), &parts.headers);
+        let name = login.as_ref().ok().and_then(Caller::name);
+        let named = Arc::new(Named::new(name));
+        let login = match (login, &found) {
+            // Orchestrators have no token.
+            (Err(_), Ok(route)) if route.work.is_open() => Ok(Caller::Anyone),
+            (login, _) => login,
+        };
+        let answer = match login {
+            Ok(caller) => self.carry_out((found, shape), &parts, body, (&caller, &named)).await,
+            Err(problem) => Err(problem),
+        };
         let code = answer.as_ref().err().map_or("", |problem| problem.code().text());
         let response = match answer {
             Ok(Answer::Passed(answer, share)) => passed(answer, &share),
@@ -152,11 +192,10 @@ impl Gateway {
 
     async fn carry_out<B>(
         &self,
-        found: Result<Route, Problem>,
-        shape: Shape,
+        (found, shape): (Result<Route, Problem>, Shape),
         parts: &Parts,
         body: B,
-        named: &Arc<Named>,
+        (caller, named): (&Caller, &Arc<Named>),
     ) -> Result<Answer, Problem>
     where
         B: Body<Data = Bytes>,
@@ -165,6 +204,9 @@ impl Gateway {
         let servers = self.config().servers.as_ref();
         let found = match (found, servers) {
             (Ok(route), _) if route.work.is_probe() => {
+                if route.work == Work::Metrics {
+                    caller.need_any(&[Verb::Metrics])?;
+                }
                 return self.probe(route.work).await.map(Answer::Own);
             }
             (Ok(route), _) => Ok(route),
@@ -185,35 +227,47 @@ impl Gateway {
         let route = match found {
             Err(servers) => {
                 let path = segments(parts.uri.path())?;
-                let destinations = self.destinations(servers, named);
+                let destinations = self.destinations(servers, caller, named);
                 let access = Box::pin(destinations.of_path(parts, &path)).await?;
-                return self.pass(servers, parts, &path, access, body).await;
+                return self.pass(servers, caller, (parts, &path, body), access).await;
             }
             Ok(route) => route,
         };
         if let Some(servers) = servers {
-            let destination = self.destinations(servers, named).of_route(&route, parts, &body);
+            let destination =
+                self.destinations(servers, caller, named).of_route(&route, parts, &body);
             if let Destination::Servers(access) = Box::pin(destination).await? {
                 let path = segments(parts.uri.path())?;
-                return self.pass(servers, parts, &path, access, body).await;
+                return self.pass(servers, caller, (parts, &path, body), access).await;
             }
         }
-        let mut asked = Asked::new(route, parts, body, self.config(), named.clone())?;
+        let mut asked =
+            Asked::new(route, parts, body, self.config(), (caller.clone(), named.clone()))?;
         Box::pin(self.work(&mut asked)).await.map(Answer::Own)
     }
 
-    fn destinations<'a>(&'a self, servers: &'a EsStore, named: &'a Named) -> Destinations<'a> {
-        Destinations::new(&self.backend, servers, named)
+    fn destinations<'a>(
+        &'a self,
+        servers: &'a EsStore,
+        caller: &'a Caller,
+        named: &'a Named,
+    ) -> Destinations<'a> {
+        Destinations::new(&self.backend, servers, caller, named)
     }
 
     async fn pass(
         &self,
         servers: &EsStore,
-        parts: &Parts,
-        path: &[String],
+        caller: &Caller,
+        (parts, path, body): (&Parts, &[String], Bytes),
         access: Access,
-        body: Bytes,
     ) -> Result<Answer, Problem> {
+        match access {
+            Access::Read => check_read(caller, path, parts.uri.query(), &body)?,
+            // A mapping may name an index whose documents the searches then show.
+            Access::Write if !writes_documents(path) => check_body(caller, &body)?,
+            Access::Write => {}
+        }
         let share = Arc::new(self.limits.share());
         let room = (self.config().max_answer, share.clone());
         let answer = pass(servers, parts, path, access, body, room).await?;
@@ -243,7 +297,7 @@ impl Gateway {
             Work::HasCollection => {
                 asked.finish_parameters()?;
                 asked.named.collection(asked.route.value(0));
-                backend.existing(asked.route.value(0)).await?;
+                backend.existing(&asked.caller, Verb::Read, asked.route.value(0)).await?;
                 Ok(Reply::json(StatusCode::OK, &json!({})))
             }
             Work::Info => Ok(self.info()),
@@ -267,6 +321,7 @@ impl Gateway {
         asked.finish_parameters()?;
         let name = asked.route.value(0);
         asked.named.collection(name);
+        asked.caller.need(Verb::Create, name)?;
         if !self.config().create_collections {
             let detail = "this gateway creates no collections: use `txn init`";
             return Err(Problem::new(Code::Unsupported, detail));
@@ -277,7 +332,7 @@ impl Gateway {
             return Err(problem.of_kind(StatusCode::BAD_REQUEST, kind));
         }
         let mappings = if asked.has_body() { Some(asked.text()?) } else { None };
-        let created = self.backend.create(name, mappings).await?;
+        let created = self.backend.create(&asked.caller, name, mappings).await?;
         let body = json!({
             "acknowledged": true, "shards_acknowledged": true, "index": created.name(),
         });

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod access;
 mod asked;
 mod audit;
 mod backend;
@@ -12,6 +13,8 @@ mod openapi;
 mod passing;
 mod server;
 mod transactions;
+mod watched;
 
+pub use access::{NewToken, Tokens};
 pub use config::{RenderMetrics, ServeConfig};
 pub use server::Server;

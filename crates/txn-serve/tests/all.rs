@@ -1,5 +1,6 @@
 //! The gateway, asked as clients ask it.
 
+mod access;
 mod bulk;
 mod connections;
 mod desk;
@@ -7,5 +8,6 @@ mod documents;
 mod figures;
 mod limits;
 mod passing;
+mod passing_rights;
 mod repetitions;
 mod transactions;

@@ -25,7 +25,7 @@ use super::desk::{Desk, text};
 const LARGE: usize = 100_000;
 
 /// The requests that a server has received, except looks at indices.
-type Received = Arc<Mutex<Vec<String>>>;
+pub(crate) type Received = Arc<Mutex<Vec<String>>>;
 
 /// Describes the indices behind a name.
 fn described(name: &str) -> Option<Value> {
@@ -125,7 +125,7 @@ async fn server() -> (EsStore, Received) {
 /// A gateway in front of a server, and the requests of the server.
 ///
 /// The domain has the collection `stock`.
-async fn desk_with(config: ServeConfig) -> (Desk, Received) {
+pub(crate) async fn desk_with(config: ServeConfig) -> (Desk, Received) {
     let (server, received) = server().await;
     let config = config.with_servers(Some(server));
     let desk = Desk::with(Arc::new(MemoryStore::new()), config).await;

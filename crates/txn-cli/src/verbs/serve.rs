@@ -11,10 +11,10 @@ use tokio::net::TcpListener;
 use txn_cli::Address;
 use txn_core::{Config, Domain};
 use txn_metrics::Metrics;
-use txn_serve::{ServeConfig, Server};
+use txn_serve::{NewToken, ServeConfig, Server, Tokens};
 
 use crate::answer::{Answer, Exit, Failure};
-use crate::args::{Global, Pass, Serve};
+use crate::args::{self, Global, Pass, Serve, ServeVerb};
 use crate::session;
 
 /// The embedded file of a gateway without --store.
@@ -33,6 +33,11 @@ const UPKEEP: Duration = Duration::from_secs(5);
 const APPLY: Duration = Duration::from_secs(10);
 
 pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, Failure> {
+    if let Some(ServeVerb::Token(new)) = &options.what {
+        return token(new);
+    }
+    check_address(&options)?;
+    let secured = secured(&options)?;
     let store = global.store.get_or_insert_with(|| Address::Redb(PathBuf::from(FILE)));
     let embedded = matches!(store, Address::Redb(_));
     if embedded {
@@ -60,7 +65,7 @@ pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, 
             let create = embedded || options.create_collections;
             let rendering = recorder.clone();
             let max_requests = usize::try_from(options.max_requests).unwrap_or(usize::MAX);
-            let config = ServeConfig::default()
+            let config = secured
                 .with_create_collections(create)
                 .with_elastic_product(options.elastic_product)
                 .with_max_requests(max_requests)
@@ -84,6 +89,41 @@ pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, 
         }
     };
     Ok(Answer::new(Exit::well_if(drained), text, json!({ "drained": drained })))
+}
+
+/// Makes a token. Only this answer has it.
+fn token(new: &args::NewToken) -> Result<Answer, Failure> {
+    let args::NewToken { name, collections, verbs } = new;
+    let made = NewToken::new(name, collections, verbs).map_err(Failure::invalid)?;
+    let NewToken { token, entry, .. } = made;
+    let text = format!(
+        "The token, which is shown only once:\n\n{token}\n\nThe entry for the file of --tokens:\n\n{entry}"
+    );
+    let json = json!({ "name": name, "token": token, "entry": entry });
+    Ok(Answer::new(Exit::Well, text, json))
+}
+
+/// Refuses an address that other machines reach, unless callers log in over TLS.
+fn check_address(options: &Serve) -> Result<(), Failure> {
+    let Serve { listen, tokens, insecure_listen, .. } = options;
+    let missing = match tokens {
+        None => "--tokens",
+        Some(_) => "TLS",
+    };
+    match listen.ip().is_loopback() || *insecure_listen {
+        true => Ok(()),
+        false => Err(Failure::invalid(format!(
+            "other machines reach {listen}, and the gateway has no {missing}: add it, or add --insecure-listen if a \
+             proxy in front of the gateway has logins and TLS"
+        ))),
+    }
+}
+
+/// The settings with the files of tokens.
+fn secured(options: &Serve) -> Result<ServeConfig, Failure> {
+    let tokens = options.tokens.as_ref().map(Tokens::open).transpose();
+    let tokens = tokens.map_err(|error| Failure::unfit(error.to_string()))?;
+    Ok(ServeConfig::default().with_tokens(tokens))
 }
 
 /// Serves until a signal. Returns whether all running requests were answered.

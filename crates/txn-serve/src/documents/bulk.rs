@@ -8,6 +8,7 @@ use txn_core::Answer;
 
 use super::action::{Change, Defaults, parse_bulk};
 use super::apply::{Done, Fault, Planned, carry_out};
+use crate::access::rights::Verb;
 use crate::asked::Asked;
 use crate::backend::Backend;
 use crate::http::problem::{Code, Problem};
@@ -26,12 +27,17 @@ pub(crate) async fn bulk(
     let max_actions = backend.config.max_documents;
     let defaults = Defaults { index, routing: routing.as_deref(), max_actions };
     let body = asked.text()?;
-    let mut planned = Vec::new();
-    for action in parse_bulk(body, defaults, || asked.new_id(&backend.domain))? {
+    let actions = parse_bulk(body, defaults, || asked.new_id(&backend.domain))?;
+    for action in &actions {
         asked.named.documents(&action.index, 1);
+    }
+    let names = actions.iter().map(|action| &*action.index).collect();
+    backend.admit_writes(&asked.caller, names).await?;
+    let mut planned = Vec::new();
+    for action in actions {
         let documents = match action.change {
-            Change::Delete => backend.existing(&action.index).await?,
-            _ => backend.for_write(&action.index).await?,
+            Change::Delete => backend.existing(&asked.caller, Verb::Write, &action.index).await?,
+            _ => backend.for_write(&asked.caller, &action.index).await?,
         };
         planned.push(Planned { action, documents });
     }

@@ -9,6 +9,7 @@ use txn_core::{Answer, Collection, DocumentId, Raw};
 use super::action::{Action, Change, Update, condition};
 use super::apply::{Fault, Planned, carry_out};
 use super::fingerprint::Fingerprint;
+use crate::access::rights::Verb;
 use crate::asked::Asked;
 use crate::backend::Backend;
 use crate::http::problem::{Code, Problem};
@@ -58,8 +59,8 @@ pub(crate) async fn write(
         _ => ("index", Change::Index(asked.text()?)),
     };
     let documents = match change {
-        Change::Delete => backend.existing(&index).await?,
-        _ => backend.for_write(&index).await?,
+        Change::Delete => backend.existing(&asked.caller, Verb::Write, &index).await?,
+        _ => backend.for_write(&asked.caller, &index).await?,
     };
     let action = Action { verb, index, id, routing, condition, change };
     let planned = [Planned { action, documents }];
@@ -108,7 +109,8 @@ pub(crate) async fn get(backend: &Backend, asked: &mut Asked) -> Result<Reply, P
     asked.parameters.take_flag("refresh")?;
     asked.finish_parameters()?;
     asked.named.documents(asked.route.value(0), 1);
-    let (documents, id) = (backend.existing(asked.route.value(0)).await?, asked.route.value(1));
+    let documents = backend.existing(&asked.caller, Verb::Read, asked.route.value(0)).await?;
+    let id = asked.route.value(1);
     let content = content(backend, &documents, id, routing.as_deref()).await?;
     let Some(content) = content else {
         let body = json!({ "_index": documents.name(), "_id": id, "found": false });
@@ -135,7 +137,8 @@ pub(crate) async fn source(backend: &Backend, asked: &mut Asked) -> Result<Reply
     asked.parameters.take_flag("refresh")?;
     asked.finish_parameters()?;
     asked.named.documents(asked.route.value(0), 1);
-    let (documents, id) = (backend.existing(asked.route.value(0)).await?, asked.route.value(1));
+    let documents = backend.existing(&asked.caller, Verb::Read, asked.route.value(0)).await?;
+    let id = asked.route.value(1);
     match content(backend, &documents, id, routing.as_deref()).await? {
         Some(content) => Ok(Reply::json(StatusCode::OK, &raw(&content)?)),
         None => {

@@ -68,6 +68,10 @@ codes! {
         "the answer exceeds a limit of the gateway";
     SlowBody = "slow_body", REQUEST_TIMEOUT, "timeout_exception",
         "the body did not arrive in time";
+    Login = "login", UNAUTHORIZED, "security_exception",
+        "the request has no token of this gateway";
+    Forbidden = "forbidden", FORBIDDEN, "security_exception",
+        "the token has no right to this request, and nothing was changed";
     Host = "host", FORBIDDEN, "security_exception",
         "the request names another host than this machine, or comes from another site";
     Refused = "refused", CONFLICT, "version_conflict_engine_exception",

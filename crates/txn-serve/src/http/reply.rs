@@ -21,6 +21,9 @@ const PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
 /// The header with the tid of a transaction.
 const TID: HeaderName = HeaderName::from_static("x-transaction-id");
 
+/// The scheme of logins. The scheme `Basic` is not named, so that no browser asks for a password.
+const SCHEME: HeaderValue = HeaderValue::from_static("Bearer realm=\"txn\"");
+
 /// The pause that a client should make after a refusal for now, in seconds.
 const PAUSE: HeaderValue = HeaderValue::from_static("1");
 
@@ -167,6 +170,9 @@ pub(crate) fn response(
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if passing {
         headers.insert(header::RETRY_AFTER, PAUSE);
+    }
+    if reply.status == StatusCode::UNAUTHORIZED.as_u16() {
+        headers.insert(header::WWW_AUTHENTICATE, SCHEME);
     }
     if elastic_product {
         headers.insert(PRODUCT, HeaderValue::from_static("Elasticsearch"));

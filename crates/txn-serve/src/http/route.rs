@@ -95,6 +95,11 @@ impl Work {
         matches!(self, Self::Health | Self::Ready | Self::Metrics)
     }
 
+    /// Whether the request needs no login.
+    pub(crate) fn is_open(self) -> bool {
+        matches!(self, Self::Health | Self::Ready)
+    }
+
     /// Whether the answer has contents of documents, and nothing was changed.
     pub(crate) fn returns_contents(self) -> bool {
         matches!(self, Self::Get | Self::Source | Self::Read)

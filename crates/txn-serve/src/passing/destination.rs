@@ -8,11 +8,14 @@ use hyper::http::request::Parts;
 use serde_json::{Value, json};
 use txn_es::EsStore;
 
+use super::names::check_names;
 use super::owners::{Owner, owner};
 use super::paths::segments;
 use super::policy::Access;
 use super::writes::{Bulk, Entry, Kind, is_literal, refused};
 use super::{policy, writes};
+use crate::access::caller::Caller;
+use crate::access::rights::Verb;
 use crate::audit::Named;
 use crate::backend::Backend;
 use crate::documents::apply::Fault;
@@ -34,12 +37,18 @@ pub(crate) enum Destination {
 pub(crate) struct Destinations<'a> {
     backend: &'a Backend,
     servers: &'a EsStore,
+    caller: &'a Caller,
     named: &'a Named,
 }
 
 impl<'a> Destinations<'a> {
-    pub(crate) fn new(backend: &'a Backend, servers: &'a EsStore, named: &'a Named) -> Self {
-        Self { backend, servers, named }
+    pub(crate) fn new(
+        backend: &'a Backend,
+        servers: &'a EsStore,
+        caller: &'a Caller,
+        named: &'a Named,
+    ) -> Self {
+        Self { backend, servers, caller, named }
     }
 
     /// The destination of a request with a path of the gateway.
@@ -52,8 +61,13 @@ impl<'a> Destinations<'a> {
         match route.work {
             Work::Info => return Ok(Destination::Servers(Access::Read)),
             Work::Get | Work::Source | Work::HasCollection => {
-                self.named.collection(route.value(0));
-                return Ok(match self.backend.find(route.value(0)).await? {
+                let name = route.value(0);
+                self.named.collection(name);
+                // Without any right, the answer must not show whose the index is.
+                if !self.caller.may(Verb::Read, name) && check_names(self.caller, name).is_err() {
+                    return Err(self.caller.forbidden(Some(Verb::Read), Some(name)));
+                }
+                return Ok(match self.backend.find(name).await? {
                     Some(_) => Destination::Domain,
                     None => Destination::Servers(Access::Read),
                 });
@@ -125,6 +139,21 @@ impl<'a> Destinations<'a> {
     ///
     /// A name that is not literal is for the domain, which refuses a name that it does not have.
     async fn of_name(self, name: &str, kind: Kind) -> Result<Destination, Problem> {
+        // Without any right, the answer must not show whose the index is.
+        let for_domain = match kind {
+            Kind::Documents => Verb::Write,
+            Kind::Creation => Verb::Create,
+            Kind::Index => Verb::PassWrites,
+        };
+        self.caller.need_one(&[for_domain, Verb::PassWrites], name)?;
+        let destination = self.of_permitted(name, kind).await?;
+        if destination != Destination::Domain {
+            self.caller.need(Verb::PassWrites, name)?;
+        }
+        Ok(destination)
+    }
+
+    async fn of_permitted(self, name: &str, kind: Kind) -> Result<Destination, Problem> {
         let backend = self.backend;
         let is_known = backend.operations.open_collection(name).is_some();
         if is_known || !is_literal(name) || backend.operations.check_name(name).is_err() {

@@ -121,6 +121,12 @@ pub(crate) fn judge<'a>(
     Ok((kind, index))
 }
 
+/// Whether the body of a write has documents, and not the description of an index.
+pub(crate) fn writes_documents(segments: &[String]) -> bool {
+    let calls = ["_bulk", "_doc", "_create", "_update"];
+    segments.iter().take(2).any(|segment| calls.contains(&&**segment))
+}
+
 /// Whether a server or a proxy could read an id as another path.
 ///
 /// Version 7 of the servers takes `/{index}/_doc/_bulk` for a bulk.

@@ -7,6 +7,7 @@ use txn_core::{Answer, Raw};
 use txn_requests::{Operation, Request, RequestError, Target};
 
 use super::read::{Address, Document, contents, open_all};
+use crate::access::rights::Verb;
 use crate::asked::Asked;
 use crate::backend::Backend;
 use crate::documents::fingerprint::token;
@@ -65,20 +66,31 @@ async fn run(backend: &Backend, asked: &mut Asked, commit: Commit) -> Result<Rep
     let wait_for = asked.parameters.take_wait_for()?;
     asked.finish_parameters()?;
     let Commit { reads, operations, metadata } = commit;
-    for operation in &operations {
-        let name = &operation.target().collection;
-        asked.named.documents(name, 1);
-        match operation {
-            Operation::Put(_) | Operation::Insert(_) => backend.for_write(name).await?,
-            _ => backend.existing(name).await?,
-        };
+    let caller = &asked.caller;
+    let targets = operations.iter().map(Operation::target);
+    for target in targets.chain(reads.iter().map(|read| &read.target)) {
+        asked.named.documents(&target.collection, 1);
     }
     for read in &reads {
-        asked.named.documents(&read.target.collection, 1);
+        caller.need(Verb::Read, &read.target.collection)?;
+    }
+    let (conditions, writes): (Vec<&Operation>, Vec<&Operation>) =
+        operations.iter().partition(|operation| matches!(operation, Operation::Expect(_)));
+    for condition in conditions {
+        backend.existing(caller, Verb::Read, &condition.target().collection).await?;
+    }
+    let names = writes.iter().map(|operation| &*operation.target().collection).collect();
+    backend.admit_writes(caller, names).await?;
+    for operation in writes {
+        let name = &operation.target().collection;
+        match operation {
+            Operation::Put(_) | Operation::Insert(_) => backend.for_write(caller, name).await?,
+            _ => backend.existing(caller, Verb::Write, name).await?,
+        };
     }
     let (targets, tokens): (Vec<_>, Vec<_>) =
         reads.into_iter().map(|read| (read.target, read.token)).unzip();
-    let addresses = open_all(backend, targets.into_iter()).await?;
+    let addresses = open_all(backend, &asked.caller, targets.into_iter()).await?;
     let prepared = backend.operations.prepare(operations).await?;
     let options = backend.options().with_wait_for(wait_for);
     let options = options.with_metadata(metadata.map(|metadata| metadata.to_string()));

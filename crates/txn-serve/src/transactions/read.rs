@@ -9,6 +9,8 @@ use txn_core::store::Key;
 use txn_core::{Collection, DocumentId, Error, Raw, Transaction};
 use txn_requests::Target;
 
+use crate::access::caller::Caller;
+use crate::access::rights::Verb;
 use crate::asked::Asked;
 use crate::backend::Backend;
 use crate::documents::fingerprint::token;
@@ -54,8 +56,12 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    pub(crate) async fn open(backend: &Backend, target: Target) -> Result<Self, Problem> {
-        let documents = backend.existing(&target.collection).await?;
+    pub(crate) async fn open(
+        backend: &Backend,
+        caller: &Caller,
+        target: Target,
+    ) -> Result<Self, Problem> {
+        let documents = backend.existing(caller, Verb::Read, &target.collection).await?;
         Ok(Self { target, documents })
     }
 
@@ -87,6 +93,7 @@ pub(crate) async fn contents(
 /// Opens the collections of many documents.
 pub(crate) async fn open_all(
     backend: &Backend,
+    caller: &Caller,
     targets: impl ExactSizeIterator<Item = Target>,
 ) -> Result<Vec<Address>, Problem> {
     let most = backend.config.max_documents;
@@ -97,7 +104,7 @@ pub(crate) async fn open_all(
     let mut addresses = Vec::with_capacity(targets.len());
     let mut named = BTreeSet::new();
     for target in targets {
-        let address = Address::open(backend, target).await?;
+        let address = Address::open(backend, caller, target).await?;
         if !named.insert(address.key()) {
             let Target { collection, id, .. } = &address.target;
             let detail = format!("the request reads {collection}/{id} twice");
@@ -115,7 +122,7 @@ pub(crate) async fn read(backend: &Backend, asked: &mut Asked) -> Result<Reply, 
     for target in &targets {
         asked.named.documents(&target.collection, 1);
     }
-    let addresses = open_all(backend, targets.into_iter()).await?;
+    let addresses = open_all(backend, &asked.caller, targets.into_iter()).await?;
     let options = backend.options().with_read_only(true);
     let run =
         backend.domain.run::<_, Error, _>(&options, async |tx| contents(tx, &addresses).await);
