@@ -212,14 +212,21 @@ pub(crate) enum Command {
 pub(crate) struct Serve {
     #[command(subcommand)]
     pub(crate) what: Option<ServeVerb>,
-    /// The address to listen on. Any other address than a loopback one needs --tokens, TLS or
-    /// --insecure-listen
+    /// The address to listen on. Any other address than a loopback one needs --tokens and
+    /// --tls-certificate, or --insecure-listen
     #[arg(long, value_name = "ADDRESS", env = "TXN_LISTEN", default_value = "127.0.0.1:9280")]
     pub(crate) listen: std::net::SocketAddr,
     /// The file with the tokens of callers and their rights. The gateway reads the file again
     /// after a change. Without it each caller may send each request
     #[arg(long, value_name = "FILE")]
     pub(crate) tokens: Option<PathBuf>,
+    /// The file with the certificate of the gateway and all intermediate ones, in PEM. The gateway
+    /// reads it again after a change
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+    /// The file with the key of the certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// Listen on any address without tokens or without TLS, because a proxy in front has both
     #[arg(long)]
     pub(crate) insecure_listen: bool,

@@ -148,7 +148,7 @@ fn tokens_admit_their_holders_alone() {
 #[test]
 fn open_gateway_listens_for_this_machine_alone() {
     let directory = tempfile::tempdir().expect("a directory");
-    for (options, missing) in [("", "--tokens"), (" --tokens tokens.toml", "TLS")] {
+    for (options, missing) in [("", "--tokens"), (" --tokens tokens.toml", "--tls-certificate")] {
         std::fs::write(directory.path().join("tokens.toml"), "").expect("writes");
         let mut command = command(directory.path());
         command.current_dir(directory.path());

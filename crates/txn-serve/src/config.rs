@@ -7,6 +7,7 @@ use std::time::Duration;
 use txn_es::EsStore;
 
 use crate::access::Tokens;
+use crate::http::tls::Tls;
 
 /// Renders the metrics of the process, in the text format of Prometheus.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
@@ -65,6 +66,8 @@ pub struct ServeConfig {
     ///
     /// Probes need no token.
     pub tokens: Option<Tokens>,
+    /// The certificate of the gateway. Default: none, and connections are not encrypted.
+    pub tls: Option<Tls>,
     /// The servers that carry out requests for other indices, with the login of this store.
     ///
     /// Without [`tokens`](Self::tokens), each caller of the gateway can read what this login can
@@ -116,6 +119,7 @@ impl Default for ServeConfig {
             create_collections: false,
             elastic_product: false,
             tokens: None,
+            tls: None,
             servers: None,
             pass_writes: true,
             max_answer: 64 << 20,
@@ -166,6 +170,8 @@ setters! {
     with_elastic_product: elastic_product: bool;
     /// Sets [`ServeConfig::tokens`].
     with_tokens: tokens: Option<Tokens>;
+    /// Sets [`ServeConfig::tls`].
+    with_tls: tls: Option<Tls>;
     /// Sets [`ServeConfig::servers`].
     with_servers: servers: Option<EsStore>;
     /// Sets [`ServeConfig::pass_writes`].

@@ -91,13 +91,18 @@ impl Gateway {
         self.closing.store(true, Ordering::Release);
     }
 
-    /// Reads the file of tokens again after each change. The future never ends.
+    /// Reads the files of the settings again after each change. The future never ends.
     pub(crate) async fn watch_files(&self) {
         loop {
             tokio::time::sleep(LOOK).await;
-            let Some(tokens) = self.config().tokens.clone() else { continue };
-            let reloaded = tokio::task::spawn_blocking(move || tokens.reload()).await;
-            self.note_reload("tokens", reloaded.unwrap_or(Ok(false)));
+            let (tokens, tls) = (self.config().tokens.clone(), self.config().tls.clone());
+            let reload = move || {
+                let tokens = tokens.map_or(Ok(false), |tokens| tokens.reload());
+                (tokens, tls.map_or(Ok(false), |tls| tls.reload()))
+            };
+            let Ok((tokens, tls)) = tokio::task::spawn_blocking(reload).await else { continue };
+            self.note_reload("tokens", tokens);
+            self.note_reload("certificate", tls);
         }
     }
 

@@ -17,4 +17,5 @@ mod watched;
 
 pub use access::{NewToken, Tokens};
 pub use config::{RenderMetrics, ServeConfig};
+pub use http::tls::Tls;
 pub use server::Server;

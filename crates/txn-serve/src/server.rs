@@ -42,8 +42,8 @@ impl Server {
     /// A drain accepts no connection, and waits for the running requests for at most
     /// [`ServeConfig::drain`]. Returns whether all running requests were answered.
     ///
-    /// While the gateway runs, it reads the file of tokens again after a change. It also deletes the
-    /// answers whose [`ServeConfig::idempotency_ttl`] has passed.
+    /// While the gateway runs, it reads changed files of tokens and certificates again. It also
+    /// deletes the answers whose [`ServeConfig::idempotency_ttl`] has passed.
     ///
     /// A listener on a loopback address answers only requests to `localhost` or a loopback address.
     ///

@@ -10,4 +10,5 @@ mod limits;
 mod passing;
 mod passing_rights;
 mod repetitions;
+mod tls;
 mod transactions;

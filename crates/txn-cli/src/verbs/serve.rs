@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use txn_cli::Address;
 use txn_core::{Config, Domain};
 use txn_metrics::Metrics;
-use txn_serve::{NewToken, ServeConfig, Server, Tokens};
+use txn_serve::{NewToken, ServeConfig, Server, Tls, Tokens};
 
 use crate::answer::{Answer, Exit, Failure};
 use crate::args::{self, Global, Pass, Serve, ServeVerb};
@@ -105,12 +105,13 @@ fn token(new: &args::NewToken) -> Result<Answer, Failure> {
 
 /// Refuses an address that other machines reach, unless callers log in over TLS.
 fn check_address(options: &Serve) -> Result<(), Failure> {
-    let Serve { listen, tokens, insecure_listen, .. } = options;
+    let Serve { listen, tokens, tls_certificate, insecure_listen, .. } = options;
     let missing = match tokens {
         None => "--tokens",
-        Some(_) => "TLS",
+        Some(_) => "--tls-certificate",
     };
-    match listen.ip().is_loopback() || *insecure_listen {
+    let is_secure = tokens.is_some() && tls_certificate.is_some();
+    match listen.ip().is_loopback() || is_secure || *insecure_listen {
         true => Ok(()),
         false => Err(Failure::invalid(format!(
             "other machines reach {listen}, and the gateway has no {missing}: add it, or add --insecure-listen if a \
@@ -119,11 +120,14 @@ fn check_address(options: &Serve) -> Result<(), Failure> {
     }
 }
 
-/// The settings with the files of tokens.
+/// The settings with the files of tokens and of the certificate.
 fn secured(options: &Serve) -> Result<ServeConfig, Failure> {
     let tokens = options.tokens.as_ref().map(Tokens::open).transpose();
     let tokens = tokens.map_err(|error| Failure::unfit(error.to_string()))?;
-    Ok(ServeConfig::default().with_tokens(tokens))
+    let tls = options.tls_certificate.as_ref().zip(options.tls_key.as_ref());
+    let tls = tls.map(|(certificate, key)| Tls::open(certificate, key)).transpose();
+    let tls = tls.map_err(|error| Failure::unfit(error.to_string()))?;
+    Ok(ServeConfig::default().with_tokens(tokens).with_tls(tls))
 }
 
 /// Serves until a signal. Returns whether all running requests were answered.
@@ -135,13 +139,14 @@ async fn run(
     what: &str,
 ) -> Result<bool, Failure> {
     let unfit = |error: io::Error| Failure::unfit(error.to_string());
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
     let server = Server::new(domain, config).map_err(unfit)?;
     let stop = stop().map_err(unfit)?;
     let address = listener.local_addr().map_err(unfit)?;
     // A closed standard error must not end the gateway.
     let _ = writeln!(
         io::stderr(),
-        "The domain {:?} in {what} is served on http://{address}",
+        "The domain {:?} in {what} is served on {scheme}://{address}",
         domain.name()
     );
     let upkeep = async {

@@ -15,6 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -78,32 +79,25 @@ impl Connections {
         stream: TcpStream,
         loopback: bool,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let (draining, cut) = (self.draining.clone(), self.cut.clone());
+        let marks = (self.draining.clone(), self.cut.clone());
         let gateway = self.gateway.clone();
         async move {
             let client = stream.peer_addr().ok().map(Client);
             // A small answer must not wait for more bytes.
             let _ = stream.set_nodelay(true);
             let stream = SlowClient::new(stream, gateway.config().write_timeout);
-            let mut builder = http1::Builder::new();
-            builder.timer(TokioTimer::new()).header_read_timeout(gateway.config().head_timeout);
-            let service = service_fn(move |mut request: Request<Incoming>| {
-                client.map(|client| request.extensions_mut().insert(client));
-                let gateway = gateway.clone();
-                async move { Ok::<_, Infallible>(answer(&gateway, request, loopback).await) }
-            });
-            let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
-            tokio::select! {
+            let Some(tls) = gateway.config().tls.clone() else {
+                return serve(gateway, stream, client, loopback, marks).await;
+            };
+            let timeout = gateway.config().head_timeout;
+            let greeted = tokio::time::timeout(timeout, tls.acceptor().accept(stream));
+            let greeted = tokio::select! {
                 biased;
-                () = cut.cancelled() => return,
-                // An error means that the client cut the connection.
-                _ = serving.as_mut() => return,
-                () = draining.cancelled() => {}
-            }
-            serving.as_mut().graceful_shutdown();
-            tokio::select! {
-                () = cut.cancelled() => {}
-                _ = serving => {}
+                () = marks.0.cancelled() => return,
+                greeted = greeted => greeted,
+            };
+            if let Ok(Ok(stream)) = greeted {
+                serve(gateway, stream, client, loopback, marks).await;
             }
         }
     }
@@ -118,6 +112,38 @@ impl Connections {
         self.cut.cancel();
         self.tasks.wait().await;
         drained
+    }
+}
+
+/// Answers the requests of a connection, until it ends or one of the marks is set.
+async fn serve<S>(
+    gateway: Arc<Gateway>,
+    stream: S,
+    client: Option<Client>,
+    loopback: bool,
+    (draining, cut): (CancellationToken, CancellationToken),
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(gateway.config().head_timeout);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        client.map(|client| request.extensions_mut().insert(client));
+        let gateway = gateway.clone();
+        async move { Ok::<_, Infallible>(answer(&gateway, request, loopback).await) }
+    });
+    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        biased;
+        () = cut.cancelled() => return,
+        // An error means that the client cut the connection.
+        _ = serving.as_mut() => return,
+        () = draining.cancelled() => {}
+    }
+    serving.as_mut().graceful_shutdown();
+    tokio::select! {
+        () = cut.cancelled() => {}
+        _ = serving => {}
     }
 }
 

@@ -7,3 +7,4 @@ pub(crate) mod problem;
 pub(crate) mod reply;
 pub(crate) mod route;
 mod slow_client;
+pub(crate) mod tls;
