@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use super::desk::Desk;
-use super::ran::{Ran, command};
+use super::ran::{Ran, check_schema, command};
 
 /// A running gateway.
 struct Gateway {
@@ -160,6 +160,28 @@ fn open_gateway_listens_for_this_machine_alone() {
     let mut command = command(directory.path());
     command.current_dir(directory.path());
     Ran::of(command, "serve --tokens tokens.toml").fails(2, "line 2");
+}
+
+#[test]
+fn operators_see_what_the_command_prints() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let gateway = Gateway::start(directory.path());
+    gateway.ask("PUT", "/stock/_doc/apple", r#"{"left":10}"#);
+    let tid = "3db4dc0b-ea02-11f1-8001-6dd9f108c5aa";
+    for (verb, path) in [
+        ("ls", "/_txn?older=1&state=pending"),
+        ("locks", "/_txn/locks?limit=10"),
+        ("processes", "/_txn/processes"),
+        ("history", "/_txn/history"),
+        ("show", &format!("/_txn/transactions/{tid}")),
+        ("why", "/_txn/documents/stock/apple"),
+    ] {
+        let answer = gateway.ask("GET", path, "");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a body");
+        assert!(head.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+        check_schema(verb, &serde_json::from_str(body).expect("JSON"));
+    }
+    assert_eq!(gateway.end().0, Some(0));
 }
 
 #[test]

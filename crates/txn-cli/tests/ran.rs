@@ -102,7 +102,7 @@ fn verb_of(words: &str) -> String {
 
 /// Checks an answer against the definition of its verb, or that of a failure.
 #[track_caller]
-fn check_schema(verb: &str, value: &Value) {
+pub(crate) fn check_schema(verb: &str, value: &Value) {
     assert!(!verb.is_empty(), "the schema does not know the verb of {value}");
     let pointer = |name: &str| json!({ "$ref": format!("#/$defs/{}", name.replace(' ', "%20")) });
     let schema = json!({

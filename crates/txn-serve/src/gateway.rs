@@ -31,6 +31,7 @@ use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Reply, Shape, passed, response};
 use crate::http::route::{Route, Work};
 use crate::openapi::openapi;
+use crate::operator;
 use crate::passing::destination::{Destination, Destinations};
 use crate::passing::names::{check_body, check_read};
 use crate::passing::paths::segments;
@@ -298,6 +299,12 @@ impl Gateway {
             Work::Commit => commit::commit(backend, asked).await,
             Work::Read => read::read(backend, asked).await,
             Work::Outcome => outcome::outcome(backend, asked).await,
+            Work::Transactions
+            | Work::Locks
+            | Work::Processes
+            | Work::Waits
+            | Work::TransactionReport
+            | Work::DocumentReport => operator::answers::answer(backend, asked).await,
             Work::CreateCollection => self.create_collection(asked).await,
             Work::HasCollection => {
                 asked.finish_parameters()?;

@@ -10,6 +10,7 @@ mod figures;
 mod gateway;
 mod http;
 mod openapi;
+pub mod operator;
 mod passing;
 mod server;
 mod transactions;

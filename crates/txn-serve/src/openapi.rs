@@ -5,6 +5,7 @@ use txn_requests::Request;
 
 use crate::http::problem::Code;
 use crate::http::route::{ROUTES, Work};
+use crate::operator::answers::MOST;
 
 /// The definitions of the schema of requests move to this place.
 const SCHEMAS: &str = "#/components/schemas/";
@@ -29,7 +30,21 @@ pub(crate) fn openapi() -> Value {
         },
         "servers": [{ "url": "http://127.0.0.1:9280" }],
         "paths": paths,
-        "components": { "schemas": schemas() },
+        "components": { "schemas": schemas(), "securitySchemes": security_schemes() },
+        // A gateway without tokens needs no login.
+        "security": [{}, { "bearer": [] }, { "basic": [] }, { "apiKey": [] }],
+    })
+}
+
+/// The logins of callers: a token, in one of three headers.
+fn security_schemes() -> Value {
+    let api_key = "ApiKey base64(NAME:TOKEN)";
+    json!({
+        "bearer": { "type": "http", "scheme": "bearer" },
+        "basic": { "type": "http", "scheme": "basic" },
+        "apiKey": {
+            "type": "apiKey", "in": "header", "name": "Authorization", "description": api_key,
+        },
     })
 }
 
@@ -52,9 +67,17 @@ fn parameters(path: &str, work: Work) -> Vec<Value> {
     let wait_for = query("wait_for", json!({ "enum": ["commit", "apply", "refresh"] }));
     let routing = query("routing", json!({ "type": "string" }));
     let number = |name: &str| query(name, json!({ "type": "integer", "minimum": 0 }));
+    let limit = query("limit", json!({ "type": "integer", "minimum": 1, "maximum": MOST }));
     match work {
         Work::Bulk | Work::BulkOf => parameters.extend([key, refresh, routing]),
         Work::Transaction | Work::Commit => parameters.extend([key, wait_for]),
+        Work::Transactions => {
+            let state = json!({ "enum": ["no-record", "pending", "committed"] });
+            let label = query("label", json!({ "type": "string" }));
+            parameters.extend([limit, query("state", state), number("older"), label]);
+        }
+        Work::Locks | Work::Waits | Work::TransactionReport => parameters.push(limit),
+        Work::DocumentReport => parameters.push(routing),
         Work::Get => {
             parameters.extend([routing, query("_source", json!({ "type": "boolean" }))]);
         }

@@ -7,6 +7,7 @@ mod desk;
 mod documents;
 mod figures;
 mod limits;
+mod operator;
 mod passing;
 mod passing_rights;
 mod repetitions;

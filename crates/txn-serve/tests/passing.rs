@@ -285,7 +285,7 @@ async fn write_by_another_name_is_not_passed() {
         desk.delete(path).await.fails(400, "not_passed");
     }
     desk.get("/_security/user").await.fails(400, "not_passed");
-    desk.get("/_txn").await.fails(405, "method");
+    desk.delete("/_txn").await.fails(405, "method");
     desk.get("/logs/../_security/user").await.fails(400, "invalid");
     desk.get("/logs/%2e%2e/_security/user").await.fails(400, "invalid");
     desk.keyed("/logs/_doc", "k", &json!({})).await.fails(400, "unsupported");

@@ -3,8 +3,8 @@
 use serde_json::json;
 use txn_core::admin::{TransactionState, Verdict};
 use txn_core::{AttemptId, Domain, JanitorReport, TransactionOutcome};
+use txn_serve::operator::next_step_of_transaction;
 
-use super::hints::next_step;
 use crate::answer::{Answer, Exit, Failure};
 
 pub(super) async fn abort(
@@ -14,7 +14,7 @@ pub(super) async fn abort(
     dry_run: bool,
 ) -> Result<Answer, Failure> {
     if !has_traces(domain, tid).await? {
-        let next = next_step(Verdict::Unknown, tid);
+        let next = next_step_of_transaction(Verdict::Unknown, tid);
         let text = format!("{tid} has no record and no lock. Nothing was done.\nNext: {next}.");
         let state = TransactionState::NoRecord;
         let json = json!({
@@ -132,7 +132,7 @@ pub(super) async fn outcome(
 ) -> Result<Answer, Failure> {
     if dry_run {
         let report = domain.admin().transaction(tid, limit).await?;
-        let next = next_step(report.verdict, tid);
+        let next = next_step_of_transaction(report.verdict, tid);
         let text = format!("{tid} is {} now: {}.\nNext: {next}.", report.state, report.why);
         let json = json!({ "tid": tid, "outcome": report.state, "final": false, "next": next });
         return Ok(Answer::new(Exit::Well, text, json));

@@ -19,7 +19,7 @@ use clap::CommandFactory;
 use crate::answer::{Answer, Exit, Failure};
 use crate::args::{Cli, Command, Global};
 use crate::session::Session;
-use transactions::Rows;
+use txn_serve::operator::TransactionFilter;
 
 pub(crate) async fn run(cli: Cli) -> Result<Answer, Failure> {
     let Cli { global, command } = cli;
@@ -53,7 +53,7 @@ async fn on(session: &Session, global: &Global, command: Command) -> Result<Answ
     let domain = &session.domain;
     match command {
         Command::Ls { state, older, label } => {
-            let rows = Rows { state: state.map(Into::into), older, label };
+            let rows = TransactionFilter { state: state.map(Into::into), older, label };
             transactions::list(domain, &rows, global.limit()).await
         }
         Command::Show { tid } => transactions::show(domain, tid, global.limit()).await,

@@ -3,14 +3,15 @@
 use txn_cli::{table, time_of};
 use txn_core::Domain;
 use txn_core::admin::ProcessReport;
+use txn_serve::operator;
 
 use super::hints::{cut, time};
 use crate::answer::{Answer, Exit, Failure};
 
 /// Lists the processes that use the domain.
 pub(super) async fn processes(domain: &Domain) -> Result<Answer, Failure> {
-    let processes = domain.admin().processes().await?;
-    let mut text = match processes.is_empty() {
+    let list = operator::processes(domain).await?;
+    let mut text = match list.processes.is_empty() {
         true => {
             "No process is registered. Processes without a janitor register nothing.".to_owned()
         }
@@ -18,20 +19,16 @@ pub(super) async fn processes(domain: &Domain) -> Result<Answer, Failure> {
             let header =
                 ["number", "process", "program", "host", "library", "since", "renewed", "clock"];
             let mut table = table(header, &[6, 7]);
-            for report in &processes {
+            for report in &list.processes {
                 table.add_row(row(report));
             }
             table.to_string()
         }
     };
-    let mut libraries: Vec<&str> = processes.iter().map(|report| &*report.entry.library).collect();
-    libraries.sort_unstable();
-    libraries.dedup();
-    if libraries.len() > 1 {
-        text += &format!("\nSeveral versions of the library: {}.", libraries.join(", "));
+    if list.libraries.len() > 1 {
+        text += &format!("\nSeveral versions of the library: {}.", list.libraries.join(", "));
     }
-    let json = serde_json::json!({ "processes": processes, "libraries": libraries });
-    Ok(Answer::new(Exit::Well, text, json))
+    Ok(Answer::new(Exit::Well, text, &list))
 }
 
 fn row(report: &ProcessReport) -> [String; 8] {

@@ -1,125 +1,32 @@
 //! Verbs that list transactions, locks and the story of a document.
 
-use serde_json::json;
 use txn_cli::{table, time_of};
-use txn_core::admin::{
-    DocumentLock, DocumentReport, Fault, LockStanding, OpenTransaction, TransactionReport,
-    TransactionState,
-};
+use txn_core::admin::{DocumentReport, Fault, TransactionReport};
 use txn_core::{AttemptId, Domain};
+use txn_serve::operator::{
+    self, TransactionFilter, TransactionRow, document_json, next_step_of_document,
+    next_step_of_transaction, transaction_json,
+};
 
-use super::hints::{cut, next_step, time};
+use super::hints::{cut, time};
 use crate::answer::{Answer, Exit, Failure};
 
-/// A row of `txn ls`: a transaction with an open record, or a holder without a record.
-#[derive(serde::Serialize)]
-struct Row {
-    tid: AttemptId,
-    state: TransactionState,
-    age_ms: u64,
-    heartbeat_ms: Option<u64>,
-    overdue: bool,
-    process: Option<String>,
-    application: Option<String>,
-    label: Option<String>,
-    participants: usize,
-    locks: usize,
-}
-
-/// The rows that `txn ls` shows.
-#[derive(Debug)]
-pub(super) struct Rows {
-    pub(super) state: Option<TransactionState>,
-    /// The least age in seconds.
-    pub(super) older: Option<u64>,
-    /// The label of the transaction, or of one member of a group.
-    pub(super) label: Option<String>,
-}
-
-impl Rows {
-    fn has(&self, row: &Row) -> bool {
-        let least_ms = self.older.unwrap_or(0).saturating_mul(1_000);
-        row.age_ms >= least_ms
-            && self.state.is_none_or(|state| row.state == state)
-            && self.label.as_deref().is_none_or(|label| row.has_label(label))
-    }
-}
-
-impl From<OpenTransaction> for Row {
-    fn from(open: OpenTransaction) -> Self {
-        Self {
-            tid: open.tid,
-            state: open.state,
-            age_ms: open.age_ms,
-            heartbeat_ms: open.heartbeat_ms,
-            overdue: open.overdue,
-            process: Some(open.process),
-            application: open.application,
-            label: open.label,
-            participants: open.participants,
-            locks: 0,
-        }
-    }
-}
-
-impl Row {
-    /// A holder that has written no record, or whose record cannot be read.
-    fn of_lock(lock: &DocumentLock) -> Self {
-        Self {
-            tid: lock.holder,
-            state: lock.state,
-            age_ms: lock.age_ms,
-            heartbeat_ms: None,
-            overdue: lock.overdue,
-            process: None,
-            application: None,
-            label: lock.label.clone(),
-            participants: 0,
-            locks: 0,
-        }
-    }
-
-    /// Whether the transaction has the label. A group has the labels of its members, joined by `+`.
-    fn has_label(&self, label: &str) -> bool {
-        let own = self.label.as_deref();
-        own.is_some_and(|own| own == label || own.split('+').any(|member| member == label))
-    }
-}
-
-pub(super) async fn list(domain: &Domain, which: &Rows, limit: usize) -> Result<Answer, Failure> {
-    let open = domain.admin().transactions(limit).await?;
-    let locks = domain.admin().locks(limit).await?;
-    let records: Vec<Fault> =
-        locks.locks.iter().filter_map(|lock| lock.unreadable.clone()).collect();
-    let mut rows: Vec<Row> = open.transactions.into_iter().map(Row::from).collect();
-    for lock in locks.locks.iter().filter(|lock| lock.standing != LockStanding::Void) {
-        match rows.iter_mut().find(|row| row.tid == lock.holder) {
-            Some(row) => row.locks += 1,
-            None => {
-                let row = Row::of_lock(lock);
-                rows.push(Row { locks: 1, ..row });
-            }
-        }
-    }
-    rows.sort_by_key(|row| row.tid);
-    rows.retain(|row| which.has(row));
-    let truncated = open.truncated || locks.truncated || rows.len() > limit;
-    rows.truncate(limit);
-    let mut faults: Vec<Fault> =
-        open.faults.into_iter().chain(locks.faults).chain(records).collect();
-    faults.sort();
-    faults.dedup();
-    let mut text = match rows.is_empty() {
+pub(super) async fn list(
+    domain: &Domain,
+    which: &TransactionFilter,
+    limit: usize,
+) -> Result<Answer, Failure> {
+    let list = operator::transactions(domain, which, limit).await?;
+    let mut text = match list.transactions.is_empty() {
         true => "No transaction is open.".to_owned(),
-        false => format!("{}\nNext: `txn show TID`.", table_of(&rows)),
+        false => format!("{}\nNext: `txn show TID`.", table_of(&list.transactions)),
     };
-    text += &cut(truncated, limit);
-    text += &of_faults(&faults);
-    let json = json!({ "transactions": rows, "truncated": truncated, "faults": faults });
-    Ok(Answer::new(exit_of(&faults), text, json))
+    text += &cut(list.truncated, limit);
+    text += &of_faults(&list.faults);
+    Ok(Answer::new(exit_of(&list.faults), text, &list))
 }
 
-fn table_of(rows: &[Row]) -> impl std::fmt::Display {
+fn table_of(rows: &[TransactionRow]) -> impl std::fmt::Display {
     let header = ["tid", "state", "age", "heartbeat", "process", "label", "documents", "locks"];
     let mut table = table(header, &[2, 3, 6, 7]);
     for row in rows {
@@ -139,8 +46,7 @@ fn table_of(rows: &[Row]) -> impl std::fmt::Display {
 
 pub(super) async fn show(domain: &Domain, tid: AttemptId, limit: usize) -> Result<Answer, Failure> {
     let report = domain.admin().transaction(tid, limit).await?;
-    let mut json = serde_json::to_value(&report).unwrap_or_default();
-    json["next"] = json!(next_step(report.verdict, tid));
+    let json = transaction_json(&report);
     Ok(Answer::new(exit_of(&report.faults), shown(&report, limit), json))
 }
 
@@ -174,7 +80,7 @@ fn shown(report: &TransactionReport, limit: usize) -> String {
     for document in report.locks.iter().filter(|_| report.participants.is_empty()) {
         text += &format!("locks {document}\n");
     }
-    text += &format!("Next: {}.", next_step(*verdict, tid));
+    text += &format!("Next: {}.", next_step_of_transaction(*verdict, *tid));
     text + &cut(report.truncated, limit) + &of_faults(&report.faults)
 }
 
@@ -185,10 +91,9 @@ pub(super) async fn why(
     routing: Option<&str>,
 ) -> Result<Answer, Failure> {
     let report = domain.admin().document(collection, id, routing).await?;
-    let next = after_story(&report);
-    let mut json = serde_json::to_value(&report).unwrap_or_default();
-    json["next"] = json!(next);
-    Ok(Answer::new(Exit::Well, story(&report) + &format!("Next: {next}."), json))
+    let next = next_step_of_document(&report);
+    let text = story(&report) + &format!("Next: {next}.");
+    Ok(Answer::new(Exit::Well, text, document_json(&report)))
 }
 
 fn story(report: &DocumentReport) -> String {
@@ -226,25 +131,6 @@ fn story(report: &DocumentReport) -> String {
         }
     }
     text
-}
-
-fn after_story(report: &DocumentReport) -> String {
-    match &report.lock {
-        None => "nothing: the document is free".to_owned(),
-        Some(lock) => match lock.standing {
-            LockStanding::Void => {
-                "nothing: the next transaction overwrites the lock; `txn recover` removes it"
-                    .to_owned()
-            }
-            LockStanding::Unapplied => {
-                format!("wait for its owner, or `txn recover`; details: `txn show {}`", lock.holder)
-            }
-            _ => format!(
-                "`txn show {0}`; if its owner is dead: `txn recover`, or `txn abort {0}`",
-                lock.holder
-            ),
-        },
-    }
 }
 
 pub(super) async fn locks(domain: &Domain, limit: usize) -> Result<Answer, Failure> {

@@ -30,6 +30,12 @@ routes! {
     Transaction: POST "/_txn", "Carries out operations in one transaction";
     Read: POST "/_txn/read", "Reads documents in one transaction, each with a token";
     Commit: POST "/_txn/commit", "Carries out operations if documents have not changed";
+    Transactions: GET "/_txn", "The open transactions, as `txn ls` prints them";
+    Locks: GET "/_txn/locks", "The locked documents, as `txn locks` prints them";
+    Processes: GET "/_txn/processes", "The processes of the domain, as `txn processes` prints them";
+    Waits: GET "/_txn/history", "Past waits for locks, as `txn history` prints them";
+    TransactionReport: GET "/_txn/transactions/{tid}", "One transaction, as `txn show` prints it";
+    DocumentReport: GET "/_txn/documents/{collection}/{id}", "The story of a document, as `txn why` prints it";
     Outcome: GET "/_txn/{tid}", "The outcome of a transaction";
     Bulk: POST PUT "/_bulk", "Carries out actions, all or nothing";
     BulkOf: POST PUT "/{index}/_bulk", "Carries out actions on one index, all or nothing";
@@ -86,6 +92,7 @@ impl Work {
     pub(crate) fn shape(self) -> Shape {
         match self {
             Self::Transaction | Self::Read | Self::Commit | Self::Outcome => Shape::Problem,
+            work if work.is_of_operators() => Shape::Problem,
             _ => Shape::Server,
         }
     }
@@ -93,6 +100,19 @@ impl Work {
     /// Whether an orchestrator asks, whose requests no limit may refuse.
     pub(crate) fn is_probe(self) -> bool {
         matches!(self, Self::Health | Self::Ready | Self::Metrics)
+    }
+
+    /// Whether the request shows the domain to operators.
+    pub(crate) fn is_of_operators(self) -> bool {
+        matches!(
+            self,
+            Self::Transactions
+                | Self::Locks
+                | Self::Processes
+                | Self::Waits
+                | Self::TransactionReport
+                | Self::DocumentReport
+        )
     }
 
     /// Whether the request needs no login.
@@ -145,7 +165,7 @@ mod tests {
     fn each_route_is_found() {
         for (methods, template, work, _) in ROUTES {
             let path = template.replace("{index}", "stock").replace("{id}", "a%2Fb");
-            let path = path.replace("{tid}", "tid");
+            let path = path.replace("{tid}", "tid").replace("{collection}", "c");
             for method in *methods {
                 let route = Route::find(method, &path).expect("a route");
                 assert_eq!(route.work, *work, "{method} {path}");
