@@ -343,6 +343,10 @@ impl Gateway {
             let kind = "resource_already_exists_exception";
             return Err(problem.of_kind(StatusCode::BAD_REQUEST, kind));
         }
+        if self.config().servers.is_some() {
+            // A mapping may name an index whose documents the searches then show.
+            check_body(&asked.caller, asked.text()?.as_bytes())?;
+        }
         let mappings = if asked.has_body() { Some(asked.text()?) } else { None };
         let created = self.backend.create(&asked.caller, name, mappings).await?;
         let body = json!({

@@ -210,6 +210,13 @@ async fn rights_hold_for_no_other_collection() {
     let item = |index: &str| json!({ "index": { "_index": index, "_id": "m" } });
     let mixed = json!([item("stock"), {}, item("secret"), {}]);
     lacks(ask(&desk, &token, Method::POST, "/_bulk", &mixed).await, "write", Some("secret"));
+    // An action without an id is no exception.
+    let new = json!([item("stock"), {}, { "create": { "_index": "secret" } }, {}]);
+    lacks(ask(&desk, &token, Method::POST, "/_bulk", &new).await, "write", Some("secret"));
+    let delete = json!([item("stock"), {}, { "delete": { "_index": "secret", "_id": "m" } }]);
+    lacks(ask(&desk, &token, Method::POST, "/_bulk", &delete).await, "write", Some("secret"));
+    let new = ask(&desk, &token, Method::POST, "/secret/_doc", &json!({})).await;
+    lacks(new, "write", Some("secret"));
     // The index of an action takes precedence over the path.
     let inner = json!([item("secret"), {}]);
     lacks(ask(&desk, &token, Method::POST, "/stock/_bulk", &inner).await, "write", Some("secret"));

@@ -73,6 +73,9 @@ async fn path_reaches_no_other_index() {
         ("/logs::failures/_search", "*"),
         ("/logs%252Cmetrics/_search", "*"),
         ("/logs%20/_search", "*"),
+        ("/logs;metrics/_search", "*"),
+        ("/metrics/_search/", "metrics"),
+        ("http://localhost/metrics/_search", "metrics"),
         ("/_msearch", "*"),
         ("/_mget", "*"),
         ("/_sql", "*"),
@@ -121,6 +124,7 @@ async fn body_reaches_no_other_index() {
         ("/logs/_search", json!({ "query": { "wrapper": { "query": "e30=" } } }), "*"),
         ("/logs/_search", json!({ "pit": { "id": "abc" } }), "*"),
         ("/logs/_rank_eval", json!({ "templates": [] }), "*"),
+        ("/logs/_search", json!({ "suggest": { "s": { "phrase": { "collate": {} } } } }), "*"),
         ("/logs/_mget", json!({ "docs": [{ "_index": "metrics", "_id": "1" }] }), "metrics"),
         ("/logs/_mtermvectors", json!({ "docs": [{ "_index": "metrics" }] }), "metrics"),
         ("/logs/_msearch", json!([{ "index": "logs" }, {}, { "index": "metrics" }, {}]), "metrics"),
@@ -203,6 +207,41 @@ async fn passed_writes_need_their_verb() {
     lacks(answer, "pass-reads", Some("metrics"));
     lacks(post(&desk, &token, "/logs/_search", &json!({})).await, "pass-reads", Some("logs"));
     assert!(received.lock().is_empty(), "{:?}", received.lock());
+}
+
+#[tokio::test]
+async fn odd_paths_of_documents_need_a_right() {
+    let (desk, token, received) = desk(&["read", "pass-reads"]).await;
+    for path in [
+        "/stock/_doc/a/",
+        "/stock//_doc/a",
+        "//stock/_doc/a",
+        "/%73tock/_doc/a",
+        "/./stock/_doc/a",
+        "/logs/../stock/_doc/a",
+        "/logs%2F..%2Fstock/_doc/a",
+        "http://localhost/stock/_doc/a",
+        "/stock/_source/a?index=logs",
+    ] {
+        let answer = ask(&desk, &token, Method::GET, path, &Value::Null).await;
+        assert!(matches!(answer.status.as_u16(), 400 | 403), "{path}: {}", answer.text);
+        let answer = ask(&desk, &token, Method::HEAD, path, &Value::Null).await;
+        assert!(matches!(answer.status.as_u16(), 400 | 403), "{path}: {}", answer.text);
+    }
+    assert!(received.lock().is_empty(), "{:?}", received.lock());
+}
+
+#[tokio::test]
+async fn mapping_of_a_new_collection_shows_no_other_index() {
+    let mut file = File::new();
+    let token = file.add("shop", &["app-*"], &["create", "pass-reads"]);
+    let config = ServeConfig::default().with_tokens(Some(file.open()));
+    let (desk, _) = desk_with(config.with_create_collections(true)).await;
+    let lookup = json!({ "runtime": { "x": { "type": "lookup", "target_index": "metrics" } } });
+    let answer = ask(&desk, &token, Method::PUT, "/app-1", &json!({ "mappings": lookup })).await;
+    lacks(answer, "pass-reads", Some("metrics"));
+    let plain = json!({ "mappings": { "properties": { "n": { "type": "long" } } } });
+    ask(&desk, &token, Method::PUT, "/app-1", &plain).await.is(200);
 }
 
 #[tokio::test]

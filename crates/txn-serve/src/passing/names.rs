@@ -65,8 +65,16 @@ const NAMING: [&str; 4] = ["_index", "index", "indices", "target_index"];
 
 /// Fields of a body whose indices are not visible: open searches, encoded queries, templates, and
 /// shapes with a default index.
-const UNBOUND: [&str; 7] =
-    ["indexed_shape", "pit", "scroll_id", "template", "template_id", "templates", "wrapper"];
+const UNBOUND: [&str; 8] = [
+    "collate",
+    "indexed_shape",
+    "pit",
+    "scroll_id",
+    "template",
+    "template_id",
+    "templates",
+    "wrapper",
+];
 
 /// Refuses a read without the rights on all indices that it may reach.
 pub(crate) fn check_read(
