@@ -10,7 +10,7 @@ use txn_core::Raw;
 use txn_core::store::MemoryStore;
 use txn_serve::{NewToken, ServeConfig, Tokens};
 
-use super::desk::{Answer, Desk, add, text};
+use super::desk::{Answer, Desk, add, text, told};
 
 /// A file of tokens, and the tokens by the order of their entries.
 pub(crate) struct File {
@@ -76,9 +76,9 @@ pub(crate) async fn ask(
 #[track_caller]
 pub(crate) fn lacks(answer: Answer, verb: &str, collection: Option<&str>) {
     let answer = answer.fails(403, "forbidden");
-    assert_eq!(answer["verb"], verb, "{answer}");
-    assert_eq!(answer["collection"].as_str(), collection, "{answer}");
-    let detail = answer["detail"].as_str().expect("a detail");
+    assert_eq!(*told(&answer, "verb"), verb, "{answer}");
+    assert_eq!(told(&answer, "collection").as_str(), collection, "{answer}");
+    let detail = answer["error"]["reason"].as_str().expect("a detail");
     assert!(detail.contains(verb) && detail.contains(collection.unwrap_or("")), "{detail}");
 }
 

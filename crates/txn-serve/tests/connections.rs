@@ -179,3 +179,23 @@ async fn client_that_reads_no_answer_is_cut() {
     let whole = stream.read_to_end(&mut taken).await.is_ok_and(|bytes| bytes > 12 << 20);
     assert!(!whole, "the client has received the whole answer");
 }
+
+/// A client that reads no answer before it has sent its body receives the refusal of the body.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_with_a_large_body_receives_its_refusal() {
+    let running = start(ServeConfig::default().with_max_body(4 << 20)).await;
+    let body = "x".repeat(12 << 20);
+    let whole =
+        exchange(running.address, &request("PUT", "/stock/_doc/a", "localhost", &body)).await;
+    assert!(whole.starts_with("HTTP/1.1 413 "), "{whole}");
+    let chunked = format!(
+        "PUT /stock/_doc/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n\
+         {:x}\r\n{body}\r\n0\r\n\r\n",
+        body.len()
+    );
+    let whole = exchange(running.address, &chunked).await;
+    assert!(whole.starts_with("HTTP/1.1 413 "), "{whole}");
+    running.stop.send(()).expect("runs");
+    assert!(running.served.await.expect("no panic"));
+}

@@ -90,7 +90,7 @@ async fn unsupported_requests_are_refused_by_name() {
         ("/stock/_doc/a?filter_path=x", "filter_path"),
     ] {
         let body = desk.put(path, &json!({})).await.fails(400, "unsupported");
-        assert!(body["detail"].to_string().contains(word), "{body}");
+        assert!(body["error"]["reason"].to_string().contains(word), "{body}");
     }
     desk.post("/stock/_update/a", &json!({ "script": "x" })).await.fails(400, "unsupported");
     desk.get("/stock/_search").await.fails(501, "needs_server");

@@ -307,7 +307,7 @@ async fn mixed_bulk_is_refused_by_name() {
         (&items[1]["delete"]["_index"], &items[1]["delete"]["_id"]),
         (&json!("logs"), &json!("a"))
     );
-    let detail = problem["detail"].as_str().unwrap_or_default();
+    let detail = problem["error"]["reason"].as_str().unwrap_or_default();
     assert!(detail.contains("stock") && detail.contains("logs"), "{detail}");
     assert_eq!(desk.get("/stock/_doc/a").await.status, 404);
     assert_eq!(*received.lock(), [""; 0]);

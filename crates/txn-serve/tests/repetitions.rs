@@ -9,7 +9,7 @@ use txn_core::store::MemoryStore;
 use txn_serve::ServeConfig;
 use txn_sim::{FaultPlan, FaultStore};
 
-use super::desk::{Desk, add, text};
+use super::desk::{Desk, add, text, told};
 
 /// The maximum number of seeds until an outcome is unknown.
 ///
@@ -92,8 +92,8 @@ async fn keyed_requests_survive_unknown_outcomes() {
                     // A passing failure, or an unknown outcome: a client repeats it.
                     409 | 429 | 503 => {
                         let body = answer.json();
-                        unknown += u32::from(body["code"] == "unknown");
-                        assert!(body["code"] != "refused", "{body}");
+                        unknown += u32::from(*told(&body, "code") == "unknown");
+                        assert!(*told(&body, "code") != "refused", "{body}");
                     }
                     status => panic!("{status}: {}", answer.text),
                 }
@@ -129,7 +129,7 @@ async fn unknown_outcome_without_a_key_names_the_tid() {
         let status = answer.status.as_u16();
         let body = answer.json();
         let counted = desk.content("/stock/_doc/a").await["n"] == 1;
-        match (status, body["code"].as_str()) {
+        match (status, told(&body, "code").as_str()) {
             (200, _) => assert!(counted),
             (500, Some("unknown")) => {
                 unknown += 1;

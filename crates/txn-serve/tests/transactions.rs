@@ -26,7 +26,7 @@ async fn operations(desk: &Desk) {
     // The second run inserts again, so none of its operations happens.
     let refused = desk.post("/_txn", &both).await;
     assert_eq!(refused.header("content-type"), "application/problem+json");
-    let refused = refused.fails(409, "refused");
+    let refused = refused.fails(409, "exists");
     assert_eq!(
         (&refused["refusal"]["operation"], &refused["refusal"]["why"]),
         (&json!(1), &json!("exists"))
@@ -168,4 +168,19 @@ async fn malformed_transactions_are_refused() {
     let reserved = json!({ "collection": "shop-idempotency", "id": "a" });
     desk.post("/_txn/read", &json!({ "targets": [reserved] })).await.fails(400, "reserved");
     desk.post("/_txn?wait_for=ever", &json!({ "operations": [put] })).await.fails(400, "invalid");
+}
+
+#[tokio::test]
+async fn collection_that_a_write_would_create_is_read_as_empty() {
+    let desk = Desk::memory().await;
+    let read = desk.post("/_txn/read", &json!({ "targets": [target("a")] })).await.is(200);
+    assert_eq!(read["documents"][0]["token"], "absent", "{read}");
+    desk.get("/stock/_doc/a").await.fails(404, "no_collection");
+    let insert = json!({ "insert": { "target": target("b"), "document": { "n": 1 } } });
+    let reads = json!([{ "target": target("a"), "token": "absent" }]);
+    let commit = json!({ "reads": reads, "operations": [insert] });
+    desk.post("/_txn/commit", &commit).await.is(200);
+    assert_eq!(desk.content("/stock/_doc/b").await, json!({ "n": 1 }));
+    desk.put("/stock/_doc/a", &json!({ "n": 2 })).await.is(201);
+    desk.post("/_txn/commit", &commit).await.fails(409, "changed");
 }

@@ -246,6 +246,7 @@ fn unsupported(detail: impl Into<String>) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::reply::Shape;
 
     fn parsed(body: &str) -> Result<Vec<Action<'_>>, Problem> {
         let defaults = Defaults { index: Some("stock"), routing: None, max_actions: 3 };
@@ -286,7 +287,10 @@ mod tests {
         for (body, words) in cases {
             let problem = parsed(body).expect_err(body);
             assert_eq!(problem.code(), Code::Invalid, "{body}");
-            assert!(problem.body()["detail"].to_string().contains(words), "{body}: {problem:?}");
+            assert!(
+                problem.body(Shape::Problem)["detail"].to_string().contains(words),
+                "{body}: {problem:?}"
+            );
         }
         let many = "{\"delete\":{\"_id\":\"a\"}}\n".repeat(4);
         assert_eq!(parsed(&many).expect_err("too many").code(), Code::TooLarge);
@@ -305,7 +309,10 @@ mod tests {
         for (body, words) in cases {
             let problem = parsed(body).expect_err(body);
             assert_eq!(problem.code(), Code::Unsupported, "{body}");
-            assert!(problem.body()["detail"].to_string().contains(words), "{body}: {problem:?}");
+            assert!(
+                problem.body(Shape::Problem)["detail"].to_string().contains(words),
+                "{body}: {problem:?}"
+            );
         }
     }
 }

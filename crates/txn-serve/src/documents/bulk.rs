@@ -12,7 +12,7 @@ use crate::access::rights::Verb;
 use crate::asked::Asked;
 use crate::backend::Backend;
 use crate::http::problem::{Code, Problem};
-use crate::http::reply::Reply;
+use crate::http::reply::{Reply, Shape};
 
 /// Carries out the actions of a bulk in one transaction.
 pub(crate) async fn bulk(
@@ -89,6 +89,6 @@ fn refused(
     let reason = faults().next().map_or("", |fault| &fault.reason);
     let detail = format!("action {first} was refused, and nothing was changed: {reason}");
     let problem = Problem::new(code, detail);
-    let problem = problem.with("took", took).with("errors", true).with("items", items);
-    Reply::problem(&problem)
+    let problem = problem.beside("took", took).beside("errors", true).beside("items", items);
+    Reply::problem(&problem, Shape::Server)
 }

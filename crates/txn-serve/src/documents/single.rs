@@ -13,7 +13,7 @@ use crate::access::rights::Verb;
 use crate::asked::Asked;
 use crate::backend::Backend;
 use crate::http::problem::{Code, Problem};
-use crate::http::reply::Reply;
+use crate::http::reply::{Reply, Shape};
 
 /// The kinds of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,8 @@ fn refused(fault: &Fault) -> Reply {
         StatusCode::PAYLOAD_TOO_LARGE => Code::TooLarge,
         _ => Code::Refused,
     };
-    Reply::problem(&Problem::new(code, &*fault.reason).of_kind(fault.status, fault.kind))
+    let problem = Problem::new(code, &*fault.reason).of_kind(fault.status, fault.kind);
+    Reply::problem(&problem, Shape::Server)
 }
 
 /// A document in the servers' shape. The content keeps its bytes.

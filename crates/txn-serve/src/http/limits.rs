@@ -1,5 +1,6 @@
 //! Limits of running requests, and of their bodies and answers. No request waits in a queue.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,9 @@ const UNIT: usize = 1_024;
 
 /// The largest answer that does not count. So large bodies of others refuse no small read.
 const SMALL: usize = 16 << 10;
+
+/// How many times the largest body is discarded before the connection closes.
+const DISCARDED: usize = 4;
 
 /// The requests that may run, and the bytes that their bodies and answers may have.
 #[derive(Debug)]
@@ -107,30 +111,54 @@ impl Limits {
     }
 
     /// Receives a body.
+    ///
+    /// The rest of a body that is too large is discarded up to a bound. Most clients read no answer
+    /// before they have sent the body.
     pub(crate) async fn receive<B>(&self, body: B) -> Result<Buffered, Problem>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        let mut body = pin!(body);
         let most = u64::try_from(self.max_body).unwrap_or(u64::MAX);
         let length = body.size_hint().upper().unwrap_or(most);
         if length > most {
+            self.discard(body).await;
             return Err(self.too_large());
         }
         let bytes = usize::try_from(length).unwrap_or(usize::MAX);
         let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX);
         let units = self.units.clone().try_acquire_many_owned(units);
         let units = units.map_err(|_| Problem::overloaded_by_bytes())?;
-        let received = Limited::new(body, self.max_body).collect();
+        let received = Limited::new(body.as_mut(), self.max_body).collect();
         match tokio::time::timeout(self.body_timeout, received).await {
             Ok(Ok(received)) => Ok(Buffered { bytes: received.to_bytes(), _units: units }),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(self.too_large()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                drop(units);
+                self.discard(body).await;
+                Err(self.too_large())
+            }
             Ok(Err(_)) => Err(Problem::new(Code::Invalid, "the body broke off")),
             Err(_) => {
                 let detail = format!("the body did not arrive within {:?}", self.body_timeout);
                 Err(Problem::new(Code::SlowBody, detail))
             }
         }
+    }
+
+    /// Discards the rest of a body, up to a size and a time.
+    async fn discard<B: Body<Data = Bytes>>(&self, mut body: Pin<&mut B>) {
+        let most = self.max_body.saturating_mul(DISCARDED);
+        let discard = async {
+            let mut bytes = 0;
+            while let Some(Ok(frame)) = body.frame().await {
+                bytes += frame.data_ref().map_or(0, Bytes::len);
+                if bytes > most {
+                    break;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(self.body_timeout, discard).await;
     }
 
     /// A share for an answer that arrives in parts.

@@ -91,6 +91,7 @@ impl Parameters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::reply::Shape;
 
     #[test]
     fn parameters_without_effect_are_left_out() {
@@ -103,6 +104,6 @@ mod tests {
     fn unknown_parameter_is_refused_by_name() {
         let refused = Parameters::parse(Some("pipeline=p%20q")).finish().expect_err("refused");
         assert_eq!(refused.code(), Code::Unsupported);
-        assert!(refused.body()["detail"].to_string().contains("pipeline"));
+        assert!(refused.body(Shape::Problem)["detail"].to_string().contains("pipeline"));
     }
 }

@@ -3,7 +3,9 @@
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 use txn_core::{Error, ErrorKind};
-use txn_requests::RequestError;
+use txn_requests::{RequestError, Why};
+
+use super::reply::Shape;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $status:ident, $kind:literal, $title:literal;)*) => {
@@ -106,12 +108,14 @@ pub(crate) struct Problem {
     kind: &'static str,
     detail: String,
     members: Map<String, Value>,
+    /// Fields of a bulk's answer.
+    beside: Map<String, Value>,
 }
 
 impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         let (status, kind) = (code.status(), code.kind());
-        Self { status, code, kind, detail: detail.into(), members: Map::new() }
+        Self { status, code, kind, detail: detail.into(), members: Map::new(), beside: Map::new() }
     }
 
     /// The refusal of a request that has no room beside the bodies and answers of others.
@@ -124,6 +128,12 @@ impl Problem {
     /// Adds a member.
     pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.members.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Adds a field of a bulk's answer, which is beside the error in each shape.
+    pub(crate) fn beside(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.beside.insert(name.to_owned(), value.into());
         self
     }
 
@@ -163,21 +173,43 @@ impl Problem {
         self
     }
 
-    /// The body: a problem of RFC 9457 that is also an error in the servers' shape.
-    pub(crate) fn body(&self) -> Value {
-        let error = json!({ "type": self.kind, "reason": self.detail });
-        let mut body = json!({
-            "type": format!("urn:txn:{}", self.code.text()),
-            "title": self.code.title(),
-            "status": self.status.as_u16(),
-            "detail": self.detail,
-            "code": self.code.text(),
-            "error": { "root_cause": [error], "type": self.kind, "reason": self.detail },
+    /// The body in the shape of the path.
+    ///
+    /// The strictest official clients decode an error in the servers' shape only if it has no member
+    /// beside `error` and `status`. All other members are therefore in `error`.
+    pub(crate) fn body(&self, shape: Shape) -> Value {
+        let (status, code) = (self.status.as_u16(), self.code.text());
+        let cause = json!({ "type": self.kind, "reason": self.detail });
+        let mut error = json!({
+            "root_cause": [cause], "type": self.kind, "reason": self.detail, "code": code,
         });
-        if let Some(body) = body.as_object_mut() {
-            body.extend(self.members.clone());
-        }
+        let mut body = match shape {
+            Shape::Server => {
+                extend(&mut error, &self.members);
+                json!({ "error": error, "status": status })
+            }
+            Shape::Problem => {
+                let mut body = json!({
+                    "type": format!("urn:txn:{code}"),
+                    "title": self.code.title(),
+                    "status": status,
+                    "detail": self.detail,
+                    "code": code,
+                    "error": error,
+                });
+                extend(&mut body, &self.members);
+                body
+            }
+        };
+        extend(&mut body, &self.beside);
         body
+    }
+}
+
+/// Adds members to an object.
+fn extend(object: &mut Value, members: &Map<String, Value>) {
+    if let Some(object) = object.as_object_mut() {
+        object.extend(members.clone());
     }
 }
 
@@ -213,7 +245,11 @@ impl From<RequestError> for Problem {
             RequestError::Engine(error) => error.into(),
             RequestError::Store(error) => Error::from(error).into(),
             RequestError::Refused(refusal) => {
-                let problem = Self::new(Code::Refused, refusal.to_string());
+                let code = match refusal.why {
+                    Why::Exists => Code::Exists,
+                    _ => Code::Refused,
+                };
+                let problem = Self::new(code, refusal.to_string());
                 problem.with("refusal", serde_json::to_value(&refusal).unwrap_or_default())
             }
             error => Self::new(Code::Invalid, error.to_string()),
@@ -232,6 +268,20 @@ mod tests {
             let row = format!("| `{}` | {} |", code.text(), code.status().as_u16());
             assert!(page.contains(&row), "docs/gateway.md has no row {row}");
         }
+    }
+
+    #[test]
+    fn errors_of_the_servers_have_two_members() {
+        let problem = Problem::new(Code::Unknown, "no answer").with("tid", "t-1");
+        let body = problem.body(Shape::Server);
+        let names: Vec<&String> = body.as_object().expect("an object").keys().collect();
+        assert_eq!(names, ["error", "status"]);
+        assert_eq!(
+            (&body["error"]["code"], &body["error"]["tid"]),
+            (&json!("unknown"), &json!("t-1"))
+        );
+        let body = problem.body(Shape::Problem);
+        assert_eq!((&body["code"], &body["tid"]), (&json!("unknown"), &json!("t-1")));
     }
 
     #[test]

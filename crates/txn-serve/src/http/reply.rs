@@ -84,14 +84,18 @@ impl Reply {
     }
 
     /// A refusal as an answer.
-    pub(crate) fn problem(problem: &Problem) -> Self {
-        Self::new(problem.status, Content::Problem, problem.body().to_string())
+    pub(crate) fn problem(problem: &Problem, shape: Shape) -> Self {
+        Self::new(problem.status, Content::Problem, problem.body(shape).to_string())
     }
 
-    /// A refusal with one more member, whose bytes stay.
-    pub(crate) fn problem_with(problem: &Problem, name: &str, member: &impl Serialize) -> Self {
+    /// A refusal with one more member beside the error, whose bytes stay.
+    pub(crate) fn problem_with(
+        (problem, shape): (&Problem, Shape),
+        name: &str,
+        member: &impl Serialize,
+    ) -> Self {
         let member = serde_json::to_string(member).unwrap_or_default();
-        let body = problem.body().to_string();
+        let body = problem.body(shape).to_string();
         let fields = body.strip_prefix('{').unwrap_or_default();
         let body = format!("{{{}:{member},{fields}", Value::from(name));
         Self::new(problem.status, Content::Problem, body)
@@ -151,7 +155,7 @@ pub(crate) fn response(
 ) -> Response<Full<Bytes>> {
     let (reply, passing) = match answer {
         Ok(reply) => (reply, false),
-        Err(problem) => (Reply::problem(&problem), problem.is_passing()),
+        Err(problem) => (Reply::problem(&problem, shape), problem.is_passing()),
     };
     let content_type = match (reply.content, shape) {
         (Content::Problem, Shape::Problem) => HeaderValue::from_static("application/problem+json"),

@@ -269,5 +269,5 @@ fn mixed(entries: &[Entry], for_domain: impl Fn(&Entry) -> bool) -> Problem {
         name(true),
         name(false)
     );
-    Problem::new(Code::Mixed, detail).with("errors", true).with("items", items)
+    Problem::new(Code::Mixed, detail).beside("errors", true).beside("items", items)
 }

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use txn_core::{Answer, Raw};
 use txn_requests::{Operation, Request, RequestError, Target};
 
-use super::read::{Address, Document, contents, open_all};
+use super::read::{Address, Document, Missing, contents, open_all};
 use crate::access::rights::Verb;
 use crate::asked::Asked;
 use crate::backend::Backend;
 use crate::documents::fingerprint::token;
 use crate::http::problem::{Code, Problem};
-use crate::http::reply::Reply;
+use crate::http::reply::{Reply, Shape};
 
 /// The body of a conditional commit.
 #[derive(Debug, Deserialize)]
@@ -90,7 +90,7 @@ async fn run(backend: &Backend, asked: &mut Asked, commit: Commit) -> Result<Rep
     }
     let (targets, tokens): (Vec<_>, Vec<_>) =
         reads.into_iter().map(|read| (read.target, read.token)).unzip();
-    let addresses = open_all(backend, &asked.caller, targets.into_iter()).await?;
+    let addresses = open_all(backend, &asked.caller, targets.into_iter(), Missing::Create).await?;
     let prepared = backend.operations.prepare(operations).await?;
     let options = backend.options().with_wait_for(wait_for);
     let options = options.with_metadata(metadata.map(|metadata| metadata.to_string()));
@@ -106,7 +106,7 @@ async fn run(backend: &Backend, asked: &mut Asked, commit: Commit) -> Result<Rep
                 Ok(Answer::Commit(Reply::json(StatusCode::OK, &body)))
             }
             Err(RequestError::Engine(error)) => Err(error),
-            Err(refused) => Ok(Answer::Refuse(Reply::problem(&refused.into()))),
+            Err(refused) => Ok(Answer::Refuse(Reply::problem(&refused.into(), Shape::Problem))),
         }
     });
     Ok(run.await?.with_tid())
@@ -126,8 +126,8 @@ fn changed(addresses: &[Address], tokens: &[String], found: &[Option<Raw>]) -> O
         Ok(changed) => {
             let detail = format!("{} documents have changed since they were read", changed.len());
             let problem = Problem::new(Code::Changed, detail);
-            Some(Reply::problem_with(&problem, "changed", &changed))
+            Some(Reply::problem_with((&problem, Shape::Problem), "changed", &changed))
         }
-        Err(problem) => Some(Reply::problem(&problem)),
+        Err(problem) => Some(Reply::problem(&problem, Shape::Problem)),
     }
 }

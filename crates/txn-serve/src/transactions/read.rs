@@ -48,25 +48,45 @@ impl<'a> Document<'a> {
     }
 }
 
+/// What a read of a missing collection does, if a write would create it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Missing {
+    /// The document counts as missing.
+    Absent,
+    /// The collection is created, so that the transaction can verify that the document is missing.
+    Create,
+}
+
 /// An address, and its open collection.
 #[derive(Debug)]
 pub(crate) struct Address {
     pub(crate) target: Target,
-    documents: Collection<Raw>,
+    /// `None` if there is no such collection yet.
+    documents: Option<Collection<Raw>>,
 }
 
 impl Address {
-    pub(crate) async fn open(
+    async fn open(
         backend: &Backend,
         caller: &Caller,
         target: Target,
+        missing: Missing,
     ) -> Result<Self, Problem> {
-        let documents = backend.existing(caller, Verb::Read, &target.collection).await?;
+        let name = &target.collection;
+        caller.need(Verb::Read, name)?;
+        let documents = match (backend.find(name).await?, missing) {
+            (None, Missing::Absent) if backend.config.create_collections => None,
+            (None, Missing::Create) if backend.config.create_collections => {
+                Some(backend.create(caller, name, None).await?)
+            }
+            (None, _) => Some(backend.existing(caller, Verb::Read, name).await?),
+            (found, _) => found,
+        };
         Ok(Self { target, documents })
     }
 
-    fn key(&self) -> Key {
-        self.documents.key(self.id())
+    fn key(&self) -> Option<Key> {
+        self.documents.as_ref().map(|documents| documents.key(self.id()))
     }
 
     fn id(&self) -> DocumentId {
@@ -82,10 +102,13 @@ pub(crate) async fn contents(
     tx: &Transaction,
     addresses: &[Address],
 ) -> Result<Vec<Option<Raw>>, Error> {
-    tx.prefetch(addresses.iter().map(Address::key)).await?;
+    tx.prefetch(addresses.iter().filter_map(Address::key)).await?;
     let mut contents = Vec::with_capacity(addresses.len());
     for address in addresses {
-        contents.push(tx.get(&address.documents, address.id()).await?);
+        contents.push(match &address.documents {
+            Some(documents) => tx.get(documents, address.id()).await?,
+            None => None,
+        });
     }
     Ok(contents)
 }
@@ -95,6 +118,7 @@ pub(crate) async fn open_all(
     backend: &Backend,
     caller: &Caller,
     targets: impl ExactSizeIterator<Item = Target>,
+    missing: Missing,
 ) -> Result<Vec<Address>, Problem> {
     let most = backend.config.max_documents;
     if targets.len() > most {
@@ -104,8 +128,8 @@ pub(crate) async fn open_all(
     let mut addresses = Vec::with_capacity(targets.len());
     let mut named = BTreeSet::new();
     for target in targets {
-        let address = Address::open(backend, caller, target).await?;
-        if !named.insert(address.key()) {
+        let address = Address::open(backend, caller, target, missing).await?;
+        if address.key().is_some_and(|key| !named.insert(key)) {
             let Target { collection, id, .. } = &address.target;
             let detail = format!("the request reads {collection}/{id} twice");
             return Err(Problem::new(Code::Invalid, detail));
@@ -122,7 +146,7 @@ pub(crate) async fn read(backend: &Backend, asked: &mut Asked) -> Result<Reply, 
     for target in &targets {
         asked.named.documents(&target.collection, 1);
     }
-    let addresses = open_all(backend, &asked.caller, targets.into_iter()).await?;
+    let addresses = open_all(backend, &asked.caller, targets.into_iter(), Missing::Absent).await?;
     let options = backend.options().with_read_only(true);
     let run =
         backend.domain.run::<_, Error, _>(&options, async |tx| contents(tx, &addresses).await);

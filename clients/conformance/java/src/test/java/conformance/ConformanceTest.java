@@ -43,11 +43,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** The official client against the gateway and against the server, with equal answers. */
 class ConformanceTest {
-    /**
-     * Steps in which atomicity changes the answer, or which the gateway refuses.
-     *
-     * <p>The client decodes no error with members beside {@code error} and {@code status}, which the gateway sends.
-     */
+    /** Steps in which atomicity changes the answer, or which the gateway refuses. */
     private static final Map<String, String> DIFFERENT = Map.of(
             "bulk with a conflict", "error 409 version_conflict_engine_exception",
             "bulk with an update of a missing document", "error 409 version_conflict_engine_exception",
