@@ -6,6 +6,7 @@ mod book;
 mod cargo;
 mod checks;
 mod circles;
+mod clients;
 mod commits;
 mod features;
 mod lengths;
@@ -66,6 +67,10 @@ enum Task {
     Package,
     /// Build the documents as a book, in the folder `book`.
     Book,
+    /// Run the tests of the clients in other languages, and compare answers with official clients.
+    ///
+    /// Needs Python, Node with npm, Java and Maven, and their package registries.
+    Clients,
     /// Run all suites for real servers against one version.
     Live {
         /// The version.
@@ -151,6 +156,7 @@ fn main() -> ExitCode {
             torture::run(target, system, seconds, &faults, &rest)
         }
         Task::Administrators { target, cases, rest } => administrators::run(target, &cases, &rest),
+        Task::Clients => clients::test(),
         Task::Live { target, rest } => live::run(target, &rest),
         Task::Bench(bench) => bench.run(),
     };

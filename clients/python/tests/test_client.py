@@ -181,7 +181,7 @@ class ClientTest(unittest.TestCase):
     def test_insert_of_an_existing_document_is_refused(self) -> None:
         with self.assertRaises(Refused) as raised:
             self.client.transact(lambda transaction: transaction.insert("stock", "apple", {"left": 1}))
-        self.assertEqual((raised.exception.code, raised.exception.status, self.left()), ("refused", 409, 10))
+        self.assertEqual((raised.exception.code, raised.exception.status, self.left()), ("exists", 409, 10))
 
     def test_error_of_the_closure_writes_nothing(self) -> None:
         def closure(transaction: Transaction) -> None:

@@ -167,7 +167,7 @@ test("refused operation changes nothing", async () => {
 
 test("insert of an existing document is refused", async () => {
   const error = await failure(client.transact((tx) => tx.insert("stock", "apple", { left: 1 })), Refused);
-  assert.deepEqual([error.code, error.status, await left()], ["refused", 409, 10]);
+  assert.deepEqual([error.code, error.status, await left()], ["exists", 409, 10]);
 });
 
 test("error of the closure writes nothing", async () => {

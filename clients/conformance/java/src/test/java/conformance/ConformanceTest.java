@@ -49,9 +49,7 @@ class ConformanceTest {
             "bulk with an update of a missing document", "error 409 version_conflict_engine_exception",
             "ingester with a conflict", "error 409 version_conflict_engine_exception",
             "half of a refused ingester", "false",
-            "external version", "error 400 undecoded",
-            "get of a missing index", "error 404 undecoded",
-            "update a missing document", "error 404 undecoded");
+            "external version", "error 400");
 
     @FunctionalInterface
     private interface Call {

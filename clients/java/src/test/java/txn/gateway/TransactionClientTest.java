@@ -254,7 +254,7 @@ class TransactionClientTest {
     void insert_of_an_existing_document_is_refused() {
         var error = assertThrows(GatewayException.Refused.class, () -> client.executeWithoutResult(
                 transaction -> transaction.insert("stock", "apple", Map.of("left", 1))));
-        assertEquals("refused", error.code());
+        assertEquals("exists", error.code());
         assertEquals(409, error.status());
         assertEquals(10, left());
     }

@@ -1,0 +1,79 @@
+//! `cargo xtask clients`: the thin clients and the official ones, against the gateway.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::Failure;
+use crate::cargo::{cargo, forget_xtask, root, target};
+
+/// The tests of one language: the folder below `clients`, and its commands.
+struct Suite {
+    folder: &'static str,
+    commands: &'static [&'static [&'static str]],
+}
+
+/// The tests of the thin clients.
+const THIN: [Suite; 3] = [
+    Suite { folder: "python", commands: &[&["python3", "-m", "unittest"]] },
+    Suite { folder: "typescript", commands: &[&["npm", "ci"], &["npm", "test"]] },
+    Suite { folder: "java", commands: &[&["mvn", "-q", "test"]] },
+];
+
+/// The comparisons of the official clients. Those of Python need a virtual environment.
+const OFFICIAL: [Suite; 3] = [
+    Suite {
+        folder: "conformance/python",
+        commands: &[
+            &["python3", "-m", "venv", "build/venv"],
+            &["build/venv/bin/pip", "install", "-q", "-r", "requirements-8.txt"],
+            &["build/venv/bin/python", "-m", "unittest"],
+        ],
+    },
+    Suite { folder: "conformance/javascript", commands: &[&["npm", "ci"], &["npm", "test"]] },
+    Suite { folder: "conformance/java", commands: &[&["mvn", "-q", "test"]] },
+];
+
+/// Builds the gateway, and runs the tests of each language.
+///
+/// The comparisons also ask the servers that the environment names.
+pub(crate) fn test() -> Result<(), Failure> {
+    succeed(cargo("build -p txn-cli"), "build of the gateway")?;
+    let program = target().join("debug/txn");
+    for Suite { folder, commands } in THIN.iter().chain(&OFFICIAL) {
+        for words in *commands {
+            eprintln!("== {folder}: {}", words.join(" "));
+            succeed(command(folder, words, &program), folder)?;
+        }
+    }
+    Ok(())
+}
+
+fn command(folder: &str, words: &[&str], program: &Path) -> Command {
+    let folder = root().join("clients").join(folder);
+    let (name, arguments) = words.split_first().unwrap_or((&"true", &[]));
+    // A program of the folder itself has a path.
+    let name = if name.contains('/') { folder.join(name) } else { name.into() };
+    let mut command = Command::new(name);
+    forget_xtask(&mut command);
+    command.args(arguments).current_dir(folder).env("TXN_GATEWAY_PROGRAM", program);
+    command
+}
+
+fn succeed(mut command: Command, what: &str) -> Result<(), Failure> {
+    let status = command
+        .status()
+        .map_err(|error| format!("{what}: cannot run {:?}: {error}", command.get_program()))?;
+    if status.success() { Ok(()) } else { Err(format!("{what}: {status}").into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_folder_of_a_suite_exists() {
+        for Suite { folder, .. } in THIN.iter().chain(&OFFICIAL) {
+            assert!(root().join("clients").join(folder).is_dir(), "{folder}");
+        }
+    }
+}
