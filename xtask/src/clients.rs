@@ -19,7 +19,7 @@ const THIN: [Suite; 3] = [
     Suite { folder: "java", commands: &[&["mvn", "-q", "test"]] },
 ];
 
-/// The comparisons of the official clients. Those of Python need a virtual environment.
+/// The comparisons of the official clients. Python uses a virtual environment.
 const OFFICIAL: [Suite; 3] = [
     Suite {
         folder: "conformance/python",

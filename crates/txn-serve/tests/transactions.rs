@@ -171,7 +171,7 @@ async fn malformed_transactions_are_refused() {
 }
 
 #[tokio::test]
-async fn collection_that_a_write_would_create_is_read_as_empty() {
+async fn collection_to_create_is_read_as_empty() {
     let desk = Desk::memory().await;
     let read = desk.post("/_txn/read", &json!({ "targets": [target("a")] })).await.is(200);
     assert_eq!(read["documents"][0]["token"], "absent", "{read}");

@@ -246,7 +246,7 @@ fn unsupported(detail: impl Into<String>) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::reply::Shape;
+    use crate::http::shape::Shape;
 
     fn parsed(body: &str) -> Result<Vec<Action<'_>>, Problem> {
         let defaults = Defaults { index: Some("stock"), routing: None, max_actions: 3 };

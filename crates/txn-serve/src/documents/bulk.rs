@@ -12,7 +12,8 @@ use crate::access::rights::Verb;
 use crate::asked::Asked;
 use crate::backend::Backend;
 use crate::http::problem::{Code, Problem};
-use crate::http::reply::{Reply, Shape};
+use crate::http::reply::Reply;
+use crate::http::shape::Shape;
 
 /// Carries out the actions of a bulk in one transaction.
 pub(crate) async fn bulk(

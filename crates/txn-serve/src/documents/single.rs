@@ -13,7 +13,8 @@ use crate::access::rights::Verb;
 use crate::asked::Asked;
 use crate::backend::Backend;
 use crate::http::problem::{Code, Problem};
-use crate::http::reply::{Reply, Shape};
+use crate::http::reply::Reply;
+use crate::http::shape::Shape;
 
 /// The kinds of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,7 +22,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::problem::{Code, Problem};
-use super::reply::{Shape, response};
+use super::reply::response;
+use super::shape::Shape;
 use super::slow_client::SlowClient;
 use crate::audit::Client;
 use crate::gateway::Gateway;

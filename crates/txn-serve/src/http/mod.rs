@@ -6,5 +6,6 @@ pub(crate) mod parameters;
 pub(crate) mod problem;
 pub(crate) mod reply;
 pub(crate) mod route;
+pub(crate) mod shape;
 mod slow_client;
 pub(crate) mod tls;

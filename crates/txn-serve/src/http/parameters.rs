@@ -91,7 +91,7 @@ impl Parameters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::reply::Shape;
+    use crate::http::shape::Shape;
 
     #[test]
     fn parameters_without_effect_are_left_out() {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use txn_core::{Error, ErrorKind};
 use txn_requests::{RequestError, Why};
 
-use super::reply::Shape;
+use super::shape::Shape;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $status:ident, $kind:literal, $title:literal;)*) => {
@@ -175,8 +175,8 @@ impl Problem {
 
     /// The body in the shape of the path.
     ///
-    /// The strictest official clients decode an error in the servers' shape only if it has no member
-    /// beside `error` and `status`. All other members are therefore in `error`.
+    /// The strictest official clients decode an error in the servers' shape only if it has no
+    /// member beside `error` and `status`. All other members are therefore in `error`.
     pub(crate) fn body(&self, shape: Shape) -> Value {
         let (status, code) = (self.status.as_u16(), self.code.text());
         let cause = json!({ "type": self.kind, "reason": self.detail });

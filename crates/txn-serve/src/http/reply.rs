@@ -14,6 +14,7 @@ use txn_es::ForwardedAnswer;
 
 use super::limits::Share;
 use super::problem::Problem;
+use super::shape::Shape;
 
 /// The header that the clients of Elasticsearch look for.
 const PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
@@ -135,15 +136,6 @@ impl Reply {
         self.receipt = receipt;
         self
     }
-}
-
-/// The shape of the errors of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// A path of the servers: errors are plain JSON, as their clients expect.
-    Server,
-    /// A path of the gateway: errors are `application/problem+json`.
-    Problem,
 }
 
 /// Writes the answer of a request.

@@ -4,7 +4,7 @@ use hyper::Method;
 use percent_encoding::percent_decode_str;
 
 use super::problem::{Code, Problem};
-use super::reply::Shape;
+use super::shape::Shape;
 
 macro_rules! routes {
     ($($name:ident: $($method:ident)+ $path:literal, $about:literal;)*) => {

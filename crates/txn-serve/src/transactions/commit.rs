@@ -12,7 +12,8 @@ use crate::asked::Asked;
 use crate::backend::Backend;
 use crate::documents::fingerprint::token;
 use crate::http::problem::{Code, Problem};
-use crate::http::reply::{Reply, Shape};
+use crate::http::reply::Reply;
+use crate::http::shape::Shape;
 
 /// The body of a conditional commit.
 #[derive(Debug, Deserialize)]

@@ -48,7 +48,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// What a read of a missing collection does, if a write would create it.
+/// The effect of a read of a missing collection, if a write would create it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Missing {
     /// The document counts as missing.
