@@ -13,6 +13,9 @@ use crate::servers::launching::account::Account;
 /// The variable that overrides the folder.
 pub(crate) const HOME_VARIABLE: &str = "TXN_SERVERS_HOME";
 
+/// The variable that overrides the folder with one folder per server, for data in memory.
+const DATA_VARIABLE: &str = "TXN_SERVERS_DATA";
+
 /// The folder if the servers' account cannot enter the default one.
 ///
 /// Root's home is an example.
@@ -63,7 +66,10 @@ impl Home {
 
     /// Returns the folder with one folder per server.
     pub(crate) fn servers(&self) -> PathBuf {
-        self.root.join("run")
+        match env::var_os(DATA_VARIABLE).filter(|folder| Path::new(folder).is_absolute()) {
+            Some(folder) => folder.into(),
+            None => self.root.join("run"),
+        }
     }
 
     /// Waits for the lock with this name.

@@ -3,7 +3,8 @@
 //! A product is downloaded once, through Maven. A server listens on free ports of 127.0.0.1. A
 //! server runs detached, and outlives the process that started it; [`up`] finds it again. All files
 //! are in one folder: `$TXN_SERVERS_HOME`, or else `$XDG_CACHE_HOME/txn-servers` or
-//! `~/.cache/txn-servers`.
+//! `~/.cache/txn-servers`. `$TXN_SERVERS_DATA` keeps the data of the servers apart, for example in
+//! memory.
 //!
 //! Servers refuse to run as root. Root starts servers under the account `txn-servers`, which is
 //! created on the first start. If that account cannot enter the caller's home, the folder is
