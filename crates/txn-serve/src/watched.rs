@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -38,9 +38,13 @@ impl<T> fmt::Debug for Watched<T> {
 
 impl<T> Watched<T> {
     /// Reads the files for the first time.
-    pub(crate) fn open(paths: Vec<PathBuf>, parse: Parse<T>) -> Result<Self, String> {
-        let contents = read(&paths)?;
-        let value = Arc::new(parse(&contents).map_err(|why| within(&paths, &why))?);
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] if the files cannot be read, or do not fit.
+    pub(crate) fn open(paths: Vec<PathBuf>, parse: Parse<T>) -> io::Result<Self> {
+        let contents = read(&paths).map_err(unfit)?;
+        let value = parse(&contents).map_err(|why| unfit(within(&paths, &why)))?;
+        let value = Arc::new(value);
         let state = Mutex::new(State { seen: Some(digest(&contents)), value });
         Ok(Self { paths, parse, state })
     }
@@ -52,8 +56,9 @@ impl<T> Watched<T> {
 
     /// Reads the files again. Returns whether there is a new value.
     ///
-    /// A broken state of the files fails once.
-    pub(crate) fn reload(&self) -> Result<bool, String> {
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] at the first call that finds files that do not fit.
+    pub(crate) fn reload(&self) -> io::Result<bool> {
         let contents = read(&self.paths);
         let seen = contents.as_ref().ok().map(|contents| digest(contents));
         {
@@ -63,10 +68,15 @@ impl<T> Watched<T> {
             }
             state.seen = seen;
         }
-        let value = (self.parse)(&contents?).map_err(|why| within(&self.paths, &why))?;
+        let value = (self.parse)(&contents.map_err(unfit)?);
+        let value = value.map_err(|why| unfit(within(&self.paths, &why)))?;
         self.state.lock().value = Arc::new(value);
         Ok(true)
     }
+}
+
+fn unfit(why: String) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, why)
 }
 
 fn within(paths: &[PathBuf], why: &str) -> String {
@@ -115,18 +125,18 @@ mod tests {
         Watched::open(vec![path.clone()], number).expect_err("there is no file");
         fs::write(&path, "1").expect("writes");
         let watched = Watched::open(vec![path.clone()], number).expect("a number");
-        assert_eq!(watched.reload(), Ok(false));
+        assert!(!watched.reload().expect("fits"));
         fs::write(&path, "2").expect("writes");
-        assert_eq!((watched.reload(), *watched.current()), (Ok(true), 2));
+        assert_eq!((watched.reload().expect("fits"), *watched.current()), (true, 2));
         fs::write(&path, "x").expect("writes");
-        assert!(watched.reload().is_err_and(|why| why.ends_with("no number")));
-        assert_eq!((watched.reload(), *watched.current()), (Ok(false), 2));
+        assert!(watched.reload().is_err_and(|why| why.to_string().ends_with("no number")));
+        assert_eq!((watched.reload().expect("told before"), *watched.current()), (false, 2));
         fs::remove_file(&path).expect("removes");
         watched.reload().expect_err("there is no file");
-        assert_eq!((watched.reload(), *watched.current()), (Ok(false), 2));
+        assert_eq!((watched.reload().expect("told before"), *watched.current()), (false, 2));
         fs::write(&path, "2").expect("writes");
-        assert_eq!((watched.reload(), *watched.current()), (Ok(true), 2));
+        assert_eq!((watched.reload().expect("fits"), *watched.current()), (true, 2));
         fs::write(&path, vec![b' '; (1 << 20) + 1]).expect("writes");
-        assert!(watched.reload().is_err_and(|why| why.contains("more than")));
+        assert!(watched.reload().is_err_and(|why| why.to_string().contains("more than")));
     }
 }

@@ -29,7 +29,7 @@ impl NewToken {
     /// Makes a token with a name, whose verbs hold for the collections and indices.
     ///
     /// The verbs are `read`, `write`, `create`, `pass-reads`, `pass-writes`, `metrics` and
-    /// `operate`. The last two hold for the gateway, whatever the collections are.
+    /// `operate`. The last two hold for the gateway, and not for collections.
     ///
     /// # Errors
     /// The reason why the name, a pattern or a verb does not fit, or why there are no random bytes.

@@ -71,9 +71,7 @@ impl Tokens {
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] if the file cannot be read, or does not fit.
     pub fn open(path: impl Into<PathBuf>) -> io::Result<Self> {
-        let file = Watched::open(vec![path.into()], parse);
-        let file = file.map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
-        Ok(Self { file: Arc::new(file) })
+        Ok(Self { file: Arc::new(Watched::open(vec![path.into()], parse)?) })
     }
 
     /// Reads the file again at once. Returns whether it has changed.
@@ -82,7 +80,7 @@ impl Tokens {
     /// [`io::ErrorKind::InvalidData`] at the first call that finds a file that does not fit. The
     /// former tokens then hold.
     pub fn reload(&self) -> io::Result<bool> {
-        self.file.reload().map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))
+        self.file.reload()
     }
 
     /// Finds the holder of a token. The time does not depend on the hashes.

@@ -26,8 +26,7 @@ impl Tls {
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] if a file cannot be read, or if they do not fit each other.
     pub fn open(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> io::Result<Self> {
-        let files = Watched::open(vec![certificate.into(), key.into()], parse);
-        let files = files.map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
+        let files = Watched::open(vec![certificate.into(), key.into()], parse)?;
         Ok(Self { files: Arc::new(files) })
     }
 
@@ -37,7 +36,7 @@ impl Tls {
     /// [`io::ErrorKind::InvalidData`] at the first call that finds files that do not fit. The
     /// former certificate then holds.
     pub fn reload(&self) -> io::Result<bool> {
-        self.files.reload().map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))
+        self.files.reload()
     }
 
     /// Accepts connections with the current certificate.
