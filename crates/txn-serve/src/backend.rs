@@ -107,7 +107,7 @@ impl Backend {
         name: &str,
     ) -> Result<Collection<Raw>, Problem> {
         caller.need(verb, name)?;
-        self.find(name).await?.ok_or_else(|| missing(name))
+        self.find(name).await?.ok_or_else(|| no_collection(name))
     }
 
     /// Finds a collection for a write, and creates it if the gateway may.
@@ -120,7 +120,7 @@ impl Backend {
         match self.find(name).await? {
             Some(collection) => Ok(collection),
             None if self.config.create_collections => self.create(caller, name, None).await,
-            None => Err(missing(name)),
+            None => Err(no_collection(name)),
         }
     }
 
@@ -253,7 +253,7 @@ fn reserved(error: RequestError) -> Problem {
     }
 }
 
-fn missing(name: &str) -> Problem {
+pub(crate) fn no_collection(name: &str) -> Problem {
     let name: String = name.chars().take(MOST_NAME).collect();
     Problem::new(Code::NoCollection, format!("the domain has no collection {name:?}"))
 }

@@ -12,7 +12,7 @@ use txn_requests::Target;
 use crate::access::caller::Caller;
 use crate::access::rights::Verb;
 use crate::asked::Asked;
-use crate::backend::Backend;
+use crate::backend::{Backend, no_collection};
 use crate::documents::fingerprint::token;
 use crate::documents::single::raw;
 use crate::http::problem::{Code, Problem};
@@ -75,12 +75,10 @@ impl Address {
         let name = &target.collection;
         caller.need(Verb::Read, name)?;
         let documents = match (backend.find(name).await?, missing) {
-            (None, Missing::Absent) if backend.config.create_collections => None,
-            (None, Missing::Create) if backend.config.create_collections => {
-                Some(backend.create(caller, name, None).await?)
-            }
-            (None, _) => Some(backend.existing(caller, Verb::Read, name).await?),
-            (found, _) => found,
+            (Some(documents), _) => Some(documents),
+            (None, _) if !backend.config.create_collections => return Err(no_collection(name)),
+            (None, Missing::Absent) => None,
+            (None, Missing::Create) => Some(backend.create(caller, name, None).await?),
         };
         Ok(Self { target, documents })
     }
