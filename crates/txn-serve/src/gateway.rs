@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Body;
+use hyper::header::EXPECT;
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use metrics::{Gauge, counter, gauge, histogram};
@@ -228,7 +229,8 @@ impl Gateway {
         }
         let _permit = self.limits.admit()?;
         let _running = Running::begin(&self.running);
-        let received = self.limits.receive(body).await?;
+        let asks_first = parts.headers.contains_key(EXPECT);
+        let received = self.limits.receive(body, asks_first).await?;
         let body = received.bytes.clone();
         check_content(&parts.headers, &body)?;
         let route = match found {

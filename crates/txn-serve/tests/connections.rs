@@ -196,6 +196,11 @@ async fn client_with_a_large_body_receives_its_refusal() {
     );
     let whole = exchange(running.address, &chunked).await;
     assert!(whole.starts_with("HTTP/1.1 413 "), "{whole}");
+    let asks = request("PUT", "/stock/_doc/a", "localhost", &body)
+        .replace("Connection: close", "Connection: close\r\nExpect: 100-continue");
+    let head = asks.strip_suffix(&body).expect("a body");
+    let whole = exchange(running.address, head).await;
+    assert!(whole.starts_with("HTTP/1.1 413 "), "{whole}");
     running.stop.send(()).expect("runs");
     assert!(running.served.await.expect("no panic"));
 }

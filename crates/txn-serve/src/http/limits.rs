@@ -113,8 +113,9 @@ impl Limits {
     /// Receives a body.
     ///
     /// The rest of a body that is too large is discarded up to a bound. Most clients read no answer
-    /// before they have sent the body.
-    pub(crate) async fn receive<B>(&self, body: B) -> Result<Buffered, Problem>
+    /// before they have sent the body. A client that asks first (`Expect: 100-continue`) sends no
+    /// such body.
+    pub(crate) async fn receive<B>(&self, body: B, asks_first: bool) -> Result<Buffered, Problem>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -123,7 +124,9 @@ impl Limits {
         let most = u64::try_from(self.max_body).unwrap_or(u64::MAX);
         let length = body.size_hint().upper().unwrap_or(most);
         if length > most {
-            self.discard(body).await;
+            if !asks_first {
+                self.discard(body).await;
+            }
             return Err(self.too_large());
         }
         let bytes = usize::try_from(length).unwrap_or(usize::MAX);
