@@ -20,29 +20,16 @@ macro_rules! on_server {
     };
 }
 
-on_server! { elasticsearch8, elasticsearch_url:
-    the_demo_explains_what_it_did
-    submitted_transfers_survive_killed_workers
-    accounts_are_kept
-}
-on_server! { opensearch3, opensearch_url:
-    audit_recovers_transactions_of_a_killed_load
-    owners_are_derived
-}
-
-/// `cargo xtask test` leaves these tests out, and `cargo xtask live` runs them.
-mod matrix {
-    use super::*;
-
-    on_server! { elasticsearch8, elasticsearch_url:
-        audit_recovers_transactions_of_a_killed_load
-        owners_are_derived
-    }
-    on_server! { opensearch3, opensearch_url:
+txn_fixtures::on_alternate_servers! { on_server:
+    [
         the_demo_explains_what_it_did
         submitted_transfers_survive_killed_workers
         accounts_are_kept
-    }
+    ]
+    [
+        audit_recovers_transactions_of_a_killed_load
+        owners_are_derived
+    ]
 }
 
 /// A domain that no other run uses.

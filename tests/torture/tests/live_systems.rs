@@ -33,39 +33,12 @@ macro_rules! soaks {
     };
 }
 
-soaks! { elasticsearch8, elasticsearch_url:
-    requests_outlive_killed_processors Requests,
-    events_outlive_killed_processors Outbox,
-}
-soaks! { opensearch3, opensearch_url:
-    locks_outlive_killed_holders Locks,
-}
-
-/// `cargo xtask test` leaves these tests out, and `cargo xtask live` runs them.
-mod matrix {
-    use super::*;
-
-    soaks! { elasticsearch8, elasticsearch_url:
-        locks_outlive_killed_holders Locks,
-    }
-    soaks! { opensearch3, opensearch_url:
+txn_fixtures::on_alternate_servers! { soaks, every version:
+    [
         requests_outlive_killed_processors Requests,
         events_outlive_killed_processors Outbox,
-    }
-
-    macro_rules! all {
-        ($($server:ident, $url:ident;)*) => {$(
-            soaks! { $server, $url:
-                requests_outlive_killed_processors Requests,
-                locks_outlive_killed_holders Locks,
-                events_outlive_killed_processors Outbox,
-            }
-        )*};
-    }
-
-    all! {
-        elasticsearch7, elasticsearch7_url;
-        elasticsearch9, elasticsearch9_url;
-        opensearch2, opensearch2_url;
-    }
+    ]
+    [
+        locks_outlive_killed_holders Locks,
+    ]
 }

@@ -22,22 +22,7 @@ macro_rules! on_server {
     };
 }
 
-/// Divides the cases between Elasticsearch 8 and OpenSearch 3.
-///
-/// `cargo xtask test` leaves the module `matrix` out, and `cargo xtask live` runs it.
-macro_rules! on_alternate_servers {
-    ([$($one:tt)*] [$($other:tt)*]) => {
-        on_server! { elasticsearch8, elasticsearch_url: $($one)* }
-        on_server! { opensearch3, opensearch_url: $($other)* }
-        mod matrix {
-            use super::{ServerDesk, env, faults, verbs};
-            on_server! { elasticsearch8, elasticsearch_url: $($other)* }
-            on_server! { opensearch3, opensearch_url: $($one)* }
-        }
-    };
-}
-
-on_alternate_servers! {
+txn_fixtures::on_alternate_servers! { on_server:
     [
         verbs::sound_domain_is_well_beside_a_load,
         verbs::unapplied_commit_is_found_and_recovered,
