@@ -25,6 +25,8 @@ const SHARED: &str = "/var/cache/txn-servers";
 #[derive(Debug, Clone)]
 pub(crate) struct Home {
     root: PathBuf,
+    /// The folder with one folder per server.
+    servers: PathBuf,
     account: Option<Account>,
 }
 
@@ -38,18 +40,21 @@ impl Home {
         let is_root = geteuid().is_root();
         let root = choose(is_root)?;
         create(&root)?;
+        let servers = named(DATA_VARIABLE)?.unwrap_or_else(|| root.join("run"));
+        let home = Self { root, servers, account: None };
         if !is_root {
-            return Ok(Self { root, account: None });
+            return Ok(home);
         }
-        if !is_reachable(&root) {
-            return Err(Error::Other(format!(
-                "servers run as the unprivileged user `{}`, who cannot enter {}: set \
-                 {HOME_VARIABLE} to a folder whose parents everybody may enter",
-                Account::NAME,
-                root.display(),
-            )));
+        for (variable, folder) in [(HOME_VARIABLE, &home.root), (DATA_VARIABLE, &home.servers)] {
+            if !is_reachable(folder) {
+                return Err(Error::Other(format!(
+                    "servers run as the unprivileged user `{}`, who cannot enter {}: set \
+                     {variable} to a folder whose parents everybody may enter",
+                    Account::NAME,
+                    folder.display(),
+                )));
+            }
         }
-        let home = Self { root, account: None };
         let _lock = home.lock("account")?;
         Ok(Self { account: Some(Account::ensure()?), ..home })
     }
@@ -66,10 +71,7 @@ impl Home {
 
     /// Returns the folder with one folder per server.
     pub(crate) fn servers(&self) -> PathBuf {
-        match env::var_os(DATA_VARIABLE).filter(|folder| Path::new(folder).is_absolute()) {
-            Some(folder) => folder.into(),
-            None => self.root.join("run"),
-        }
+        self.servers.clone()
     }
 
     /// Waits for the lock with this name.
@@ -97,8 +99,8 @@ impl Home {
 }
 
 fn choose(is_root: bool) -> Result<PathBuf> {
-    if let Some(folder) = env::var_os(HOME_VARIABLE).filter(|folder| !folder.is_empty()) {
-        return std::path::absolute(&folder).on("find", Path::new(&folder));
+    if let Some(folder) = named(HOME_VARIABLE)? {
+        return Ok(folder);
     }
     let usual = env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
@@ -110,6 +112,12 @@ fn choose(is_root: bool) -> Result<PathBuf> {
         _ if is_root => Ok(SHARED.into()),
         _ => Err(Error::Other(format!("there is no home folder: set {HOME_VARIABLE}"))),
     }
+}
+
+/// Returns the folder that a variable names.
+fn named(variable: &str) -> Result<Option<PathBuf>> {
+    let folder = env::var_os(variable).filter(|folder| !folder.is_empty());
+    folder.map(|folder| std::path::absolute(&folder).on("find", Path::new(&folder))).transpose()
 }
 
 /// Whether any user may enter this folder, or could after its creation.
