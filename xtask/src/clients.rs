@@ -2,9 +2,15 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::Failure;
 use crate::cargo::{cargo, forget_xtask, root, target};
+use crate::steps::{self, Step};
+use crate::times::Times;
+
+/// The duration of a step that no run has measured.
+const GUESS: Duration = Duration::from_secs(30);
 
 /// The tests of one language: the folder below `clients`, and its commands.
 struct Suite {
@@ -37,15 +43,16 @@ const OFFICIAL: [Suite; 3] = [
 ///
 /// The comparisons also ask the servers that the environment names.
 pub(crate) fn test() -> Result<(), Failure> {
-    succeed(cargo("build -p txn-cli"), "build of the gateway")?;
     let program = target().join("debug/txn");
+    let mut steps =
+        vec![Step::command("build of the gateway", GUESS, cargo("build -p txn-cli --bin txn"))];
     for Suite { folder, commands } in THIN.iter().chain(&OFFICIAL) {
         for words in *commands {
-            eprintln!("== {folder}: {}", words.join(" "));
-            succeed(command(folder, words, &program), folder)?;
+            let name = format!("{folder}: {}", words.join(" "));
+            steps.push(Step::command(name, GUESS, command(folder, words, &program)));
         }
     }
-    Ok(())
+    steps::run(steps, &mut Times::of_this_machine())
 }
 
 fn command(folder: &str, words: &[&str], program: &Path) -> Command {
@@ -57,13 +64,6 @@ fn command(folder: &str, words: &[&str], program: &Path) -> Command {
     forget_xtask(&mut command);
     command.args(arguments).current_dir(folder).env("TXN_GATEWAY_PROGRAM", program);
     command
-}
-
-fn succeed(mut command: Command, what: &str) -> Result<(), Failure> {
-    let status = command
-        .status()
-        .map_err(|error| format!("{what}: cannot run {:?}: {error}", command.get_program()))?;
-    if status.success() { Ok(()) } else { Err(format!("{what}: {status}").into()) }
 }
 
 #[cfg(test)]
