@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-import shutil
-import socket
 import subprocess
-import tempfile
-import time
+import sys
 import unittest
 import urllib.request
 import uuid
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import elasticsearch
 import elasticsearch.helpers
 import opensearchpy
 import opensearchpy.helpers
+
+# The process of the gateway is that of the tests of the thin client.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+from tests.gateway import Gateway  # noqa: E402
 
 # Fields whose values belong to one store.
 NUMBERS = ("_version", "_seq_no", "_primary_term", "took")
@@ -178,43 +180,22 @@ class Recorder:
         self.step("document of a helper", lambda: client.get(index=index, id="h1"))
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-class Gateway:
-    """`txn serve`, with an embedded file or in front of a server."""
+class Compared(Gateway):
+    """A gateway for official clients, with an embedded file or in front of a server."""
 
     def __init__(self, server: Optional[str] = None) -> None:
-        self.server, self.folder = server, tempfile.mkdtemp()
+        self.server = server
         self.domain = f"conformance{uuid.uuid4().hex[:12]}"
-        address = f"127.0.0.1:{free_port()}"
-        self.url = f"http://{address}"
-        program = os.path.abspath(os.environ["TXN_GATEWAY_PROGRAM"])
-        command = [program, "serve", "--listen", address, "--elastic-product"]
+        options = ["--elastic-product"]
         if server is not None:
             store = ["--store", server, "--domain", self.domain]
+            program = os.path.abspath(os.environ["TXN_GATEWAY_PROGRAM"])
             subprocess.run([program, "init", *store], check=True, stdout=subprocess.DEVNULL)
-            command += [*store, "--create-collections"]
-        self.process = subprocess.Popen(command, cwd=self.folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        while not self.is_ready():
-            if self.process.poll() is not None:
-                raise RuntimeError("the gateway has ended")
-            time.sleep(0.02)
-
-    def is_ready(self) -> bool:
-        try:
-            urllib.request.urlopen(self.url + "/readyz").close()
-            return True
-        except OSError:
-            return False
+            options += [*store, "--create-collections"]
+        super().__init__(*options)
 
     def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait()
-        shutil.rmtree(self.folder)
+        super().stop()
         if self.server is not None:
             # The indices of the domain have its name.
             with urllib.request.urlopen(f"{self.server}/_cat/indices?h=index&expand_wildcards=all") as answer:
@@ -232,7 +213,7 @@ class ConformanceTest(unittest.TestCase):
     maxDiff = None
 
     def gateway(self, server: Optional[str] = None) -> str:
-        gateway = Gateway(server)
+        gateway = Compared(server)
         self.addCleanup(gateway.stop)
         return gateway.url
 

@@ -38,14 +38,14 @@ def free_port() -> int:
 class Gateway:
     """`txn serve` with an embedded file in a temporary folder."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
         program = os.environ.get("TXN_GATEWAY_PROGRAM")
         if not program:
             raise RuntimeError("set TXN_GATEWAY_PROGRAM to the path of the program txn")
         self.folder = tempfile.mkdtemp()
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        command = [os.path.abspath(program), "serve", "--listen", f"127.0.0.1:{self.port}"]
+        command = [os.path.abspath(program), "serve", "--listen", f"127.0.0.1:{self.port}", *options]
         self.process = subprocess.Popen(command, cwd=self.folder, stderr=subprocess.DEVNULL)
         while not self.is_ready():
             if self.process.poll() is not None:
