@@ -20,7 +20,7 @@ use crate::api::transaction::Transaction;
 use crate::api::transaction_run::{Next, TransactionRun, check_open};
 use crate::attempt::{AttemptMode, Receipt, nesting};
 use crate::config::{Config, LockMode, Options};
-use crate::engine::Engine;
+use crate::engine::SharedEngine;
 use crate::engine::admin::collections::IfMissing;
 use crate::engine::attempt_error::AttemptError;
 use crate::error::{Error, Result};
@@ -32,7 +32,7 @@ use crate::store::Store;
 /// A clone is cheap. All clones share one set of tasks, which [`Domain::shutdown`] ends.
 #[derive(Clone, Debug)]
 pub struct Domain {
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) engine: SharedEngine,
     /// The queue in which transactions are merged into groups, if groups are enabled.
     pub(crate) groups: Option<Arc<Groups>>,
     /// The name of the collection with the answers of idempotent transactions, once it is open.

@@ -10,7 +10,7 @@ use crate::api::collection::{Codec, Collection, DocumentId};
 use crate::attempt::committing::release::Why;
 use crate::attempt::{Attempt, AttemptMode, Edit, Receipt};
 use crate::config::Options;
-use crate::engine::Engine;
+use crate::engine::SharedEngine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::hot::board::Contender;
 use crate::error::{Error, Result};
@@ -60,7 +60,7 @@ impl Transaction {
 
     /// Starts an attempt.
     pub(super) fn start(
-        engine: &Arc<Engine>,
+        engine: &SharedEngine,
         tid: AttemptId,
         options: &Options,
         mode: AttemptMode,

@@ -15,7 +15,7 @@ use crate::api::transaction::Transaction;
 use crate::attempt::committing::release::Why;
 use crate::attempt::{AttemptMode, Receipt, nesting};
 use crate::config::{LockMode, Options, ReadMode};
-use crate::engine::Engine;
+use crate::engine::SharedEngine;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
 use crate::engine::hot::board::Contender;
@@ -45,7 +45,7 @@ pub(super) enum Next {
 }
 
 /// Refuses new transactions after the shutdown of the domain began.
-pub(super) fn check_open(engine: &Engine) -> Result<()> {
+pub(super) fn check_open(engine: &SharedEngine) -> Result<()> {
     // A nested transaction belongs to a running one.
     let nested = !nesting::enclosing().is_empty();
     match engine.context.lifecycle.closing().is_cancelled() && !nested {
@@ -56,7 +56,7 @@ pub(super) fn check_open(engine: &Engine) -> Result<()> {
 
 /// One transaction of `Domain::run`.
 pub(super) struct TransactionRun<'a> {
-    engine: &'a Arc<Engine>,
+    engine: &'a SharedEngine,
     options: Options,
     deadline: Duration,
     /// The id of the transaction. Its attempts differ in their numbers only.
@@ -79,7 +79,7 @@ pub(super) struct TransactionRun<'a> {
 impl<'a> TransactionRun<'a> {
     /// Waits for a permit of the domain.
     pub(super) fn begin(
-        engine: &'a Arc<Engine>,
+        engine: &'a SharedEngine,
         groups: Option<&'a Arc<Groups>>,
         options: &'a Options,
     ) -> BoxFuture<'a, Result<TransactionRun<'a>>> {
@@ -87,7 +87,7 @@ impl<'a> TransactionRun<'a> {
     }
 
     async fn admit(
-        engine: &'a Arc<Engine>,
+        engine: &'a SharedEngine,
         groups: Option<&'a Arc<Groups>>,
         options: &Options,
     ) -> Result<TransactionRun<'a>> {

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Options;
-use crate::engine::Engine;
+use crate::engine::SharedEngine;
 use crate::engine::apply::recent_commits::Doubt;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
@@ -124,7 +124,7 @@ struct Locks {
 }
 
 pub(crate) struct Attempt {
-    engine: Arc<Engine>,
+    engine: SharedEngine,
     pub(crate) tid: AttemptId,
     handle: Arc<AttemptHandle>,
     pub(crate) options: Options,
@@ -194,7 +194,7 @@ pub(crate) struct AttemptMode {
 
 impl Attempt {
     pub(crate) fn begin(
-        engine: Arc<Engine>,
+        engine: SharedEngine,
         tid: AttemptId,
         options: Options,
         mode: AttemptMode,

@@ -24,6 +24,7 @@ pub(crate) mod table;
 pub(crate) mod time;
 pub(crate) mod wait_reason;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
@@ -90,6 +91,31 @@ pub(crate) struct Engine {
     election: Arc<JanitorElection>,
 }
 
+/// The engine, shared between the handles, attempts and groups of a domain.
+///
+/// As a trait object, because otherwise the compiler would prove again in every asynchronous
+/// function of an application that all parts of the engine are `Send` and `Sync`.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedEngine(Arc<dyn AsEngine>);
+
+trait AsEngine: std::fmt::Debug + Send + Sync {
+    fn engine(&self) -> &Engine;
+}
+
+impl AsEngine for Engine {
+    fn engine(&self) -> &Engine {
+        self
+    }
+}
+
+impl Deref for SharedEngine {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        self.0.engine()
+    }
+}
+
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine").field("domain", &self.table.domain()).finish_non_exhaustive()
@@ -101,7 +127,7 @@ impl Engine {
         store: Arc<dyn Store>,
         name: &str,
         config: Config,
-    ) -> Result<Arc<Self>, Error> {
+    ) -> Result<SharedEngine, Error> {
         config.check()?;
         check_name(name)?;
         let traffic = Arc::new(Traffic::default());
@@ -129,7 +155,7 @@ impl Engine {
         let janitor = Arc::new(janitor);
         let election = Arc::new(JanitorElection::new(&base, janitor.clone(), processes.clone()));
         let Base { context, store, time, table } = base;
-        Ok(Arc::new(Self {
+        Ok(SharedEngine(Arc::new(Self {
             context,
             traffic,
             store,
@@ -154,7 +180,7 @@ impl Engine {
             admin,
             janitor,
             election,
-        }))
+        })))
     }
 
     /// Opens or creates the domain, and starts its tasks.

@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 
 use crate::attempt::Attempt;
 use crate::attempt::merging::reservation::{DocumentReservation, Reservation};
-use crate::engine::Engine;
+use crate::engine::SharedEngine;
 use crate::engine::hot::GroupQueue;
 use crate::store::Key;
 use txn_protocol::ids::{Age, MAX_ATTEMPT};
@@ -47,7 +47,7 @@ type QueuePosition = (Age, u64);
 /// The groups of a domain in this process.
 #[derive(Debug)]
 pub(crate) struct Groups {
-    engine: Arc<Engine>,
+    engine: SharedEngine,
     queue: Mutex<Queue>,
 }
 
@@ -69,7 +69,7 @@ impl AttemptNumbers {
 
 impl Groups {
     /// The groups of a domain, if group commit is enabled.
-    pub(crate) fn of(engine: &Arc<Engine>) -> Option<Arc<Self>> {
+    pub(crate) fn of(engine: &SharedEngine) -> Option<Arc<Self>> {
         let queue = Mutex::default();
         let groups =
             engine.hot.has_groups.then(|| Arc::new(Self { engine: engine.clone(), queue }));

@@ -3,14 +3,14 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::attempt::AttemptMode;
 use crate::config::{Config, Options};
-use crate::engine::Engine;
+use crate::engine::SharedEngine;
 use crate::store::MemoryStore;
 use txn_protocol::document::View;
 use txn_protocol::rules::testing::tid;
 
 /// A queue with its transactions by age: a smaller age is older.
 struct Scene {
-    engine: Arc<Engine>,
+    engine: SharedEngine,
     queue: Queue,
     /// Keeps the channels of the waiting transactions open.
     replies: Vec<mpsc::UnboundedReceiver<Reply>>,

@@ -10,9 +10,8 @@ mod scan;
 pub(crate) mod signals;
 mod transactions;
 
-use std::sync::Arc;
 
-use crate::engine::Engine;
+use crate::engine::SharedEngine;
 
 /// The operator's calls of a domain: inspection, recovery, repair and removal.
 ///
@@ -20,11 +19,11 @@ use crate::engine::Engine;
 /// old days, without an operator.
 #[derive(Clone, Copy, Debug)]
 pub struct Admin<'a> {
-    engine: &'a Arc<Engine>,
+    engine: &'a SharedEngine,
 }
 
 impl<'a> Admin<'a> {
-    pub(super) fn new(engine: &'a Arc<Engine>) -> Self {
+    pub(super) fn new(engine: &'a SharedEngine) -> Self {
         Self { engine }
     }
 }
