@@ -32,20 +32,10 @@ macro_rules! on_server {
     };
 }
 
-/// Declares the tests of the schedules on all kinds of servers.
-///
-/// `cargo xtask test` leaves the module `matrix` out, and `cargo xtask live` runs it. The schedules
-/// test the engine, and its own suites run on every version.
+/// Declares the tests of the schedules, which test the engine, on the kinds of servers in turn.
 macro_rules! on_servers {
     ($($schedules:tt)*) => {
-        on_server! { elasticsearch8, elasticsearch_url: $($schedules)* }
-        on_server! { opensearch3, opensearch_url: $($schedules)* }
-        mod matrix {
-            use super::*;
-            on_server! { elasticsearch7, elasticsearch7_url: $($schedules)* }
-            on_server! { elasticsearch9, elasticsearch9_url: $($schedules)* }
-            on_server! { opensearch2, opensearch2_url: $($schedules)* }
-        }
+        txn_fixtures::in_turn! { on_server: [] [] $($schedules)* }
     };
 }
 
