@@ -10,7 +10,6 @@ mod scan;
 pub(crate) mod signals;
 mod transactions;
 
-
 use crate::engine::SharedEngine;
 
 /// The operator's calls of a domain: inspection, recovery, repair and removal.
