@@ -1,8 +1,7 @@
 //! Handlers of events.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -50,8 +49,15 @@ pub struct Delivery {
     pub(crate) domain: Domain,
     pub(crate) source: Arc<dyn EventSource>,
     pub(crate) limit: Duration,
-    /// Whether a transaction took the event.
-    pub(crate) taken: Arc<AtomicBool>,
+    /// Set once a transaction has taken the event.
+    pub(crate) taken: Arc<OnceLock<Taken>>,
+}
+
+/// The result of a transaction that took an event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    /// The number of events that then waited in the queue, if known.
+    pub(crate) waiting: Option<u64>,
 }
 
 impl Delivery {
@@ -104,12 +110,14 @@ impl Delivery {
             .domain
             .run(options, async |tx: &Transaction| {
                 self.claim.check(tx).await?;
-                self.source.take(tx, &self.event).await?;
-                closure(tx).await
+                let waiting = self.source.take(tx, &self.event).await?;
+                Ok::<_, E>((closure(tx).await?, Taken { waiting }))
             })
             .await?;
-        self.taken.store(true, Ordering::Release);
-        Ok(done.value)
+        let (value, taken) = done.value;
+        // The event is taken once, also if the handler calls this method again.
+        let _ = self.taken.set(taken);
+        Ok(value)
     }
 }
 

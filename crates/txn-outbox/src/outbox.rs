@@ -236,7 +236,7 @@ impl Inner {
         wall_ms(&self.domain).saturating_add(SOON_MS)
     }
 
-    /// Writes a queue, and wakes local processors after the commit.
+    /// Writes a queue, and wakes local processors after the commit. Passes on a new event.
     ///
     /// A poll shortly before its moment finds a queue that is not due.
     pub(crate) fn put_fresh(
@@ -244,12 +244,17 @@ impl Inner {
         tx: &Transaction,
         name: &QueueName,
         mut queue: Queue,
+        event: Option<&Event>,
     ) -> Result<()> {
         queue.settle(|| self.fresh.place(name, self.shards));
         let is_early = queue.is_due_after(self.soon_ms());
         if let Some(shard) = queue.shard().filter(|_| !is_early) {
             let (this, queue) = (self.clone(), name.clone());
-            tx.when_committed(move || this.fresh.add(&queue, &shard));
+            let event = event.filter(|_| self.fresh.is_heard(&shard));
+            match event.map(|event| Event { shard: Some(shard.number), ..event.clone() }) {
+                Some(event) => tx.when_committed(move || this.fresh.add_event(&event, &shard)),
+                None => tx.when_committed(move || this.fresh.add(&queue, &shard)),
+            }
         }
         self.put(tx, name, queue)
     }
@@ -262,7 +267,7 @@ impl Inner {
         event: &Event,
     ) -> Result<()> {
         queue.append(event, wall_ms(&self.domain));
-        self.put_fresh(tx, &event.queue, queue)?;
+        self.put_fresh(tx, &event.queue, queue, Some(event))?;
         let id = event.queue.event_document(event.sequence);
         Ok(tx.insert(&self.letters, id, &Stored::Known(Letter::new(event)))?)
     }

@@ -3,6 +3,7 @@
 
 mod blocking;
 mod faults;
+mod fresh;
 mod hostile;
 #[cfg(feature = "http")]
 mod http;

@@ -123,7 +123,7 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(
+    pub(crate) fn build(
         store: Arc<dyn Store>,
         name: &str,
         config: Config,

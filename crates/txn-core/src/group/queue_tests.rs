@@ -23,7 +23,7 @@ fn keys(ids: &str) -> BTreeSet<Key> {
 
 impl Scene {
     fn new() -> Self {
-        let engine = Engine::new(Arc::new(MemoryStore::new()), "d", Config::default());
+        let engine = Engine::build(Arc::new(MemoryStore::new()), "d", Config::default());
         let engine = engine.expect("valid");
         Self { engine, queue: Queue::default(), replies: Vec::new(), ages: BTreeMap::new() }
     }

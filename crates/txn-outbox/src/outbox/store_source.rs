@@ -112,12 +112,14 @@ impl EventSource for Outbox {
         noted.await
     }
 
-    async fn take(&self, tx: &Transaction, event: &Event) -> Result<()> {
+    async fn take(&self, tx: &Transaction, event: &Event) -> Result<Option<u64>> {
         let mut queue = self.inner.next_queue(tx, event).await?;
         queue.advance();
+        let waiting = queue.waiting();
         self.inner.put(tx, &event.queue, queue)?;
         let id = event.queue.event_document(event.sequence);
-        Ok(tx.delete(&self.inner.letters, id)?)
+        tx.delete(&self.inner.letters, id)?;
+        Ok(Some(waiting))
     }
 
     fn takes_several(&self) -> bool {
@@ -133,7 +135,7 @@ impl EventSource for Outbox {
             .domain
             .transact(async |tx| {
                 claim.check(tx).await?;
-                self.take(tx, event).await
+                self.take(tx, event).await.map(drop)
             })
             .await
     }
@@ -215,7 +217,7 @@ impl EventSource for Outbox {
                 let (event, mut queue) = inner.bury(tx, id).await?;
                 if queue.blocked == Some(event.sequence) {
                     queue.unblock();
-                    inner.put_fresh(tx, &event.queue, queue)?;
+                    inner.put_fresh(tx, &event.queue, queue, Some(&event))?;
                     let id = event.queue.event_document(event.sequence);
                     tx.put(&inner.letters, id, &Stored::Known(Letter::new(&event)))?;
                 } else {
@@ -236,7 +238,7 @@ impl EventSource for Outbox {
                 if queue.blocked == Some(event.sequence) {
                     queue.unblock();
                     queue.advance();
-                    inner.put_fresh(tx, &event.queue, queue)?;
+                    inner.put_fresh(tx, &event.queue, queue, None)?;
                 }
                 Ok(())
             })

@@ -328,8 +328,9 @@ impl EventSource for PostgresSource {
         }
     }
 
-    async fn take(&self, tx: &Transaction, event: &Event) -> Result<()> {
-        self.cursors.advance(tx, event).await
+    async fn take(&self, tx: &Transaction, event: &Event) -> Result<Option<u64>> {
+        self.cursors.advance(tx, event).await?;
+        Ok(None)
     }
 
     async fn taken(&self, claim: &Claim, event: &Event) -> Result<()> {

@@ -3,9 +3,9 @@
 //! A lane handles the events one after the other, until the queue is empty, an event fails, or the
 //! shard is lost.
 
+use std::mem;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -16,12 +16,13 @@ use txn_lock::instance::wall_ms;
 
 use crate::config::AfterDeath;
 use crate::error::{OutboxError, Result};
-use crate::handler::{Delivery, Failure, FailureKind};
+use crate::handler::{Delivery, Failure, FailureKind, Taken};
 use crate::processing::agenda::Seat;
 use crate::processing::inner::Inner;
 use crate::processing::running::timed;
 use crate::processing::shards::Lanes;
 use crate::queue::event::Event;
+use crate::queue::name::QueueName;
 use crate::queue::source::{Claim, FailureEffect, Noted};
 
 /// The number of retries before the lane defers its queue.
@@ -42,6 +43,10 @@ const MOST_ERROR: usize = 2_000;
 pub(crate) enum Ended {
     /// The event is handled or set aside, and the next event follows.
     Next,
+    /// The event is handled. The queue was empty then.
+    Last,
+    /// The queue has changed, or the shard is lost. A read of the queue shows its state.
+    Stale,
     /// The queue is deferred for this time.
     Later(Duration),
     /// The event waits out an outage. Pauses grow, and last at least this long.
@@ -62,10 +67,11 @@ enum Left {
 
 /// Works on a queue until it is empty or deferred.
 ///
-/// A queue with a constant backlog releases its permit after a batch if other queues wait.
-pub(crate) async fn run(this: &Arc<Inner>, mut seat: Seat) {
+/// `fresh` are new events of the queue, which a commit of this process passed on. A queue with a
+/// constant backlog releases its permit after a batch if other queues wait.
+pub(crate) async fn run(this: &Arc<Inner>, mut seat: Seat, mut fresh: Vec<Event>) {
     loop {
-        match work(this, &seat).await {
+        match work(this, &seat, mem::take(&mut fresh)).await {
             Left::For(pause) => return seat.defer(pause),
             Left::ToOthers => {
                 seat.defer(Duration::ZERO);
@@ -83,14 +89,35 @@ fn is_over(this: &Inner, claim: &Claim, lanes: &Lanes) -> bool {
     this.stop.is_cancelled() || lanes.draining.is_cancelled() || claim.is_lost()
 }
 
+/// Returns the first of the new events, without a gap, if they need no read of the queue.
+///
+/// Another process may have handled them, or may have written earlier ones. Only a handler whose
+/// transaction takes the event notices this.
+fn unread(this: &Inner, name: &QueueName, mut fresh: Vec<Event>) -> Vec<Event> {
+    if this.topics.together(name.topic()).is_none() {
+        return Vec::new();
+    }
+    fresh.sort_by_key(|event| event.sequence);
+    let mut next = fresh.first().map_or(0, |event| event.sequence);
+    fresh.truncate(this.config.batch);
+    let is_next = |event: &Event| mem::replace(&mut next, event.sequence + 1) == event.sequence;
+    fresh.into_iter().take_while(is_next).collect()
+}
+
 /// Handles the waiting events in batches, while this process holds their shard.
-async fn work(this: &Inner, seat: &Seat) -> Left {
+async fn work(this: &Inner, seat: &Seat, fresh: Vec<Event>) -> Left {
     let name = seat.name();
+    let mut unread = unread(this, name, fresh);
     while !this.stop.is_cancelled() {
         // The read below must follow the claim of the shard: an earlier holder may have written
         // before the claim.
         let arrivals = this.shards.arrivals();
-        let events = match this.source.next(name, this.config.batch).await {
+        let is_unread = !unread.is_empty();
+        let events = match is_unread {
+            true => Ok(mem::take(&mut unread)),
+            false => this.source.next(name, this.config.batch).await,
+        };
+        let events = match events {
             Ok(events) if events.is_empty() => return Left::Done,
             Ok(events) => events,
             Err(error) => {
@@ -109,8 +136,11 @@ async fn work(this: &Inner, seat: &Seat) -> Left {
         let claim = Claim { shard, held };
         let _running = lanes.tasks.token();
         let one_by_one = match handle_together(this, &claim, &lanes, &events).await {
-            Together::Taken => {
+            Together::Taken(taken) => {
                 seat.moves_on();
+                if taken.waiting == Some(0) {
+                    return Left::Done;
+                }
                 Vec::new()
             }
             Together::Lost => return Left::Done,
@@ -122,6 +152,13 @@ async fn work(this: &Inner, seat: &Seat) -> Left {
             }
             match handle(this, &claim, &lanes, event).await {
                 Ended::Next => seat.moves_on(),
+                Ended::Last => {
+                    seat.moves_on();
+                    return Left::Done;
+                }
+                // The next round reads the queue.
+                Ended::Stale if is_unread => break,
+                Ended::Stale => return Left::For(this.config.delay),
                 Ended::Later(pause) => return Left::For(pause),
                 Ended::Waits(least) => return Left::For(waits(this, seat).max(least)),
                 Ended::Over => return Left::Done,
@@ -137,7 +174,7 @@ async fn work(this: &Inner, seat: &Seat) -> Left {
 /// The result of a batch in one transaction.
 enum Together {
     /// All events are handled.
-    Taken,
+    Taken(Taken),
     /// The shard was lost in the meantime.
     Lost,
     /// No event is handled, as far as this process knows. Each event runs on its own.
@@ -162,24 +199,25 @@ async fn handle_together(this: &Inner, claim: &Claim, lanes: &Lanes, events: &[E
     let options = Options::default();
     let transaction = this.domain.run::<_, Failure, _>(&options, async |tx| {
         claim.check(tx).await?;
+        let mut waiting = None;
         for event in events {
-            this.source.take(tx, event).await?;
+            waiting = this.source.take(tx, event).await?;
             handler.handle(tx, event).await?;
         }
-        Ok(())
+        Ok(Taken { waiting })
     });
-    match bounded(this, claim, first, transaction).await {
-        Some(Ok(_)) => {}
+    let taken = match bounded(this, claim, first, transaction).await {
+        Some(Ok(committed)) => committed.value,
         Some(Err(_)) => return Together::OneByOne,
         None => return Together::Lost,
-    }
+    };
     events.iter().for_each(|event| this.counters.handled(event, &this.domain));
     for event in events {
         if let Err(error) = settled(this, || this.source.taken(claim, event)).await {
             tracing::warn!(event = event.id, %error, "a handled event is removed later");
         }
     }
-    Together::Taken
+    Together::Taken(taken)
 }
 
 /// Delivers one event, and stores the result.
@@ -211,7 +249,7 @@ async fn postponed(this: &Inner, claim: &Claim, event: &Event, pause: Duration) 
     match settled(this, || this.source.postpone(claim, event)).await {
         Ok(true) => Ended::Over,
         Ok(false) => Ended::Later(pause),
-        Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => Ended::Later(this.config.delay),
+        Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => Ended::Stale,
         Err(error) => {
             tracing::warn!(event = event.id, %error, "an event could not be postponed");
             Ended::Later(pause)
@@ -258,7 +296,7 @@ async fn begin<'a>(
     }
     match settled(this, || this.source.begin(claim, event)).await {
         Ok(()) => Ok(alone),
-        Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => Err(Ended::Later(this.config.delay)),
+        Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => Err(Ended::Stale),
         Err(error) => {
             tracing::warn!(event = event.id, %error, "the start of an event could not be noted");
             Err(Ended::Waits(Duration::ZERO))
@@ -274,7 +312,7 @@ async fn handle_begun(this: &Inner, claim: &Claim, event: Event) -> Ended {
         domain: this.domain.clone(),
         source: this.source.clone(),
         limit: this.config.limit,
-        taken: Arc::new(AtomicBool::new(false)),
+        taken: Arc::new(OnceLock::new()),
     };
     let taken = delivery.taken.clone();
     // A processor holds only shards of topics that have a handler.
@@ -282,12 +320,12 @@ async fn handle_begun(this: &Inner, claim: &Claim, event: Event) -> Ended {
     let Some(handled) = bounded(this, claim, &event, handler.handle(delivery)).await else {
         return Ended::Over;
     };
-    let is_taken = taken.load(Ordering::Acquire);
     let failure = match handled {
-        _ if is_taken => {
-            // The transaction has committed, so the result of the handler does not matter.
+        // The transaction has committed, so the result of the handler does not matter.
+        _ if let Some(taken) = taken.get() => {
             this.counters.handled(&event, &this.domain);
             return match settled(this, || this.source.taken(claim, &event)).await {
+                Ok(()) if taken.waiting == Some(0) => Ended::Last,
                 Ok(()) => Ended::Next,
                 Err(error) => {
                     tracing::warn!(event = event.id, %error, "a handled event is removed later");
@@ -336,8 +374,7 @@ async fn bounded<T>(
 
 pub(crate) async fn failed(this: &Inner, claim: &Claim, event: &Event, failure: Failure) -> Ended {
     let effect = match failure.kind {
-        // The next read of the queue shows its state.
-        FailureKind::NotOurs => return Ended::Later(this.config.delay),
+        FailureKind::NotOurs => return Ended::Stale,
         FailureKind::Passing => {
             this.counters.waited();
             tracing::debug!(event = event.id, error = %failure, "an event is tried again later");
@@ -365,7 +402,7 @@ pub(crate) async fn failed(this: &Inner, claim: &Claim, event: &Event, failure: 
             }
         }
         Ok(Noted::Gone) => Ended::Next,
-        Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => Ended::Later(this.config.delay),
+        Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => Ended::Stale,
         Err(error) => {
             tracing::warn!(event = event.id, %error, "a failure could not be noted");
             Ended::Waits(Duration::ZERO)

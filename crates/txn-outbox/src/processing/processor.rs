@@ -21,6 +21,7 @@ use crate::processing::shards::Shards;
 use crate::processing::stalls;
 use crate::processing::topics::Topics;
 use crate::processing::work_limit::WorkLimit;
+use crate::queue::event::Event;
 use crate::queue::name::QueueName;
 use crate::queue::shard::{MOST_SHARDS, Shard};
 use crate::queue::source::EventSource;
@@ -143,8 +144,8 @@ async fn look(this: Arc<Inner>) {
         // The next poll finds shards that arrive after this line.
         let has_changed = this.shards.changed();
         let held = this.shards.held();
-        let mut found: Vec<QueueName> = this.heard.take().into_iter().collect();
-        found.extend(this.agenda.due());
+        let mut found: Vec<(QueueName, Vec<Event>)> = this.heard.take().into_iter().collect();
+        found.extend(this.agenda.due().into_iter().map(unread));
         let is_due = has_changed || this.now() >= look_at;
         let mut leaves_some = false;
         if is_due && !held.is_empty() {
@@ -157,7 +158,7 @@ async fn look(this: Arc<Inner>) {
                     if is_busy {
                         pause = Backoff::new(FIRST_PAUSE, this.config.delay);
                     }
-                    found.extend(discovered);
+                    found.extend(discovered.into_iter().map(unread));
                 }
                 Err(error) => {
                     let source = this.source.name();
@@ -169,8 +170,8 @@ async fn look(this: Arc<Inner>) {
             let pause = pause.next(&*this.domain.config().entropy);
             look_at = this.now() + if leaves_some { Duration::ZERO } else { pause };
         }
-        for name in found {
-            if !take_up(&this, name).await {
+        for (name, fresh) in found {
+            if !take_up(&this, name, fresh).await {
                 break;
             }
         }
@@ -185,8 +186,15 @@ async fn look(this: Arc<Inner>) {
     }
 }
 
+/// A queue without known events.
+fn unread(name: QueueName) -> (QueueName, Vec<Event>) {
+    (name, Vec::new())
+}
+
 /// Starts the work on a queue after a permit is free. Returns `false` at a stop.
-async fn take_up(this: &Arc<Inner>, name: QueueName) -> bool {
+///
+/// `fresh` are new events of the queue. A worker that has the queue already reads them.
+async fn take_up(this: &Arc<Inner>, name: QueueName, fresh: Vec<Event>) -> bool {
     if !this.agenda.may_take(&name) {
         return true;
     }
@@ -200,7 +208,7 @@ async fn take_up(this: &Arc<Inner>, name: QueueName) -> bool {
     let inner = this.clone();
     let run = async move {
         let _permit = permit;
-        lane::run(&inner, seat).await;
+        lane::run(&inner, seat, fresh).await;
     };
     this.tasks.spawn(run);
     true

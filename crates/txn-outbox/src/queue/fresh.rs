@@ -1,6 +1,6 @@
-//! Local wake-ups: a commit wakes the processors of its own process.
+//! Local wake-ups: a commit passes its events to the processors of its own process.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -8,11 +8,17 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::processing::shards::Shards;
+use crate::queue::event::Event;
 use crate::queue::name::QueueName;
 use crate::queue::shard::{Shard, place};
 
 /// The maximum number of remembered queues per processor. Polls find the rest.
 const MOST_FRESH: usize = 1_000;
+
+/// The maximum number of bytes of remembered payloads per processor.
+///
+/// Processors read the payloads of further events from the source.
+const MOST_BYTES: usize = 4 << 20;
 
 /// Passes emitted queues to the processors of this process at once.
 #[derive(Debug, Default)]
@@ -24,7 +30,14 @@ impl Fresh {
     /// Passes on a queue with new committed events in this shard.
     pub fn add(&self, queue: &QueueName, shard: &Shard) {
         for listener in self.listeners() {
-            listener.offer(queue, shard);
+            listener.offer(queue, shard, None);
+        }
+    }
+
+    /// Passes on a new committed event in this shard.
+    pub(crate) fn add_event(&self, event: &Event, shard: &Shard) {
+        for listener in self.listeners() {
+            listener.offer(&event.queue, shard, Some(event));
         }
     }
 
@@ -37,6 +50,11 @@ impl Fresh {
         let held =
             held.filter(|shard| shard.topic == own.topic).map(|shard| shard.number).collect();
         Shard { number: place(own.number, &held), ..own }
+    }
+
+    /// Whether a processor of this process holds the shard.
+    pub(crate) fn is_heard(&self, shard: &Shard) -> bool {
+        self.listeners().iter().any(|listener| listener.shards.has(shard))
     }
 
     /// Wakes all processors of this process.
@@ -64,8 +82,16 @@ impl Fresh {
 /// The new queues of a processor, from its own shards only.
 pub(crate) struct Listener {
     shards: Arc<Shards>,
-    queues: Mutex<BTreeSet<QueueName>>,
+    queues: Mutex<FreshQueues>,
     woken: Notify,
+}
+
+#[derive(Debug, Default)]
+struct FreshQueues {
+    /// The new events of each queue, as far as they are remembered.
+    events: BTreeMap<QueueName, Vec<Event>>,
+    /// The number of bytes of the payloads.
+    bytes: usize,
 }
 
 impl fmt::Debug for Listener {
@@ -75,15 +101,11 @@ impl fmt::Debug for Listener {
 }
 
 impl Listener {
-    fn offer(&self, queue: &QueueName, shard: &Shard) {
+    fn offer(&self, queue: &QueueName, shard: &Shard, event: Option<&Event>) {
         if !self.shards.has(shard) {
             return;
         }
-        let mut queues = self.queues.lock();
-        if queues.len() < MOST_FRESH {
-            queues.insert(queue.clone());
-        }
-        drop(queues);
+        self.queues.lock().add(queue, event);
         self.wake();
     }
 
@@ -92,9 +114,11 @@ impl Listener {
         self.woken.notify_one();
     }
 
-    /// Removes and returns the queues.
-    pub(crate) fn take(&self) -> BTreeSet<QueueName> {
-        std::mem::take(&mut *self.queues.lock())
+    /// Removes and returns the queues, with their new events.
+    ///
+    /// The events may be incomplete, and in any order.
+    pub(crate) fn take(&self) -> BTreeMap<QueueName, Vec<Event>> {
+        std::mem::take(&mut *self.queues.lock()).events
     }
 
     /// Waits for the next wake-up. Cancel safe.
@@ -103,8 +127,26 @@ impl Listener {
     }
 }
 
+impl FreshQueues {
+    fn add(&mut self, queue: &QueueName, event: Option<&Event>) {
+        if self.events.len() >= MOST_FRESH && !self.events.contains_key(queue) {
+            return;
+        }
+        let events = self.events.entry(queue.clone()).or_default();
+        if let Some(event) = event {
+            let bytes = event.payload.get().len();
+            if self.bytes + bytes <= MOST_BYTES {
+                self.bytes += bytes;
+                events.push(event.clone());
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use txn_core::store::MemoryStore;
     use txn_core::{Config, Domain};
     use txn_lock::{LockConfig, LockService};
@@ -143,10 +185,29 @@ mod tests {
         }
         fresh.add(&name("ours"), &shard(2));
         ours.heard().await;
-        assert_eq!(ours.take(), BTreeSet::from([name("ours")]));
+        assert_eq!(ours.take().into_keys().collect::<Vec<_>>(), [name("ours")]);
         assert_eq!((ours.take().len(), theirs.take().len()), (0, MOST_FRESH));
         drop(theirs);
         assert_eq!(fresh.listeners().len(), 1);
+    }
+
+    #[test]
+    fn remembered_payloads_are_bounded() {
+        let payload = format!("\"{}\"", "x".repeat(MOST_BYTES / 3));
+        let event = |queue: &QueueName, sequence| {
+            let payload = serde_json::value::RawValue::from_string(payload.clone()).unwrap();
+            Event::new(queue.event_id(sequence), queue.clone(), sequence, 0, 0, payload)
+        };
+        let (one, other) =
+            (QueueName::new("t", "one").unwrap(), QueueName::new("t", "other").unwrap());
+        let mut queues = FreshQueues::default();
+        for sequence in 1..=3 {
+            queues.add(&one, Some(&event(&one, sequence)));
+        }
+        queues.add(&other, Some(&event(&other, 1)));
+        queues.add(&other, None);
+        let kept: Vec<usize> = queues.events.values().map(Vec::len).collect();
+        assert_eq!(kept, [2, 0], "both queues are known");
     }
 
     #[tokio::test]

@@ -88,11 +88,12 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
     /// Notes that this transaction of the domain handles an event.
     ///
     /// The transaction has checked the claim. After its commit the event is never handled again.
+    /// Returns the number of events that then wait in the queue, if the source knows the number.
     ///
     /// # Errors
     /// [`OutboxError::NotNext`](crate::OutboxError::NotNext) if the event was already handled;
     /// errors of the engine.
-    async fn take(&self, tx: &Transaction, event: &Event) -> Result<()>;
+    async fn take(&self, tx: &Transaction, event: &Event) -> Result<Option<u64>>;
 
     /// Whether one transaction may take several events of a queue, in order.
     fn takes_several(&self) -> bool {

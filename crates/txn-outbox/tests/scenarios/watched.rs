@@ -1,4 +1,4 @@
-//! A source that panics on request, and keeps refusals of claims.
+//! A source that panics on request, counts reads, and keeps refusals of claims.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,13 +17,16 @@ pub(crate) struct Watched {
     source: Arc<dyn EventSource>,
     /// The number of panics left for reads of a queue.
     pub(crate) panics: AtomicU64,
+    /// The number of reads of a queue.
+    pub(crate) reads: AtomicU64,
     /// The reason of the last refused claim.
     pub(crate) refused: Mutex<Option<String>>,
 }
 
 impl Watched {
     pub(crate) fn new(source: Arc<dyn EventSource>, panics: u64) -> Arc<Self> {
-        Arc::new(Self { source, panics: AtomicU64::new(panics), refused: Mutex::default() })
+        let (panics, reads) = (AtomicU64::new(panics), AtomicU64::default());
+        Arc::new(Self { source, panics, reads, refused: Mutex::default() })
     }
 }
 
@@ -58,13 +61,14 @@ impl EventSource for Watched {
     }
 
     async fn next(&self, queue: &QueueName, most: usize) -> Result<Vec<Event>> {
+        self.reads.fetch_add(1, Ordering::AcqRel);
         let less = |left: u64| left.checked_sub(1);
         let left = self.panics.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
         assert!(left.is_err(), "by purpose");
         self.source.next(queue, most).await
     }
 
-    async fn take(&self, tx: &Transaction, event: &Event) -> Result<()> {
+    async fn take(&self, tx: &Transaction, event: &Event) -> Result<Option<u64>> {
         self.source.take(tx, event).await
     }
 

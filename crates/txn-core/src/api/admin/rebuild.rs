@@ -40,7 +40,7 @@ impl Admin<'_> {
         name: &str,
         config: Config,
     ) -> Result<RebuildReport> {
-        let engine = Engine::new(store, name, config)?;
+        let engine = Engine::build(store, name, config)?;
         let deadline = engine.context.deadline(engine.context.config.timeout);
         engine.admin.rebuild(&deadline).await.map_err(AttemptError::into_error)
     }

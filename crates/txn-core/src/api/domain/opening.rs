@@ -47,7 +47,7 @@ impl Domain {
         create: bool,
     ) -> BoxFuture<'_, Result<Self>> {
         Box::pin(async move {
-            let engine = Engine::new(store, name, config)?;
+            let engine = Engine::build(store, name, config)?;
             engine.start_up(create).await.map_err(AttemptError::into_error)?;
             Ok(Self { groups: Groups::of(&engine), engine, answers: Arc::default() })
         })
