@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -31,6 +32,8 @@ pub(crate) struct Inner {
     pub(crate) agenda: Arc<Agenda>,
     pub(crate) counters: Counters,
     pub(crate) work_limit: WorkLimit,
+    /// The number of queues with events that a poll found. The next poll resets it.
+    pub(crate) found_by_polls: AtomicUsize,
     /// The running handlers.
     pub(crate) running: Arc<Running>,
     /// Allows only one event to run after a start without an end.

@@ -5,6 +5,7 @@
 
 use std::mem;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -65,13 +66,22 @@ enum Left {
     ToOthers,
 }
 
+/// Why the work on a queue starts.
+pub(crate) enum Start {
+    /// A commit of this process passed on these new events, or only the name of the queue.
+    Told(Vec<Event>),
+    /// A poll found the queue.
+    Polled,
+    /// The pause of the queue is over.
+    Due,
+}
+
 /// Works on a queue until it is empty or deferred.
 ///
-/// `fresh` are new events of the queue, which a commit of this process passed on. A queue with a
-/// constant backlog releases its permit after a batch if other queues wait.
-pub(crate) async fn run(this: &Arc<Inner>, mut seat: Seat, mut fresh: Vec<Event>) {
+/// A queue with a constant backlog releases its permit after a batch if other queues wait.
+pub(crate) async fn run(this: &Arc<Inner>, mut seat: Seat, mut start: Start) {
     loop {
-        match work(this, &seat, mem::take(&mut fresh)).await {
+        match work(this, &seat, mem::replace(&mut start, Start::Due)).await {
             Left::For(pause) => return seat.defer(pause),
             Left::ToOthers => {
                 seat.defer(Duration::ZERO);
@@ -104,32 +114,62 @@ fn unread(this: &Inner, name: &QueueName, mut fresh: Vec<Event>) -> Vec<Event> {
     fresh.into_iter().take_while(is_next).collect()
 }
 
+/// Reads the next events of a queue. Returns a pause for the queue if the read failed.
+async fn read(this: &Inner, name: &QueueName) -> Result<Vec<Event>, Duration> {
+    this.source.next(name, this.config.batch).await.map_err(|error| {
+        tracing::warn!(queue = %name, %error, "a queue is deferred");
+        match error.is_transient_or_unknown() {
+            true => this.config.delay,
+            false => this.config.longest_pause,
+        }
+    })
+}
+
+/// Returns how the work on a queue ends after an event. `None` if the next event follows.
+fn leaves(this: &Inner, seat: &Seat, ended: &Ended) -> Option<Left> {
+    match ended {
+        Ended::Next => {
+            seat.moves_on();
+            None
+        }
+        Ended::Last => {
+            seat.moves_on();
+            Some(Left::Done)
+        }
+        Ended::Stale => Some(Left::For(this.config.delay)),
+        Ended::Later(pause) => Some(Left::For(*pause)),
+        Ended::Waits(least) => Some(Left::For(waits(this, seat).max(*least))),
+        Ended::Over => Some(Left::Done),
+    }
+}
+
 /// Handles the waiting events in batches, while this process holds their shard.
-async fn work(this: &Inner, seat: &Seat, fresh: Vec<Event>) -> Left {
+async fn work(this: &Inner, seat: &Seat, start: Start) -> Left {
     let name = seat.name();
-    let mut unread = unread(this, name, fresh);
+    let mut is_polled = matches!(start, Start::Polled);
+    let mut unread = match start {
+        Start::Told(fresh) => unread(this, name, fresh),
+        Start::Polled | Start::Due => Vec::new(),
+    };
     while !this.stop.is_cancelled() {
         // The read below must follow the claim of the shard: an earlier holder may have written
         // before the claim.
         let arrivals = this.shards.arrivals();
         let is_unread = !unread.is_empty();
         let events = match is_unread {
-            true => Ok(mem::take(&mut unread)),
-            false => this.source.next(name, this.config.batch).await,
+            true => mem::take(&mut unread),
+            false => match read(this, name).await {
+                Ok(events) => events,
+                Err(pause) => return Left::For(pause),
+            },
         };
-        let events = match events {
-            Ok(events) if events.is_empty() => return Left::Done,
-            Ok(events) => events,
-            Err(error) => {
-                tracing::warn!(queue = %name, %error, "a queue is deferred");
-                let pause = if error.is_transient_or_unknown() {
-                    this.config.delay
-                } else {
-                    this.config.longest_pause
-                };
-                return Left::For(pause);
-            }
-        };
+        if events.is_empty() {
+            return Left::Done;
+        }
+        if mem::take(&mut is_polled) {
+            this.found_by_polls.fetch_add(1, Ordering::AcqRel);
+            this.heard.wake();
+        }
         let shard = events.first().map(|event| event.shard(this.source.shards()));
         let claimed = shard.and_then(|shard| Some((this.shards.claim(&shard, arrivals)?, shard)));
         let Some(((held, lanes), shard)) = claimed else { return Left::Done };
@@ -151,17 +191,13 @@ async fn work(this: &Inner, seat: &Seat, fresh: Vec<Event>) -> Left {
                 return Left::Done;
             }
             match handle(this, &claim, &lanes, event).await {
-                Ended::Next => seat.moves_on(),
-                Ended::Last => {
-                    seat.moves_on();
-                    return Left::Done;
-                }
                 // The next round reads the queue.
                 Ended::Stale if is_unread => break,
-                Ended::Stale => return Left::For(this.config.delay),
-                Ended::Later(pause) => return Left::For(pause),
-                Ended::Waits(least) => return Left::For(waits(this, seat).max(least)),
-                Ended::Over => return Left::Done,
+                ended => {
+                    if let Some(left) = leaves(this, seat, &ended) {
+                        return left;
+                    }
+                }
             }
         }
         if this.work_limit.is_wanted() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -16,12 +17,11 @@ use crate::figures::{Counters, Figures};
 use crate::processing::agenda::Agenda;
 use crate::processing::balance;
 use crate::processing::inner::Inner;
-use crate::processing::lane;
+use crate::processing::lane::{self, Start};
 use crate::processing::shards::Shards;
 use crate::processing::stalls;
 use crate::processing::topics::Topics;
 use crate::processing::work_limit::WorkLimit;
-use crate::queue::event::Event;
 use crate::queue::name::QueueName;
 use crate::queue::shard::{MOST_SHARDS, Shard};
 use crate::queue::source::EventSource;
@@ -80,6 +80,7 @@ impl Processor {
             topics,
             locks,
             shards,
+            found_by_polls: AtomicUsize::new(0),
             running: Arc::default(),
             suspects: tokio::sync::Mutex::default(),
             counters: Counters::new(&*domain.config().clock),
@@ -140,12 +141,26 @@ impl Processor {
 async fn look(this: Arc<Inner>) {
     let mut look_at = Duration::ZERO;
     let mut pause = Backoff::new(FIRST_PAUSE, this.config.delay);
+    // The numbers of queues that commits of this process passed on, and that only polls found.
+    // Earlier polls count less.
+    let (mut told, mut found_by_polls) = (0, 0);
     while !this.stop.is_cancelled() {
         // The next poll finds shards that arrive after this line.
         let has_changed = this.shards.changed();
         let held = this.shards.held();
-        let mut found: Vec<(QueueName, Vec<Event>)> = this.heard.take().into_iter().collect();
-        found.extend(this.agenda.due().into_iter().map(unread));
+        let heard = this.heard.take();
+        told += heard.len();
+        found_by_polls += this.found_by_polls.swap(0, Ordering::AcqRel);
+        let mut found: Vec<(QueueName, Start)> =
+            heard.into_iter().map(|(name, events)| (name, Start::Told(events))).collect();
+        found.extend(this.agenda.due().into_iter().map(|name| (name, Start::Due)));
+        // While commits of this process report most of the work, polls in quick succession would
+        // mostly find queues that a commit reports anyway.
+        if found_by_polls > told {
+            (told, found_by_polls) = (0, 0);
+            pause = Backoff::new(FIRST_PAUSE, this.config.delay);
+            look_at = look_at.min(this.now() + FIRST_PAUSE);
+        }
         let is_due = has_changed || this.now() >= look_at;
         let mut leaves_some = false;
         if is_due && !held.is_empty() {
@@ -153,12 +168,7 @@ async fn look(this: Arc<Inner>) {
             match looked {
                 Ok(discovered) => {
                     leaves_some = discovered.leaves_some;
-                    let discovered = discovered.queues;
-                    let is_busy = discovered.iter().any(|name| this.agenda.may_take(name));
-                    if is_busy {
-                        pause = Backoff::new(FIRST_PAUSE, this.config.delay);
-                    }
-                    found.extend(discovered.into_iter().map(unread));
+                    found.extend(discovered.queues.into_iter().map(|name| (name, Start::Polled)));
                 }
                 Err(error) => {
                     let source = this.source.name();
@@ -167,11 +177,12 @@ async fn look(this: Arc<Inner>) {
             }
         }
         if is_due {
+            (told, found_by_polls) = (told / 2, found_by_polls / 2);
             let pause = pause.next(&*this.domain.config().entropy);
             look_at = this.now() + if leaves_some { Duration::ZERO } else { pause };
         }
-        for (name, fresh) in found {
-            if !take_up(&this, name, fresh).await {
+        for (name, start) in found {
+            if !take_up(&this, name, start).await {
                 break;
             }
         }
@@ -186,15 +197,10 @@ async fn look(this: Arc<Inner>) {
     }
 }
 
-/// A queue without known events.
-fn unread(name: QueueName) -> (QueueName, Vec<Event>) {
-    (name, Vec::new())
-}
-
 /// Starts the work on a queue after a permit is free. Returns `false` at a stop.
 ///
-/// `fresh` are new events of the queue. A worker that has the queue already reads them.
-async fn take_up(this: &Arc<Inner>, name: QueueName, fresh: Vec<Event>) -> bool {
+/// A worker that has the queue already reads the queue again.
+async fn take_up(this: &Arc<Inner>, name: QueueName, start: Start) -> bool {
     if !this.agenda.may_take(&name) {
         return true;
     }
@@ -208,7 +214,7 @@ async fn take_up(this: &Arc<Inner>, name: QueueName, fresh: Vec<Event>) -> bool 
     let inner = this.clone();
     let run = async move {
         let _permit = permit;
-        lane::run(&inner, seat, fresh).await;
+        lane::run(&inner, seat, start).await;
     };
     this.tasks.spawn(run);
     true
