@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -51,6 +51,12 @@ impl fmt::Debug for Inner {
 impl Inner {
     pub(crate) fn clock(&self) -> &dyn Clock {
         &*self.domain.config().clock
+    }
+
+    /// Counts a queue with events that a poll found.
+    pub(crate) fn count_polled(&self) {
+        self.found_by_polls.fetch_add(1, Ordering::AcqRel);
+        self.heard.wake();
     }
 
     pub(crate) fn now(&self) -> Duration {

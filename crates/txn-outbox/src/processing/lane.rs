@@ -5,7 +5,6 @@
 
 use std::mem;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -157,18 +156,16 @@ async fn work(this: &Inner, seat: &Seat, start: Start) -> Left {
         let arrivals = this.shards.arrivals();
         let is_unread = !unread.is_empty();
         let events = match is_unread {
-            true => mem::take(&mut unread),
-            false => match read(this, name).await {
-                Ok(events) => events,
-                Err(pause) => return Left::For(pause),
-            },
+            true => Ok(mem::take(&mut unread)),
+            false => read(this, name).await,
         };
-        if events.is_empty() {
-            return Left::Done;
-        }
+        let events = match events {
+            Ok(events) if events.is_empty() => return Left::Done,
+            Ok(events) => events,
+            Err(pause) => return Left::For(pause),
+        };
         if mem::take(&mut is_polled) {
-            this.found_by_polls.fetch_add(1, Ordering::AcqRel);
-            this.heard.wake();
+            this.count_polled();
         }
         let shard = events.first().map(|event| event.shard(this.source.shards()));
         let claimed = shard.and_then(|shard| Some((this.shards.claim(&shard, arrivals)?, shard)));
