@@ -66,10 +66,11 @@ async fn reader_joins_the_groups_of_a_busy_writer() {
     assert!(longest < Duration::from_millis(40) && tries <= 2, "{longest:?}, {tries} attempts");
 }
 
+/// Random pauses decide how often the writer comes first. Without turns the reader takes 10 s.
 #[tokio::test(start_paused = true)]
 async fn reader_is_not_starved_by_another_process() {
     let (longest, tries) = beside_a_busy_writer(true).await;
-    assert!(longest < Duration::from_millis(600) && tries <= 5, "{longest:?}, {tries} attempts");
+    assert!(longest < Duration::from_secs(2) && tries <= 8, "{longest:?}, {tries} attempts");
 }
 
 #[tokio::test(start_paused = true)]
