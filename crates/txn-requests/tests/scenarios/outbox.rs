@@ -286,9 +286,11 @@ pub(crate) async fn waiting_request_delays_no_other_request(world: &World) {
         requests.submit(&event(), id).await.expect("stored");
     }
     requests.submit(&world.transfer("alice", "bob", 10), "young").await.expect("stored");
-    let mut committed = 0;
-    for _ in 0..3 {
+    let (mut committed, mut looks) = (0, 0);
+    // On a slow server the pauses of the waiting requests end, and they fill a batch again.
+    while committed == 0 && looks < 20 {
         committed += requests.process_open(None).await.expect("looks").committed;
+        looks += 1;
     }
     assert_eq!(committed, 1, "what waits fills no place");
     assert!(requests.status("young").await.expect("known").state.is_committed());
