@@ -4,14 +4,14 @@
 //! loses answers and applies writes late.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use txn_core::clock::Entropy;
 use txn_core::store::MemoryStore;
 use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw, Typed};
 use txn_sim::{FaultPlan, FaultStore};
+
+use crate::support::Dice;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Account {
@@ -25,15 +25,6 @@ struct Bank {
     payments: Collection<Raw>,
 }
 
-#[derive(Debug)]
-struct Dice(AtomicU64);
-
-impl Entropy for Dice {
-    fn next_u64(&self) -> u64 {
-        self.0.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed).rotate_left(29)
-    }
-}
-
 const OPENING: i64 = 100;
 
 impl Bank {
@@ -41,7 +32,7 @@ impl Bank {
         let config = Config::default()
             .with_janitor_interval(None)
             .with_lease(Duration::from_millis(100))
-            .with_entropy(Arc::new(Dice(AtomicU64::new(seed))));
+            .with_entropy(Dice::new(seed));
         let domain = Domain::open_or_create(store.clone(), "bank", config).await.expect("opens");
         let accounts = domain.create_collection("accounts", None).await.expect("opens");
         let payments = domain.create_collection("payments", None).await.expect("opens");

@@ -8,18 +8,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
-use txn_core::clock::Entropy;
 use txn_core::store::MemoryStore;
 use txn_core::{
     Collection, Config, Domain, Error, ErrorKind, LockMode, Options, ReadMode, TransactionOutcome,
     Typed,
 };
 use txn_sim::{FaultPlan, FaultStore};
+
+use crate::support::Dice;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct List {
@@ -53,18 +53,6 @@ fn plan() -> impl Strategy<Value = Plan> {
             pause_millis,
         },
     )
-}
-
-#[derive(Debug)]
-struct Dice(AtomicU64);
-
-impl Entropy for Dice {
-    fn next_u64(&self) -> u64 {
-        let mut z = self.0.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
 }
 
 /// The known outcome of one transaction.
@@ -176,7 +164,7 @@ async fn check(clients: Vec<Vec<Plan>>, seed: u64, rough: bool) {
     let config = |n: u64| {
         Config::default()
             .with_janitor_interval(Some(Duration::from_secs(3)))
-            .with_entropy(Arc::new(Dice(AtomicU64::new(seed ^ (n << 32)))))
+            .with_entropy(Dice::new(seed ^ (n << 32)))
             .with_process_name(format!("client {n}"))
     };
     let mut domains = Vec::new();

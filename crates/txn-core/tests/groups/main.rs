@@ -20,6 +20,8 @@ use txn_core::store::{MemoryStore, Store};
 use txn_core::{Collection, Config, Domain, Error, Options, Result, Typed};
 use txn_sim::{CountingStore, FaultPlan, FaultStore};
 
+use crate::support::Dice;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Account {
     balance: i64,
@@ -76,7 +78,16 @@ impl Bank {
 
     /// Opens the same bank on another store.
     async fn on(store: Arc<dyn Store>, n: usize) -> Self {
-        let bank = Self::beside(Arc::new(CountingStore::new(store))).await;
+        Self::funded(Self::beside(Arc::new(CountingStore::new(store))).await, n).await
+    }
+
+    /// Opens a bank whose random pauses follow from a seed.
+    async fn seeded(n: usize, seed: u64) -> Self {
+        let store = Arc::new(CountingStore::new(Self::slow_store()));
+        Self::funded(Self::seeded_beside(store, seed).await, n).await
+    }
+
+    async fn funded(bank: Self, n: usize) -> Self {
         let put = bank.domain.transact::<_, Error, _>(async |tx| {
             (0..n).try_for_each(|id| {
                 tx.put(&bank.accounts, id.to_string(), &Account { balance: 100 })
@@ -88,8 +99,17 @@ impl Bank {
 
     /// Opens another process on the store.
     async fn beside(store: Arc<CountingStore>) -> Self {
+        Self::with_config(store, Config::default()).await
+    }
+
+    /// As [`Self::beside`], with random pauses that follow from a seed of its own.
+    async fn seeded_beside(store: Arc<CountingStore>, seed: u64) -> Self {
+        Self::with_config(store, Config::default().with_entropy(Dice::new(seed))).await
+    }
+
+    async fn with_config(store: Arc<CountingStore>, config: Config) -> Self {
         let sizes = Arc::new(Sizes::default());
-        let config = Config::default()
+        let config = config
             .with_janitor_interval(None)
             .with_group_commit(Some(true))
             .with_observer(Some(sizes.clone()));
