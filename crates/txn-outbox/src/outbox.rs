@@ -250,11 +250,10 @@ impl Inner {
         let is_early = queue.is_due_after(self.soon_ms());
         if let Some(shard) = queue.shard().filter(|_| !is_early) {
             let (this, queue) = (self.clone(), name.clone());
-            let event = event.filter(|_| self.fresh.is_heard(&shard));
-            match event.map(|event| Event { shard: Some(shard.number), ..event.clone() }) {
-                Some(event) => tx.when_committed(move || this.fresh.add_event(&event, &shard)),
-                None => tx.when_committed(move || this.fresh.add(&queue, &shard)),
-            }
+            let event = event
+                .filter(|_| self.fresh.is_heard(&shard))
+                .map(|event| Event { shard: Some(shard.number), ..event.clone() });
+            tx.when_committed(move || this.fresh.pass(&queue, &shard, event.as_ref()));
         }
         self.put(tx, name, queue)
     }

@@ -35,7 +35,7 @@ macro_rules! on_server {
 /// Declares the tests of the schedules, which test the engine, on the kinds of servers in turn.
 macro_rules! on_servers {
     ($($schedules:tt)*) => {
-        txn_fixtures::in_turn! { on_server: [] [] $($schedules)* }
+        txn_fixtures::in_turn! { on_server: $($schedules)* }
     };
 }
 

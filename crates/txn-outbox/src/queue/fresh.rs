@@ -29,15 +29,13 @@ pub struct Fresh {
 impl Fresh {
     /// Passes on a queue with new committed events in this shard.
     pub fn add(&self, queue: &QueueName, shard: &Shard) {
-        for listener in self.listeners() {
-            listener.offer(queue, shard, None);
-        }
+        self.pass(queue, shard, None);
     }
 
-    /// Passes on a new committed event in this shard.
-    pub(crate) fn add_event(&self, event: &Event, shard: &Shard) {
+    /// As [`Fresh::add`], with a new committed event of the queue.
+    pub(crate) fn pass(&self, queue: &QueueName, shard: &Shard, event: Option<&Event>) {
         for listener in self.listeners() {
-            listener.offer(&event.queue, shard, Some(event));
+            listener.offer(queue, shard, event);
         }
     }
 

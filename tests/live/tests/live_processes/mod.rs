@@ -121,7 +121,7 @@ fn apply_of(id: &str) -> Matching {
     txn_fixtures::wire::applies().with_body(&format!("\"_id\":\"{id}\""))
 }
 
-txn_fixtures::in_turn! { txn_fixtures::on_server: [] []
+txn_fixtures::in_turn! { txn_fixtures::on_server:
     killed::before_the_commit;
     killed::at_the_commit;
     killed::after_the_commit;

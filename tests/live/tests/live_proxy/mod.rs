@@ -38,7 +38,7 @@ async fn coordinator(fixture: &Fixture, proxy: &Proxy, config: Config) -> Domain
     fixture.domain_on(through(proxy).await, config).await
 }
 
-txn_fixtures::in_turn! { txn_fixtures::on_server: [] []
+txn_fixtures::in_turn! { txn_fixtures::on_server:
     rough::transfers_under_rough_faults;
     each_step::every_fault_at_every_step;
     refused::refused_write_before_an_outage_is_in_doubt;
