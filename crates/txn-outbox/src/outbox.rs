@@ -37,8 +37,8 @@ const SOON_MS: u64 = 10_000;
 
 /// The outbox of a domain. Cheap to clone.
 ///
-/// The collection `<domain>-outbox` has one document for each queue, and one for each waiting
-/// event.
+/// The collection `<domain>-outbox` has one document for each queue. The document contains the
+/// waiting events while they are few and small. Each further one has a document of its own.
 #[derive(Clone, Debug)]
 pub struct Outbox {
     pub(crate) inner: Arc<Inner>,
@@ -87,9 +87,10 @@ impl Outbox {
     /// Emits an event that exists only if the transaction commits. Returns the event id.
     ///
     /// Processors handle the events of one topic and key in commit order. Transactions that emit to
-    /// the same topic and key wait for each other, as for any document. An emit adds two documents
-    /// to the transaction, and reads one of them. The first event of a key reads one more document.
-    /// The commit wakes the processors of this process at once.
+    /// the same topic and key wait for each other, as for any document. An emit reads and writes
+    /// one document. It adds a second one if more than 16 events or 4 KiB of the queue wait. The
+    /// first event of a key reads one more document. The commit wakes the processors of this
+    /// process at once.
     ///
     /// # Errors
     /// [`OutboxError::Full`] if too many events of the queue wait; [`OutboxError::InvalidName`],
@@ -266,9 +267,21 @@ impl Inner {
         event: &Event,
     ) -> Result<()> {
         queue.append(event, wall_ms(&self.domain));
+        let is_inline = queue.keep_inline(event);
         self.put_fresh(tx, &event.queue, queue, Some(event))?;
-        let id = event.queue.event_document(event.sequence);
-        Ok(tx.insert(&self.letters, id, &Stored::Known(Letter::new(event)))?)
+        if !is_inline {
+            let id = event.queue.event_document(event.sequence);
+            tx.insert(&self.letters, id, &Stored::Known(Letter::new(event)))?;
+        }
+        Ok(())
+    }
+
+    /// Removes an event from its queue, or the event's own document.
+    pub(crate) fn remove(&self, tx: &Transaction, queue: &mut Queue, event: &Event) -> Result<()> {
+        if !queue.remove_inline(event.sequence) {
+            tx.delete(&self.letters, event.queue.event_document(event.sequence))?;
+        }
+        Ok(())
     }
 }
 

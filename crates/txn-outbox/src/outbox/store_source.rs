@@ -62,21 +62,17 @@ impl EventSource for Outbox {
         }
         let most = u64::try_from(most).unwrap_or(u64::MAX).min(queue.waiting());
         let places: Vec<u64> = (queue.handled + 1..=queue.handled + most).collect();
-        let ids: Vec<String> = places.iter().map(|at| name.event_document(*at)).collect();
-        let found = inner.domain.reader().verified().get_many(&inner.letters, &ids).await?;
-        let mut events = Vec::with_capacity(ids.len());
-        for ((id, at), letter) in ids.iter().zip(places).zip(found) {
-            let letter = letter.map(|letter| known(id, letter)).transpose();
-            match letter {
-                Ok(Some(letter)) => {
-                    let unfinished = queue.unfinished_of(at);
-                    let event = letter.event(name, queue.failures_of(at));
-                    events.push(Event { unfinished, shard: queue.shard_number(), ..event });
-                }
+        let found = inner.events(places.iter().map(|at| (name, &queue, *at))).await?;
+        let mut events = Vec::with_capacity(places.len());
+        for (at, event) in places.into_iter().zip(found) {
+            match event {
+                Ok(Some(event)) => events.push(queue.waiting_event(event)),
                 // Returns the events before the unreadable one first.
                 _ if !events.is_empty() => break,
                 Ok(None) if inner.is_handled(name, at).await? => return Ok(Vec::new()),
-                Ok(None) => return Err(OutboxError::Missing { document: id.clone() }),
+                Ok(None) => {
+                    return Err(OutboxError::Missing { document: name.event_document(at) });
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -115,10 +111,9 @@ impl EventSource for Outbox {
     async fn take(&self, tx: &Transaction, event: &Event) -> Result<Option<u64>> {
         let mut queue = self.inner.next_queue(tx, event).await?;
         queue.advance();
+        self.inner.remove(tx, &mut queue, event)?;
         let waiting = queue.waiting();
         self.inner.put(tx, &event.queue, queue)?;
-        let id = event.queue.event_document(event.sequence);
-        tx.delete(&self.inner.letters, id)?;
         Ok(Some(waiting))
     }
 
@@ -164,7 +159,7 @@ impl EventSource for Outbox {
                 FailureEffect::SetAside(after) => {
                     let dead = Dead::new(event, failures, why, wall_ms(&inner.domain));
                     tx.put(&inner.dead, Dead::document(&event.id), &Stored::Known(dead))?;
-                    tx.delete(&inner.letters, event.queue.event_document(event.sequence))?;
+                    inner.remove(tx, &mut queue, event)?;
                     match after {
                         AfterDeath::GoesOn => queue.advance(),
                         AfterDeath::Waits => {
@@ -217,9 +212,11 @@ impl EventSource for Outbox {
                 let (event, mut queue) = inner.bury(tx, id).await?;
                 if queue.blocked == Some(event.sequence) {
                     queue.unblock();
+                    if !queue.keep_inline(&event) {
+                        let id = event.queue.event_document(event.sequence);
+                        tx.put(&inner.letters, id, &Stored::Known(Letter::new(&event)))?;
+                    }
                     inner.put_fresh(tx, &event.queue, queue, Some(&event))?;
-                    let id = event.queue.event_document(event.sequence);
-                    tx.put(&inner.letters, id, &Stored::Known(Letter::new(&event)))?;
                 } else {
                     let event = Event { sequence: queue.appended + 1, ..event };
                     inner.append(tx, queue, &event)?;
@@ -264,20 +261,16 @@ impl EventSource for Outbox {
                 backlog.blocked += usize::from(queue.blocked.is_some());
                 if queue.waiting() > dead {
                     let shard = queue.shard().unwrap_or_else(|| name.shard(inner.shards));
-                    open.push((name, shard, queue.waiting() - dead, queue.handled + 1 + dead));
+                    open.push((name, shard, queue, dead));
                 }
             }
-            let firsts = open.iter().map(|(name, .., first)| name.event_document(*first));
-            let firsts = reader.get_many(&inner.letters, firsts).await?;
-            for ((_, shard, waiting, _), first) in open.into_iter().zip(firsts) {
-                let emitted = match first {
-                    // A timer that is not due has no lag.
-                    Some(Stored::Known(letter)) => {
-                        Some(letter.emitted_ms.max(letter.not_before_ms.unwrap_or(0)))
-                    }
-                    _ => None,
-                };
-                backlog.add(&shard, waiting, emitted);
+            let firsts =
+                open.iter().map(|(name, _, queue, dead)| (*name, queue, queue.handled + 1 + dead));
+            let firsts = inner.events(firsts).await?;
+            for ((_, shard, queue, dead), first) in open.iter().zip(firsts) {
+                // A timer that is not due has no lag.
+                let since_ms = first.ok().flatten().map(|event| event.waits_since_ms());
+                backlog.add(shard, queue.waiting() - dead, since_ms);
             }
         }
         Ok(backlog)
@@ -337,6 +330,33 @@ impl Inner {
         let filter = Filter::any_of("kind", ["dead"]);
         let ids = candidates(&self.domain, self.dead.name(), filter, usize::MAX).await?;
         Ok(ids.into_iter().filter(|id| id.starts_with(DEAD)).collect())
+    }
+
+    /// Reads waiting events by queue and position: those that their queues do not contain.
+    ///
+    /// The result has the order of the arguments. `None`: the event is missing.
+    async fn events<'a>(
+        &self,
+        places: impl Iterator<Item = (&'a QueueName, &'a Queue, u64)>,
+    ) -> Result<Vec<Result<Option<Event>>>> {
+        let mut events = Vec::new();
+        let mut others = Vec::new();
+        for (name, queue, at) in places {
+            let event = queue.inline_event(name, at);
+            if event.is_none() {
+                others.push((events.len(), name, name.event_document(at)));
+            }
+            events.push(Ok(event));
+        }
+        if !others.is_empty() {
+            let ids = others.iter().map(|(.., id)| id);
+            let found = self.domain.reader().verified().get_many(&self.letters, ids).await?;
+            for ((at, name, id), letter) in others.into_iter().zip(found) {
+                let letter = letter.map(|letter| known(&id, letter)).transpose();
+                events[at] = letter.map(|letter| letter.map(|letter| letter.event(name)));
+            }
+        }
+        Ok(events)
     }
 
     /// Reads the queue of an event, which must be the next event.

@@ -15,7 +15,14 @@ const NEWEST: u32 = 1;
 /// The newest format of queues.
 ///
 /// Format 1 had only the number of the shard, and the hash of the queue's name selected the shard.
-const NEWEST_QUEUE: u32 = 2;
+/// Format 2 had no inline events.
+const NEWEST_QUEUE: u32 = 3;
+
+/// The limits of the inline events of a queue: their number, and the bytes of ids and payloads.
+///
+/// Each write of the queue writes the inline events again, and each read returns them.
+const MOST_INLINE: usize = 16;
+const MOST_INLINE_BYTES: usize = 4 << 10;
 
 /// The prefix of queue ids.
 pub(crate) const QUEUE: &str = "queue:";
@@ -25,7 +32,7 @@ pub(crate) const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "kind":{"type":"keyword"},"format":{"type":"integer"},"shards":{"type":"integer"},
     "topic":{"type":"keyword"},"key":{"type":"keyword"},"id":{"type":"keyword"},"sequence":{"type":"long"},
     "appended":{"type":"long"},"handled":{"type":"long"},"source":{"type":"keyword"},"epoch":{"type":"keyword"},"mark":{"type":"keyword"},"pending":{"type":"keyword"},"blocked":{"type":"long"},
-    "failing":{"type":"object","enabled":false},"payload":{"type":"object","enabled":false},
+    "failing":{"type":"object","enabled":false},"inline":{"type":"object","enabled":false},"payload":{"type":"object","enabled":false},
     "emitted_ms":{"type":"date","format":"epoch_millis"},"died_ms":{"type":"date","format":"epoch_millis"},"not_before_ms":{"type":"date","format":"epoch_millis"},
     "failures":{"type":"integer"},"error":{"type":"text","index":false}}}"#;
 
@@ -75,6 +82,42 @@ pub(crate) struct Queue {
     /// The failures of the next event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failing: Option<Failing>,
+    /// Waiting events in this document, by position. The others have documents of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) inline: Vec<InlineEvent>,
+}
+
+/// A waiting event in the document of its queue.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct InlineEvent {
+    pub(crate) id: String,
+    pub(crate) sequence: u64,
+    pub(crate) emitted_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) not_before_ms: Option<u64>,
+    pub(crate) payload: Box<RawValue>,
+}
+
+impl InlineEvent {
+    fn new(event: &Event) -> Self {
+        Self {
+            id: event.id.clone(),
+            sequence: event.sequence,
+            emitted_ms: event.emitted_ms,
+            not_before_ms: event.not_before_ms,
+            payload: event.payload.clone(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.id.len() + self.payload.get().len()
+    }
+
+    fn event(self, queue: &QueueName) -> Event {
+        let Self { id, sequence, emitted_ms, not_before_ms, payload } = self;
+        let event = Event::new(id, queue.clone(), sequence, emitted_ms, 0, payload);
+        Event { not_before_ms, ..event }
+    }
 }
 
 /// The failures of an event.
@@ -103,6 +146,7 @@ impl Queue {
             not_before_ms: None,
             blocked: None,
             failing: None,
+            inline: Vec::new(),
         }
     }
 
@@ -126,9 +170,36 @@ impl Queue {
         self.failing_of(sequence).map_or(0, |failing| failing.failures)
     }
 
-    /// The number of unfinished starts of the event at this position.
-    pub(crate) fn unfinished_of(&self, sequence: u64) -> u32 {
-        self.failing_of(sequence).map_or(0, |failing| failing.unfinished)
+    /// Adds what the queue knows of a waiting event: failures, unfinished starts and the shard.
+    pub(crate) fn waiting_event(&self, event: Event) -> Event {
+        let unfinished = self.failing_of(event.sequence).map_or(0, |failing| failing.unfinished);
+        let failures = self.failures_of(event.sequence);
+        Event { failures, unfinished, shard: self.shard_number(), ..event }
+    }
+
+    /// Keeps an event in this document, if there is room.
+    pub(crate) fn keep_inline(&mut self, event: &Event) -> bool {
+        let event = InlineEvent::new(event);
+        let bytes: usize = self.inline.iter().chain([&event]).map(InlineEvent::bytes).sum();
+        let fits = self.inline.len() < MOST_INLINE && bytes <= MOST_INLINE_BYTES;
+        if fits {
+            let at = self.inline.partition_point(|other| other.sequence < event.sequence);
+            self.inline.insert(at, event);
+        }
+        fits
+    }
+
+    /// Returns an inline event by its position.
+    pub(crate) fn inline_event(&self, name: &QueueName, sequence: u64) -> Option<Event> {
+        let found = self.inline.iter().find(|event| event.sequence == sequence);
+        found.map(|event| event.clone().event(name))
+    }
+
+    /// Removes an inline event. Returns whether it was in this document.
+    pub(crate) fn remove_inline(&mut self, sequence: u64) -> bool {
+        let before = self.inline.len();
+        self.inline.retain(|event| event.sequence != sequence);
+        self.inline.len() < before
     }
 
     /// Notes a start of the event at this position.
@@ -215,7 +286,7 @@ impl Floor {
     }
 }
 
-/// A waiting event.
+/// A waiting event in a document of its own, because its queue has no room for it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Letter {
     pub(crate) kind: EventKind,
@@ -245,10 +316,9 @@ impl Letter {
         }
     }
 
-    pub(crate) fn event(self, queue: &QueueName, failures: u32) -> Event {
+    pub(crate) fn event(self, queue: &QueueName) -> Event {
         let Self { id, sequence, emitted_ms, not_before_ms, payload, .. } = self;
-        let event = Event::new(id, queue.clone(), sequence, emitted_ms, failures, payload);
-        Event { not_before_ms, ..event }
+        InlineEvent { id, sequence, emitted_ms, not_before_ms, payload }.event(queue)
     }
 }
 
@@ -322,6 +392,33 @@ pub(crate) fn known<T>(document: &str, stored: Stored<T>) -> Result<T> {
 mod tests {
     use super::*;
 
+    fn event(sequence: u64, bytes: usize) -> Event {
+        let queue = QueueName::new("t", "k").unwrap();
+        let payload = format!("\"{}\"", "x".repeat(bytes));
+        let payload = RawValue::from_string(payload).unwrap();
+        Event::new(queue.event_id(sequence), queue, sequence, 0, 0, payload)
+    }
+
+    #[test]
+    fn inline_events_are_bounded_and_ordered() {
+        let large = event(1, MOST_INLINE_BYTES);
+        let mut queue = Queue::new(&large.queue, 0);
+        assert!(!queue.keep_inline(&large), "it is too large");
+        let most = u64::try_from(MOST_INLINE).unwrap();
+        for sequence in (2..=most + 1).rev() {
+            assert!(queue.keep_inline(&event(sequence, 1)));
+        }
+        assert!(!queue.keep_inline(&event(1, 1)), "there are too many");
+        let order: Vec<u64> = queue.inline.iter().map(|event| event.sequence).collect();
+        assert_eq!(order, (2..=most + 1).collect::<Vec<u64>>());
+        assert!(!queue.remove_inline(1));
+        assert!(queue.remove_inline(2));
+        assert!(queue.inline_event(&large.queue, 2).is_none());
+        assert!(!queue.keep_inline(&event(1, MOST_INLINE_BYTES)), "the rest has too few bytes");
+        assert!(queue.keep_inline(&event(1, MOST_INLINE_BYTES / 2)));
+        assert_eq!(queue.inline_event(&large.queue, 1).map(|event| event.sequence), Some(1));
+    }
+
     #[test]
     fn the_mappings_know_every_field() {
         let queue = QueueName::new("t", "k").unwrap();
@@ -333,7 +430,8 @@ mod tests {
         let emitted_ms = Some(2);
         let not_before_ms = Some(3);
         let new = Queue::new(&event.queue, 0);
-        let full = Queue { pending, blocked, failing, emitted_ms, not_before_ms, ..new };
+        let inline = vec![InlineEvent::new(&event)];
+        let full = Queue { pending, blocked, failing, emitted_ms, not_before_ms, inline, ..new };
         let mappings: serde_json::Value = serde_json::from_str(MAPPINGS).unwrap();
         for document in [
             serde_json::to_value(full).unwrap(),

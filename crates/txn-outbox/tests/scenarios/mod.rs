@@ -3,6 +3,7 @@
 
 #[cfg(feature = "http")]
 mod http;
+mod inline;
 mod knowledge;
 mod purge;
 #[cfg(feature = "postgres")]
@@ -32,6 +33,7 @@ use txn_outbox::{
 
 #[cfg(feature = "http")]
 pub(crate) use http::*;
+pub(crate) use inline::*;
 pub(crate) use knowledge::*;
 pub(crate) use purge::*;
 #[cfg(feature = "postgres")]
@@ -63,6 +65,8 @@ macro_rules! all {
             far_timers_are_not_read;
             state_of_idle_keys_is_purged;
             a_newer_format_is_refused_by_name;
+            large_events_have_documents_of_their_own;
+            dead_letters_return_to_their_place;
             shards_are_balanced_and_taken_over;
             processors_may_know_different_topics;
             new_topic_is_deployed_during_processing;
@@ -292,8 +296,11 @@ pub(crate) async fn full_queue_refuses_events(world: &World) {
 pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
     let desk = world.desk().await;
     desk.place("a", 1).await;
-    desk.place("b", 1).await;
-    desk.place("b", 2).await;
+    // The queue's document contains the first 16 events.
+    let first: Vec<i64> = (1..=16).collect();
+    for number in 1..=17 {
+        desk.place("b", number).await;
+    }
     let raw =
         desk.domain.collection::<Raw>(&desk.domain.collection_name("outbox")).await.expect("opens");
     let write = async |id: &str, text: &str| {
@@ -308,8 +315,11 @@ pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
         r#"{"format":9,"kind":"queue","topic":"orders","key":"new","pending":"00"}"#,
     )
     .await;
-    write("event:orders/2/b", r#"{"format":9,"kind":"event","id":"x","topic":"orders","key":"b"}"#)
-        .await;
+    write(
+        "event:orders/17/b",
+        r#"{"format":9,"kind":"event","id":"x","topic":"orders","key":"b"}"#,
+    )
+    .await;
     write("dead:orders/9/z", r#"{"format":9,"kind":"dead","id":"x"}"#).await;
     let named = |error: &OutboxError, name: &str| matches!(error, OutboxError::NewerFormat { document, format: 9 } if document == name);
     let refused = desk.try_place("new", 1).await.expect_err("newer");
@@ -321,9 +331,9 @@ pub(crate) async fn a_newer_format_is_refused_by_name(world: &World) {
     // Events before the newer one are handled, and so are other queues.
     let processor = desk.start(world.config().with_max_failures(1)).await;
     desk.seen("a", &[1]).await;
-    desk.seen("b", &[1]).await;
+    desk.seen("b", &first).await;
     let refused = source.next(&queue("b"), 1).await.expect_err("newer");
-    assert!(named(&refused, "event:orders/2/b"), "{refused}");
+    assert!(named(&refused, "event:orders/17/b"), "{refused}");
     let refused = source.dead_letter("orders/9/z").await.expect_err("newer");
     assert!(named(&refused, "dead:orders/9/z"), "{refused}");
     // The newer dead letter does not hide the rest.
