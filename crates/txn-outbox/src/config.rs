@@ -70,8 +70,8 @@ pub struct ProcessorConfig {
     pub assignment: Assignment,
     /// The longest pause between two polls for events of other processes.
     ///
-    /// Events of its own process wake the processor at once. The pause is shorter while polls find
-    /// more queues with events than its own process reports. Default: 1 s.
+    /// Events of its own process wake the processor at once. The pause is shorter while most events
+    /// are those of other processes. Default: 1 s.
     pub delay: Duration,
     /// The maximum number of queues in work at the same time. Default: 64.
     pub concurrency: usize,

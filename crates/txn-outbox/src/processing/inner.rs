@@ -32,8 +32,8 @@ pub(crate) struct Inner {
     pub(crate) agenda: Arc<Agenda>,
     pub(crate) counters: Counters,
     pub(crate) work_limit: WorkLimit,
-    /// The number of queues with events that a poll found. The next poll resets it.
-    pub(crate) found_by_polls: AtomicUsize,
+    /// The number of batches of events that lanes began. The next look resets it.
+    pub(crate) begun: AtomicUsize,
     /// The running handlers.
     pub(crate) running: Arc<Running>,
     /// Allows only one event to run after a start without an end.
@@ -53,10 +53,14 @@ impl Inner {
         &*self.domain.config().clock
     }
 
-    /// Counts a queue with events that a poll found.
-    pub(crate) fn count_polled(&self) {
-        self.found_by_polls.fetch_add(1, Ordering::AcqRel);
-        self.heard.wake();
+    /// Counts a batch of events that a lane begins.
+    ///
+    /// The first batch of a queue that a poll found may be a reason for the next poll.
+    pub(crate) fn count_begun(&self, is_polled: bool) {
+        self.begun.fetch_add(1, Ordering::AcqRel);
+        if is_polled {
+            self.heard.wake();
+        }
     }
 
     pub(crate) fn now(&self) -> Duration {

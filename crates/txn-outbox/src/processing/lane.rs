@@ -164,9 +164,7 @@ async fn work(this: &Inner, seat: &Seat, start: Start) -> Left {
             Ok(events) => events,
             Err(pause) => return Left::For(pause),
         };
-        if mem::take(&mut is_polled) {
-            this.count_polled();
-        }
+        this.count_begun(mem::take(&mut is_polled));
         let shard = events.first().map(|event| event.shard(this.source.shards()));
         let claimed = shard.and_then(|shard| Some((this.shards.claim(&shard, arrivals)?, shard)));
         let Some(((held, lanes), shard)) = claimed else { return Left::Done };

@@ -24,7 +24,7 @@ use crate::processing::topics::Topics;
 use crate::processing::work_limit::WorkLimit;
 use crate::queue::name::QueueName;
 use crate::queue::shard::{MOST_SHARDS, Shard};
-use crate::queue::source::EventSource;
+use crate::queue::source::{Discovered, EventSource};
 
 /// The first pause after a poll that found events.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -80,7 +80,7 @@ impl Processor {
             topics,
             locks,
             shards,
-            found_by_polls: AtomicUsize::new(0),
+            begun: AtomicUsize::new(0),
             running: Arc::default(),
             suspects: tokio::sync::Mutex::default(),
             counters: Counters::new(&*domain.config().clock),
@@ -141,43 +141,42 @@ impl Processor {
 async fn look(this: Arc<Inner>) {
     let mut look_at = Duration::ZERO;
     let mut pause = Backoff::new(FIRST_PAUSE, this.config.delay);
-    // The numbers of queues that commits of this process passed on, and that only polls found.
+    // The numbers of queues that commits of this process passed on, and of begun batches of events.
     // Earlier polls count less.
-    let (mut told, mut found_by_polls) = (0, 0);
+    let (mut told, mut begun) = (0, 0);
     while !this.stop.is_cancelled() {
         // The next poll finds shards that arrive after this line.
         let has_changed = this.shards.changed();
         let held = this.shards.held();
-        let heard = this.heard.take();
+        let mut heard = this.heard.take();
         told += heard.len();
-        found_by_polls += this.found_by_polls.swap(0, Ordering::AcqRel);
-        let mut found: Vec<(QueueName, Start)> =
-            heard.into_iter().map(|(name, events)| (name, Start::Told(events))).collect();
-        found.extend(this.agenda.due().into_iter().map(|name| (name, Start::Due)));
+        begun += this.begun.swap(0, Ordering::AcqRel);
         // While commits of this process report most of the work, polls in quick succession would
         // mostly find queues that a commit reports anyway.
-        if found_by_polls > told {
-            (told, found_by_polls) = (0, 0);
+        if begun > 2 * told {
+            (told, begun) = (0, 0);
             pause = Backoff::new(FIRST_PAUSE, this.config.delay);
             look_at = look_at.min(this.now() + FIRST_PAUSE);
         }
         let is_due = has_changed || this.now() >= look_at;
-        let mut leaves_some = false;
+        let mut polled = Discovered::default();
         if is_due && !held.is_empty() {
-            let looked = this.source.discover(&held).await;
-            match looked {
-                Ok(discovered) => {
-                    leaves_some = discovered.leaves_some;
-                    found.extend(discovered.queues.into_iter().map(|name| (name, Start::Polled)));
-                }
-                Err(error) => {
-                    let source = this.source.name();
-                    tracing::warn!(source, %error, "could not poll for events");
-                }
+            polled = discover(&this, &held).await;
+            // Commits during the poll pass on queues that the poll found, too. Their events need no
+            // read.
+            for (name, events) in this.heard.take() {
+                told += 1;
+                heard.entry(name).or_default().extend(events);
             }
         }
+        let leaves_some = polled.leaves_some;
+        polled.queues.retain(|name| !heard.contains_key(name));
+        let mut found: Vec<(QueueName, Start)> =
+            heard.into_iter().map(|(name, events)| (name, Start::Told(events))).collect();
+        found.extend(this.agenda.due().into_iter().map(|name| (name, Start::Due)));
+        found.extend(polled.queues.into_iter().map(|name| (name, Start::Polled)));
         if is_due {
-            (told, found_by_polls) = (told / 2, found_by_polls / 2);
+            (told, begun) = (told / 2, begun / 2);
             let pause = pause.next(&*this.domain.config().entropy);
             look_at = this.now() + if leaves_some { Duration::ZERO } else { pause };
         }
@@ -195,6 +194,15 @@ async fn look(this: Arc<Inner>) {
             () = this.clock().sleep(left) => {}
         }
     }
+}
+
+/// Asks the source for the queues of these shards. An error is logged, and finds nothing.
+async fn discover(this: &Inner, held: &BTreeSet<Shard>) -> Discovered {
+    this.source.discover(held).await.unwrap_or_else(|error| {
+        let source = this.source.name();
+        tracing::warn!(source, %error, "could not poll for events");
+        Discovered::default()
+    })
 }
 
 /// Starts the work on a queue after a permit is free. Returns `false` at a stop.
