@@ -17,6 +17,7 @@ use crate::access::rights::Verb;
 use crate::config::ServeConfig;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
+use crate::transactions::reservation::Reservations;
 
 /// How long the gateway remembers the collections of the domain, and names that are none.
 const FOREIGN: Duration = Duration::from_secs(1);
@@ -32,6 +33,7 @@ pub(crate) struct Backend {
     pub(crate) domain: Domain,
     pub(crate) config: ServeConfig,
     pub(crate) operations: Operations,
+    pub(crate) reservations: Reservations,
     /// Names that are no collections, with the time of the answer.
     foreign: Mutex<BTreeMap<String, Instant>>,
     /// The physical names of the collections, with the time of the answer.
@@ -59,8 +61,9 @@ impl From<Error> for Halt {
 impl Backend {
     pub(crate) fn new(domain: Domain, config: ServeConfig) -> Self {
         let operations = Operations::new(&domain, config.max_documents, config.max_body);
+        let reservations = Reservations::new(&domain, &config);
         let (foreign, collections) = (Mutex::default(), Mutex::default());
-        Self { domain, config, operations, foreign, collections }
+        Self { domain, config, operations, reservations, foreign, collections }
     }
 
     /// Finds a collection of the domain, by its name or an alias.

@@ -30,8 +30,8 @@ pub struct ServeConfig {
     pub max_documents: usize,
     /// The maximum number of requests that run at the same time.
     ///
-    /// No request waits in a queue of the gateway: beyond this number a request is refused with 429
-    /// and `Retry-After`. Default: 512.
+    /// Beyond this number a request is refused with 429 and `Retry-After`. At most half of them are
+    /// reads for update that wait for a reservation. Default: 512.
     pub max_requests: usize,
     /// The maximum number of connections. Further clients wait until a connection ends.
     /// Default: 1,024.
@@ -51,6 +51,12 @@ pub struct ServeConfig {
     /// Keep it shorter than the timeout of the clients, which is 30 s for most of them. Otherwise
     /// a client repeats a request whose first run still works.
     pub timeout: Duration,
+    /// How long a read for update reserves its documents. Default: 50 ms.
+    ///
+    /// The time begins with the answer of the read, and again when the commit arrives. It has to
+    /// exceed the time in which most clients compute and send the commit. Other reads for update of
+    /// the documents wait for a client that does not come back. A reservation guards nothing.
+    pub reservation: Duration,
     /// How long the gateway waits at its end for running requests. Default: 30 s.
     pub drain: Duration,
     /// How long the answer under an `Idempotency-Key` is kept. Default: 24 hours.
@@ -114,6 +120,7 @@ impl Default for ServeConfig {
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
             timeout: Duration::from_secs(20),
+            reservation: Duration::from_millis(50),
             drain: Duration::from_secs(30),
             idempotency_ttl: Duration::from_secs(24 * 3_600),
             create_collections: false,
@@ -160,6 +167,8 @@ setters! {
     with_write_timeout: write_timeout: Duration;
     /// Sets [`ServeConfig::timeout`].
     with_timeout: timeout: Duration;
+    /// Sets [`ServeConfig::reservation`].
+    with_reservation: reservation: Duration;
     /// Sets [`ServeConfig::drain`].
     with_drain: drain: Duration;
     /// Sets [`ServeConfig::idempotency_ttl`].
@@ -200,7 +209,7 @@ impl ServeConfig {
             return Err("max_buffered is smaller than max_body");
         }
         let times = [self.head_timeout, self.body_timeout, self.write_timeout];
-        let times = times.into_iter().chain([self.timeout, self.idempotency_ttl]);
+        let times = times.into_iter().chain([self.timeout, self.reservation, self.idempotency_ttl]);
         if times.into_iter().any(|time| time.is_zero()) {
             return Err("a time is zero");
         }

@@ -163,20 +163,27 @@ fn own_schemas() -> [(&'static str, Value); 5] {
             "Read",
             json!({
                 "type": "object", "required": ["targets"], "additionalProperties": false,
-                "properties": { "targets": { "type": "array", "items": target() } },
+                "properties": {
+                    "targets": { "type": "array", "items": target() },
+                    "for_update": { "type": "boolean" },
+                },
             }),
         ),
         (
             "Documents",
             json!({
                 "type": "object", "required": ["documents"],
-                "properties": { "documents": { "type": "array", "items": {
-                    "type": "object", "required": ["target", "token", "document"],
-                    "properties": {
-                        "target": target(), "token": { "type": "string" },
-                        "document": { "type": ["object", "null"] },
-                    },
-                } } },
+                "properties": {
+                    "documents": { "type": "array", "items": {
+                        "type": "object", "required": ["target", "token", "document"],
+                        "properties": {
+                            "target": target(), "token": { "type": "string" },
+                            "document": { "type": ["object", "null"] },
+                        },
+                    } },
+                    "reservation": { "type": "string" },
+                    "undecided": { "type": "boolean" },
+                },
             }),
         ),
         (
@@ -191,6 +198,7 @@ fn own_schemas() -> [(&'static str, Value); 5] {
                     } },
                     "operations": { "type": "array", "items": { "$ref": format!("{SCHEMAS}Operation") } },
                     "metadata": true,
+                    "reservations": { "type": "array", "items": { "type": "string" } },
                 },
             }),
         ),

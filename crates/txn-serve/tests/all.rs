@@ -11,5 +11,6 @@ mod operator;
 mod passing;
 mod passing_rights;
 mod repetitions;
+mod reservations;
 mod tls;
 mod transactions;

@@ -162,9 +162,7 @@ async fn malformed_transactions_are_refused() {
     let emit =
         json!({ "operations": [put], "events": [{ "topic": "t", "key": "k", "payload": 1 }] });
     desk.post("/_txn", &emit).await.fails(400, "unsupported");
-    desk.post("/_txn/read", &json!({ "targets": [], "for_update": true }))
-        .await
-        .fails(400, "invalid");
+    desk.post("/_txn/read", &json!({ "targets": [], "lock": true })).await.fails(400, "invalid");
     let reserved = json!({ "collection": "shop-idempotency", "id": "a" });
     desk.post("/_txn/read", &json!({ "targets": [reserved] })).await.fails(400, "reserved");
     desk.post("/_txn?wait_for=ever", &json!({ "operations": [put] })).await.fails(400, "invalid");

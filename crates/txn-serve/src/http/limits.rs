@@ -1,4 +1,4 @@
-//! Limits of running requests, and of their bodies and answers. No request waits in a queue.
+//! Limits of running requests, and of their bodies and answers. No request waits for a permit.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;

@@ -1,19 +1,17 @@
 //! Operations in one transaction, with or without documents that must not have changed.
 
-use hyper::StatusCode;
 use serde::Deserialize;
-use serde_json::{Value, json};
-use txn_core::{Answer, Raw};
-use txn_requests::{Operation, Request, RequestError, Target};
+use serde_json::Value;
+use txn_requests::{Operation, Request, Target};
 
-use super::read::{Address, Document, Missing, contents, open_all};
+use super::plan::{Plan, Written};
+use super::prediction::predict;
+use super::read::{Missing, open_all};
 use crate::access::rights::Verb;
 use crate::asked::Asked;
 use crate::backend::Backend;
-use crate::documents::fingerprint::token;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
-use crate::http::shape::Shape;
 
 /// The body of a conditional commit.
 #[derive(Debug, Deserialize)]
@@ -24,6 +22,9 @@ struct Commit {
     #[serde(default)]
     operations: Vec<Operation>,
     metadata: Option<Value>,
+    /// The reservations of reads for update.
+    #[serde(default)]
+    reservations: Vec<String>,
 }
 
 /// A document that the client has read.
@@ -51,7 +52,8 @@ pub(crate) async fn transaction(backend: &Backend, asked: &mut Asked) -> Result<
         return Err(Problem::new(Code::Invalid, "the request has no operations"));
     }
     let Request { operations, metadata, .. } = request;
-    run(backend, asked, Commit { reads: Vec::new(), operations, metadata }).await
+    let (reads, reservations) = (Vec::new(), Vec::new());
+    run(backend, asked, Commit { reads, operations, metadata, reservations }).await
 }
 
 /// Carries out operations if documents are still as the client has read them.
@@ -66,13 +68,43 @@ pub(crate) async fn commit(backend: &Backend, asked: &mut Asked) -> Result<Reply
 async fn run(backend: &Backend, asked: &mut Asked, commit: Commit) -> Result<Reply, Problem> {
     let wait_for = asked.parameters.take_wait_for()?;
     asked.finish_parameters()?;
-    let Commit { reads, operations, metadata } = commit;
+    // The time of the reservations begins again, until the commit passes them on.
+    let joins_groups = commit.metadata.is_none();
+    let update = backend.reservations.take(&commit.reservations, joins_groups)?;
+    admit(backend, asked, &commit).await?;
+    let Commit { reads, operations, metadata, .. } = commit;
+    let (targets, tokens): (Vec<_>, Vec<_>) =
+        reads.into_iter().map(|read| (read.target, read.token)).unzip();
+    let addresses = open_all(backend, &asked.caller, targets.into_iter(), Missing::Create).await?;
+    let written = Written::of(backend, &operations);
+    let prepared = backend.operations.prepare(operations).await?;
+    let plan = Plan { addresses, tokens, prepared, written };
+    if update.is_wanted()
+        && let Some(predicted) = predict(backend, &plan, &update).await
+    {
+        update.pass_on(predicted);
+    }
+    update.wait_for_outcomes().await;
+    let options = backend.options().with_wait_for(wait_for);
+    let options = options.with_metadata(metadata.map(|metadata| metadata.to_string()));
+    let (plan, update) = (&plan, &update);
+    let run = backend.run(asked.key.as_ref(), &options, async |tx| {
+        let answer = plan.run(tx, update).await;
+        update.enter_group().await;
+        answer
+    });
+    Ok(run.await?.with_tid())
+}
+
+/// Checks the rights of a commit, and opens the collections of its operations.
+async fn admit(backend: &Backend, asked: &Asked, commit: &Commit) -> Result<(), Problem> {
+    let Commit { reads, operations, .. } = commit;
     let caller = &asked.caller;
     let targets = operations.iter().map(Operation::target);
     for target in targets.chain(reads.iter().map(|read| &read.target)) {
         asked.named.documents(&target.collection, 1);
     }
-    for read in &reads {
+    for read in reads {
         caller.need(Verb::Read, &read.target.collection)?;
     }
     let (conditions, writes): (Vec<&Operation>, Vec<&Operation>) =
@@ -89,46 +121,5 @@ async fn run(backend: &Backend, asked: &mut Asked, commit: Commit) -> Result<Rep
             _ => backend.existing(caller, Verb::Write, name).await?,
         };
     }
-    let (targets, tokens): (Vec<_>, Vec<_>) =
-        reads.into_iter().map(|read| (read.target, read.token)).unzip();
-    let addresses = open_all(backend, &asked.caller, targets.into_iter(), Missing::Create).await?;
-    let prepared = backend.operations.prepare(operations).await?;
-    let options = backend.options().with_wait_for(wait_for);
-    let options = options.with_metadata(metadata.map(|metadata| metadata.to_string()));
-    let (addresses, tokens, prepared) = (&addresses, &tokens, &prepared);
-    let run = backend.run(asked.key.as_ref(), &options, async |tx| {
-        let found = contents(tx, addresses).await?;
-        if let Some(changed) = changed(addresses, tokens, &found) {
-            return Ok(Answer::Refuse(changed));
-        }
-        match prepared.apply(tx).await {
-            Ok(()) => {
-                let body = json!({ "outcome": "committed" });
-                Ok(Answer::Commit(Reply::json(StatusCode::OK, &body)))
-            }
-            Err(RequestError::Engine(error)) => Err(error),
-            Err(refused) => Ok(Answer::Refuse(Reply::problem(&refused.into(), Shape::Problem))),
-        }
-    });
-    Ok(run.await?.with_tid())
-}
-
-/// The answer if documents have changed: their contents and new tokens, for the next attempt.
-fn changed(addresses: &[Address], tokens: &[String], found: &[Option<Raw>]) -> Option<Reply> {
-    let differs = |((_, expected), found): &((&Address, &String), &Option<Raw>)| {
-        token(found.as_ref().map(Raw::as_str)) != **expected
-    };
-    let changed = addresses.iter().zip(tokens).zip(found).filter(differs);
-    let changed = changed
-        .map(|((address, _), found)| Document::new(&address.target, found.as_ref()))
-        .collect::<Result<Vec<_>, _>>();
-    match changed {
-        Ok(changed) if changed.is_empty() => None,
-        Ok(changed) => {
-            let detail = format!("{} documents have changed since they were read", changed.len());
-            let problem = Problem::new(Code::Changed, detail);
-            Some(Reply::problem_with((&problem, Shape::Problem), "changed", &changed))
-        }
-        Err(problem) => Some(Reply::problem(&problem, Shape::Problem)),
-    }
+    Ok(())
 }

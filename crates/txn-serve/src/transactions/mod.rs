@@ -2,4 +2,8 @@
 
 pub(crate) mod commit;
 pub(crate) mod outcome;
+mod plan;
+mod prediction;
 pub(crate) mod read;
+pub(crate) mod reservation;
+mod update_queue;

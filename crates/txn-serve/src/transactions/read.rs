@@ -1,6 +1,6 @@
 //! Reads of several documents in one transaction, each with a token.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,7 @@ use txn_core::store::Key;
 use txn_core::{Collection, DocumentId, Error, Raw, Transaction};
 use txn_requests::Target;
 
+use super::reservation::Reservation;
 use crate::access::caller::Caller;
 use crate::access::rights::Verb;
 use crate::asked::Asked;
@@ -23,12 +24,20 @@ use crate::http::reply::Reply;
 #[serde(deny_unknown_fields)]
 struct Read {
     targets: Vec<Target>,
+    #[serde(default)]
+    for_update: bool,
 }
 
 /// The answer of a read.
 #[derive(Serialize)]
 struct Documents<'a> {
     documents: Vec<Document<'a>>,
+    /// The id of the reservation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reservation: Option<String>,
+    /// Whether a content is that of a commit that is not decided.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    undecided: bool,
 }
 
 /// A document as it was read. The token stands for its content.
@@ -62,7 +71,7 @@ pub(crate) enum Missing {
 pub(crate) struct Address {
     pub(crate) target: Target,
     /// `None` if there is no such collection yet.
-    documents: Option<Collection<Raw>>,
+    pub(super) documents: Option<Collection<Raw>>,
 }
 
 impl Address {
@@ -83,30 +92,39 @@ impl Address {
         Ok(Self { target, documents })
     }
 
-    fn key(&self) -> Option<Key> {
+    /// Reads the document in a transaction.
+    pub(super) async fn content(&self, tx: &Transaction) -> Result<Option<Raw>, Error> {
+        match &self.documents {
+            Some(documents) => tx.get(documents, self.id()).await,
+            None => Ok(None),
+        }
+    }
+
+    pub(super) fn key(&self) -> Option<Key> {
         self.documents.as_ref().map(|documents| documents.key(self.id()))
     }
 
-    fn id(&self) -> DocumentId {
-        match &self.target.routing {
-            Some(routing) => DocumentId::routed(&self.target.id, routing),
-            None => self.target.id.as_str().into(),
-        }
+    pub(super) fn id(&self) -> DocumentId {
+        id_of(&self.target)
+    }
+}
+
+pub(super) fn id_of(target: &Target) -> DocumentId {
+    match &target.routing {
+        Some(routing) => DocumentId::routed(&target.id, routing),
+        None => target.id.as_str().into(),
     }
 }
 
 /// Reads documents in a transaction, in one round trip.
 pub(crate) async fn contents(
     tx: &Transaction,
-    addresses: &[Address],
+    addresses: impl ExactSizeIterator<Item = &Address> + Clone,
 ) -> Result<Vec<Option<Raw>>, Error> {
-    tx.prefetch(addresses.iter().filter_map(Address::key)).await?;
+    tx.prefetch(addresses.clone().filter_map(Address::key)).await?;
     let mut contents = Vec::with_capacity(addresses.len());
     for address in addresses {
-        contents.push(match &address.documents {
-            Some(documents) => tx.get(documents, address.id()).await?,
-            None => None,
-        });
+        contents.push(address.content(tx).await?);
     }
     Ok(contents)
 }
@@ -137,18 +155,25 @@ pub(crate) async fn open_all(
     Ok(addresses)
 }
 
-/// Reads documents in a read-only transaction.
+/// Reads documents in a read-only transaction, for an update in turn with other reads for update.
 pub(crate) async fn read(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem> {
     asked.finish_parameters()?;
-    let Read { targets } = asked.json()?;
+    let Read { targets, for_update } = asked.json()?;
     for target in &targets {
         asked.named.documents(&target.collection, 1);
     }
     let addresses = open_all(backend, &asked.caller, targets.into_iter(), Missing::Absent).await?;
-    let options = backend.options().with_read_only(true);
-    let run =
-        backend.domain.run::<_, Error, _>(&options, async |tx| contents(tx, &addresses).await);
-    let contents = run.await?.value;
+    let keys: BTreeSet<Key> = addresses.iter().filter_map(Address::key).collect();
+    let reservation = match for_update && !keys.is_empty() {
+        true => backend.reservations.reserve(keys.clone()).await,
+        false => None,
+    };
+    let newest: BTreeMap<Key, Option<Raw>> = reservation
+        .iter()
+        .flat_map(|reservation| keys.iter().map(move |key| (key, reservation.newest(key))))
+        .filter_map(|(key, newest)| Some((key.clone(), newest?)))
+        .collect();
+    let contents = contents_beside(backend, &addresses, &newest).await?;
     let bytes: usize = contents.iter().flatten().map(|content| content.as_str().len()).sum();
     let most = backend.config.max_answer;
     if bytes > most {
@@ -159,5 +184,31 @@ pub(crate) async fn read(backend: &Backend, asked: &mut Asked) -> Result<Reply, 
     let documents =
         documents.map(|(address, content)| Document::new(&address.target, content.as_ref()));
     let documents = documents.collect::<Result<Vec<_>, _>>()?;
-    Ok(Reply::json(StatusCode::OK, &Documents { documents }))
+    let reservation = reservation.map(Reservation::keep);
+    let undecided = !newest.is_empty();
+    Ok(Reply::json(StatusCode::OK, &Documents { documents, reservation, undecided }))
+}
+
+/// The contents of documents. A read of the other documents completes those of running commits.
+async fn contents_beside(
+    backend: &Backend,
+    addresses: &[Address],
+    newest: &BTreeMap<Key, Option<Raw>>,
+) -> Result<Vec<Option<Raw>>, Problem> {
+    let known = |address: &&Address| address.key().is_some_and(|key| newest.contains_key(&key));
+    let unknown: Vec<&Address> = addresses.iter().filter(|address| !known(address)).collect();
+    let mut read = Vec::new();
+    if newest.is_empty() || !unknown.is_empty() {
+        let options = backend.options().with_read_only(true);
+        let run = backend
+            .domain
+            .run::<_, Error, _>(&options, async |tx| contents(tx, unknown.iter().copied()).await);
+        read = run.await?.value;
+    }
+    let mut read = read.into_iter();
+    let content = |address: &Address| match address.key().and_then(|key| newest.get(&key)) {
+        Some(newest) => newest.clone(),
+        None => read.next().flatten(),
+    };
+    Ok(addresses.iter().map(content).collect())
 }

@@ -1,0 +1,103 @@
+//! A validated commit, as the closure of its transaction carries it out.
+
+use std::collections::BTreeMap;
+
+use hyper::StatusCode;
+use serde_json::json;
+use txn_core::store::Key;
+use txn_core::{Answer, Collection, DocumentId, Error, Raw, Transaction};
+use txn_requests::{Operation, Prepared, RequestError};
+
+use super::read::{Address, Document, contents, id_of};
+use super::reservation::UpdateCommit;
+use crate::backend::Backend;
+use crate::documents::fingerprint::token;
+use crate::http::problem::{Code, Problem};
+use crate::http::reply::Reply;
+use crate::http::shape::Shape;
+
+/// A validated commit with its open collections.
+pub(super) struct Plan {
+    /// The documents that the client has read.
+    pub(super) addresses: Vec<Address>,
+    /// The tokens of these documents.
+    pub(super) tokens: Vec<String>,
+    pub(super) prepared: Prepared,
+    pub(super) written: Written,
+}
+
+impl Plan {
+    /// Carries out the commit in a transaction.
+    pub(super) async fn run(
+        &self,
+        tx: &Transaction,
+        update: &UpdateCommit,
+    ) -> Result<Answer<Reply>, Error> {
+        let found = contents(tx, self.addresses.iter()).await?;
+        if let Some(changed) = changed(&self.addresses, &self.tokens, &found) {
+            if update.depends_on_others() {
+                // The group repeats the run after the earlier commits, on the same documents.
+                self.written.touch(tx).await?;
+            }
+            // A group repeats no run that is refused.
+            return Ok(Answer::Commit(changed));
+        }
+        match self.prepared.apply(tx).await {
+            Ok(()) => {
+                let body = json!({ "outcome": "committed" });
+                Ok(Answer::Commit(Reply::json(StatusCode::OK, &body)))
+            }
+            Err(RequestError::Engine(error)) => Err(error),
+            Err(refused) => Ok(Answer::Refuse(Reply::problem(&refused.into(), Shape::Problem))),
+        }
+    }
+}
+
+/// The documents that the operations write, each once.
+pub(super) struct Written(BTreeMap<Key, (Collection<Raw>, DocumentId)>);
+
+impl Written {
+    pub(super) fn of(backend: &Backend, operations: &[Operation]) -> Self {
+        let written = operations.iter().filter(|it| !matches!(it, Operation::Expect(_)));
+        let document = |operation: &Operation| {
+            let target = operation.target();
+            let documents = backend.operations.open_collection(&target.collection)?;
+            Some((documents.key(id_of(target)), (documents, id_of(target))))
+        };
+        Self(written.filter_map(document).collect())
+    }
+
+    /// Writes the documents as they are.
+    ///
+    /// A group repeats a run only if the run has written the same documents before.
+    async fn touch(&self, tx: &Transaction) -> Result<(), Error> {
+        tx.prefetch(self.0.keys().cloned()).await?;
+        for (documents, id) in self.0.values() {
+            match tx.get(documents, id.clone()).await? {
+                Some(content) => tx.put(documents, id.clone(), &content)?,
+                None => tx.delete(documents, id.clone())?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The answer if documents have changed: their contents and new tokens, for the next attempt.
+fn changed(addresses: &[Address], tokens: &[String], found: &[Option<Raw>]) -> Option<Reply> {
+    let differs = |((_, expected), found): &((&Address, &String), &Option<Raw>)| {
+        token(found.as_ref().map(Raw::as_str)) != **expected
+    };
+    let changed = addresses.iter().zip(tokens).zip(found).filter(differs);
+    let changed = changed
+        .map(|((address, _), found)| Document::new(&address.target, found.as_ref()))
+        .collect::<Result<Vec<_>, _>>();
+    match changed {
+        Ok(changed) if changed.is_empty() => None,
+        Ok(changed) => {
+            let detail = format!("{} documents have changed since they were read", changed.len());
+            let problem = Problem::new(Code::Changed, detail);
+            Some(Reply::problem_with((&problem, Shape::Problem), "changed", &changed))
+        }
+        Err(problem) => Some(Reply::problem(&problem, Shape::Problem)),
+    }
+}

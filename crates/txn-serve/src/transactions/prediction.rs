@@ -1,0 +1,64 @@
+//! The contents that a commit will give its documents, before the commit.
+
+use txn_core::store::Key;
+use txn_core::{Error, Raw, Transaction};
+use txn_requests::RequestError;
+
+use super::plan::Plan;
+use super::reservation::UpdateCommit;
+use crate::backend::Backend;
+use crate::documents::fingerprint::token;
+
+/// A content that a commit will give a document.
+type Predicted = (Key, Option<Raw>);
+
+/// Predicts the contents of the reserved documents, in a transaction that never commits.
+///
+/// The result is empty if the commit will be refused. `None` if the prediction failed or took too
+/// long: the next reads then wait for the outcome of the commit.
+pub(super) async fn predict(
+    backend: &Backend,
+    plan: &Plan,
+    update: &UpdateCommit,
+) -> Option<Vec<Predicted>> {
+    let tx = backend.domain.begin(&backend.options()).ok()?;
+    let running = run(&tx, plan, update);
+    let predicted = tokio::time::timeout(update.longest_prediction(), running).await;
+    tx.rollback().await;
+    predicted.ok()?.ok()
+}
+
+async fn run(
+    tx: &Transaction,
+    plan: &Plan,
+    update: &UpdateCommit,
+) -> Result<Vec<Predicted>, Error> {
+    for (address, expected) in plan.addresses.iter().zip(&plan.tokens) {
+        let newest = address.key().and_then(|key| update.newest(&key));
+        let content = match (newest, &address.documents) {
+            (Some(newest), Some(documents)) => {
+                match &newest {
+                    Some(content) => tx.put(documents, address.id(), content)?,
+                    None => tx.delete(documents, address.id())?,
+                }
+                newest
+            }
+            _ => address.content(tx).await?,
+        };
+        if token(content.as_ref().map(Raw::as_str)) != *expected {
+            return Ok(Vec::new());
+        }
+    }
+    match plan.prepared.apply(tx).await {
+        Ok(()) => {}
+        Err(RequestError::Engine(error)) => return Err(error),
+        Err(_) => return Ok(Vec::new()),
+    }
+    let mut predicted = Vec::new();
+    for address in &plan.addresses {
+        if let Some(key) = address.key().filter(|key| update.reserves(key)) {
+            predicted.push((key, address.content(tx).await?));
+        }
+    }
+    Ok(predicted)
+}

@@ -1,0 +1,372 @@
+//! The queues of reads for update: reservations of documents, in order of arrival. No I/O.
+//!
+//! A ticket stands in the queues of all its documents at once, and holds its reservation while the
+//! ticket is the first in each of them. The oldest ticket is the first everywhere, so no two
+//! tickets can wait for each other.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use txn_core::Raw;
+use txn_core::store::Key;
+
+/// The maximum number of tickets in the queue of one document.
+const MOST_PER_DOCUMENT: usize = 128;
+
+/// The maximum number of tickets.
+const MOST_TICKETS: usize = 10_000;
+
+/// The maximum number of bytes of all published contents.
+const MOST_BYTES: usize = 16 << 20;
+
+/// The random number of a reservation.
+pub(super) type Ticket = u128;
+
+/// The content that a running commit will give a document.
+#[derive(Clone, Debug)]
+pub(super) struct Newest {
+    commit: Ticket,
+    pub(super) content: Option<Raw>,
+    /// The progress of the commit: `true` once it may be in a group, closed once it is decided.
+    pub(super) progress: watch::Receiver<bool>,
+}
+
+impl Newest {
+    pub(super) fn new(
+        commit: Ticket,
+        content: Option<Raw>,
+        progress: watch::Receiver<bool>,
+    ) -> Self {
+        Self { commit, content, progress }
+    }
+
+    fn bytes(&self) -> usize {
+        self.content.as_ref().map_or(0, |content| content.as_str().len())
+    }
+}
+
+/// The reservations of one document.
+#[derive(Debug, Default)]
+struct DocumentQueue {
+    tickets: VecDeque<Ticket>,
+    newest: Option<Newest>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    keys: BTreeSet<Key>,
+    wake: Arc<Notify>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Waiting,
+    /// The request that holds the reservation runs.
+    Running,
+    /// The gateway waits for the commit until this moment.
+    Awaited(Instant),
+    /// The commit has arrived, and the reservation ends at this moment at the latest.
+    Committing(Instant),
+}
+
+impl State {
+    fn end(self) -> Option<Instant> {
+        match self {
+            Self::Waiting | Self::Running => None,
+            Self::Awaited(end) | Self::Committing(end) => Some(end),
+        }
+    }
+}
+
+/// The queues of all documents. An unused queue has no entry.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    documents: BTreeMap<Key, DocumentQueue>,
+    tickets: BTreeMap<Ticket, Entry>,
+    /// The ends of the reservations, soonest first.
+    ends: BTreeSet<(Instant, Ticket)>,
+    waiting: usize,
+    bytes: usize,
+}
+
+impl Queues {
+    /// Enters a ticket. Returns whether there was room.
+    pub(super) fn enter(
+        &mut self,
+        ticket: Ticket,
+        keys: BTreeSet<Key>,
+        wake: Arc<Notify>,
+        most_waiting: usize,
+    ) -> bool {
+        let length =
+            |key| self.documents.get(key).map_or(0, |queue: &DocumentQueue| queue.tickets.len());
+        let longest = keys.iter().map(length).max().unwrap_or(0);
+        let is_full = longest >= MOST_PER_DOCUMENT
+            || longest > 0 && self.waiting >= most_waiting
+            || self.tickets.len() >= MOST_TICKETS;
+        if is_full || self.tickets.contains_key(&ticket) {
+            return false;
+        }
+        for key in &keys {
+            self.documents.entry(key.clone()).or_default().tickets.push_back(ticket);
+        }
+        self.tickets.insert(ticket, Entry { keys, wake, state: State::Waiting });
+        self.waiting += 1;
+        self.grant(ticket);
+        true
+    }
+
+    /// Whether the ticket holds its reservation.
+    pub(super) fn holds(&self, ticket: Ticket) -> bool {
+        self.tickets.get(&ticket).is_some_and(|entry| entry.state != State::Waiting)
+    }
+
+    /// The soonest end of the reservations for which a ticket waits.
+    pub(super) fn next_end(&self, ticket: Ticket) -> Option<Instant> {
+        let firsts = self.tickets.get(&ticket)?.keys.iter().filter_map(|key| self.first(key));
+        firsts.filter_map(|first| self.tickets.get(&first)?.state.end()).min()
+    }
+
+    /// Lets a reservation wait for its commit until a moment.
+    pub(super) fn await_commit(&mut self, ticket: Ticket, end: Instant) {
+        self.enter_state(ticket, State::Awaited(end));
+    }
+
+    /// Takes a reservation for its commit. Returns its documents, if it has not ended.
+    pub(super) fn commit(&mut self, ticket: Ticket, end: Instant) -> Option<BTreeSet<Key>> {
+        let entry = self.tickets.get(&ticket)?;
+        if !matches!(entry.state, State::Awaited(_)) {
+            return None;
+        }
+        let keys = entry.keys.clone();
+        self.enter_state(ticket, State::Committing(end));
+        Some(keys)
+    }
+
+    /// Whether other tickets wait for one of these documents.
+    pub(super) fn is_wanted(&self, keys: &BTreeSet<Key>) -> bool {
+        let length = |key| self.documents.get(key).map_or(0, |queue| queue.tickets.len());
+        keys.iter().any(|key| length(key) > 1)
+    }
+
+    /// Ends the reservations whose time has passed.
+    pub(super) fn expire(&mut self, now: Instant) {
+        while let Some((end, ticket)) = self.ends.first().copied()
+            && end <= now
+        {
+            self.ends.remove(&(end, ticket));
+            self.leave(ticket);
+        }
+    }
+
+    /// Takes a ticket out of all its queues, and grants the next reservations.
+    pub(super) fn leave(&mut self, ticket: Ticket) {
+        let Some(entry) = self.tickets.remove(&ticket) else { return };
+        if entry.state == State::Waiting {
+            self.waiting -= 1;
+        }
+        if let Some(end) = entry.state.end() {
+            self.ends.remove(&(end, ticket));
+        }
+        for key in &entry.keys {
+            if let Some(queue) = self.documents.get_mut(key) {
+                queue.tickets.retain(|other| *other != ticket);
+            }
+            self.forget_unused(key);
+        }
+        for key in &entry.keys {
+            if let Some(first) = self.first(key) {
+                self.grant(first);
+            }
+            self.wake_next(key);
+        }
+    }
+
+    /// Publishes the content that a commit will give a document.
+    pub(super) fn publish(&mut self, key: &Key, newest: Newest) {
+        let bytes = self.bytes + newest.bytes();
+        if let Some(queue) = self.documents.get_mut(key)
+            && bytes <= MOST_BYTES
+        {
+            let replaced = queue.newest.replace(newest).map_or(0, |newest| newest.bytes());
+            self.bytes = bytes - replaced;
+        }
+    }
+
+    /// The content that the newest running commit will give a document.
+    pub(super) fn newest(&self, key: &Key) -> Option<&Newest> {
+        self.documents.get(key)?.newest.as_ref()
+    }
+
+    /// Forgets the published contents of a decided commit.
+    pub(super) fn forget(&mut self, commit: Ticket, keys: &BTreeSet<Key>) {
+        for key in keys {
+            if let Some(queue) = self.documents.get_mut(key)
+                && let Some(newest) = queue.newest.take_if(|newest| newest.commit == commit)
+            {
+                self.bytes -= newest.bytes();
+            }
+            self.forget_unused(key);
+        }
+    }
+
+    /// Grants a reservation if its ticket is the first in all its queues.
+    fn grant(&mut self, ticket: Ticket) {
+        let Some(entry) = self.tickets.get(&ticket) else { return };
+        let is_first = entry.keys.iter().all(|key| self.first(key) == Some(ticket));
+        if is_first && entry.state == State::Waiting {
+            self.waiting -= 1;
+            self.enter_state(ticket, State::Running);
+        }
+    }
+
+    fn enter_state(&mut self, ticket: Ticket, state: State) {
+        let Some(entry) = self.tickets.get_mut(&ticket) else { return };
+        if let Some(end) = entry.state.end() {
+            self.ends.remove(&(end, ticket));
+        }
+        entry.state = state;
+        self.ends.extend(state.end().map(|end| (end, ticket)));
+        entry.wake.notify_one();
+        for key in entry.keys.clone() {
+            self.wake_next(&key);
+        }
+    }
+
+    /// Wakes the second ticket of a document, whose wait depends on the end of the first one.
+    fn wake_next(&self, key: &Key) {
+        let next = self.documents.get(key).and_then(|queue| queue.tickets.get(1));
+        if let Some(entry) = next.and_then(|next| self.tickets.get(next)) {
+            entry.wake.notify_one();
+        }
+    }
+
+    fn first(&self, key: &Key) -> Option<Ticket> {
+        self.documents.get(key)?.tickets.front().copied()
+    }
+
+    fn forget_unused(&mut self, key: &Key) {
+        if let Some(queue) = self.documents.get(key)
+            && queue.tickets.is_empty()
+            && queue.newest.is_none()
+        {
+            self.documents.remove(key);
+        }
+    }
+
+    /// Whether no reservation and no content is left.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.documents.is_empty()
+            && self.tickets.is_empty()
+            && self.ends.is_empty()
+            && (self.waiting, self.bytes) == (0, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn keys(ids: &[&str]) -> BTreeSet<Key> {
+        ids.iter().map(|id| Key::new("stock", *id)).collect()
+    }
+
+    /// Queues with a ticket for each list of ids, numbered from 1.
+    fn queues(tickets: &[&[&str]]) -> Queues {
+        let mut queues = Queues::default();
+        for (ids, ticket) in tickets.iter().zip(1..) {
+            assert!(queues.enter(ticket, keys(ids), Arc::default(), 100), "{ids:?}");
+        }
+        queues
+    }
+
+    fn holders(queues: &Queues) -> Vec<Ticket> {
+        queues.tickets.keys().copied().filter(|ticket| queues.holds(*ticket)).collect()
+    }
+
+    #[test]
+    fn reservations_of_a_document_are_granted_in_order() {
+        let mut queues = queues(&[&["a"], &["a"], &["b"], &["a"]]);
+        assert_eq!(holders(&queues), [1, 3]);
+        queues.leave(2);
+        assert_eq!(holders(&queues), [1, 3]);
+        queues.leave(1);
+        assert_eq!(holders(&queues), [3, 4]);
+        queues.leave(3);
+        queues.leave(4);
+        assert!(queues.is_empty(), "{queues:?}");
+    }
+
+    #[test]
+    fn several_documents_are_reserved_together() {
+        let mut queues = queues(&[&["a"], &["b", "a"], &["b", "c"], &["c"]]);
+        assert_eq!(holders(&queues), [1]);
+        queues.leave(1);
+        assert_eq!(holders(&queues), [2]);
+        queues.leave(2);
+        assert_eq!(holders(&queues), [3]);
+        queues.leave(3);
+        assert_eq!(holders(&queues), [4]);
+    }
+
+    #[test]
+    fn reservation_without_a_commit_expires() {
+        let mut queues = queues(&[&["a"], &["a"]]);
+        let now = Instant::now();
+        let end = now + Duration::from_millis(50);
+        queues.await_commit(1, end);
+        assert_eq!(queues.next_end(2), Some(end));
+        queues.expire(now);
+        assert_eq!(holders(&queues), [1]);
+        queues.expire(end);
+        assert_eq!(holders(&queues), [2]);
+        assert_eq!(queues.commit(1, end), None, "it has ended");
+        queues.leave(2);
+        assert!(queues.is_empty(), "{queues:?}");
+    }
+
+    #[test]
+    fn reservation_serves_one_commit() {
+        let mut queues = queues(&[&["a"]]);
+        let end = Instant::now();
+        assert_eq!(queues.commit(1, end), None, "its read still runs");
+        queues.await_commit(1, end);
+        assert_eq!(queues.commit(1, end), Some(keys(&["a"])));
+        assert_eq!(queues.commit(1, end), None);
+    }
+
+    #[test]
+    fn published_content_ends_with_its_commit() {
+        let mut queues = queues(&[&["a"], &["a"]]);
+        let (_progress, progress) = watch::channel(false);
+        let (a, content) = (keys(&["a"]), Some(Raw::new("{}")));
+        let key = Key::new("stock", "a");
+        queues.publish(&key, Newest::new(1, content, progress.clone()));
+        queues.leave(1);
+        assert!(queues.newest(&key).is_some_and(|newest| newest.content.is_some()));
+        queues.publish(&key, Newest::new(2, None, progress));
+        // The content of a later commit stays.
+        queues.forget(1, &a);
+        assert!(queues.newest(&key).is_some_and(|newest| newest.content.is_none()));
+        queues.leave(2);
+        queues.forget(2, &a);
+        assert!(queues.is_empty(), "{queues:?}");
+    }
+
+    #[test]
+    fn queues_are_bounded() {
+        let mut queues = Queues::default();
+        let mut enter = |ticket, id, most| queues.enter(ticket, keys(&[id]), Arc::default(), most);
+        let most = Ticket::try_from(MOST_PER_DOCUMENT).expect("fits");
+        assert!((0..most).all(|ticket| enter(ticket, "a", usize::MAX)));
+        assert!(!enter(most, "a", usize::MAX), "the queue is full");
+        assert!(enter(most, "b", 1), "a free document needs no wait");
+        assert!(!enter(most + 1, "b", 1), "too many tickets wait");
+    }
+}

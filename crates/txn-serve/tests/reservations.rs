@@ -1,0 +1,303 @@
+//! Reads for update: reservations, contents of running commits, and commits that follow them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+use txn_core::store::{MemoryStore, Store};
+use txn_core::{Domain, Error, Raw};
+use txn_serve::ServeConfig;
+use txn_sim::tapped::{Delivery, Tap, Tapped};
+
+use super::desk::{Answer, Desk, config};
+
+/// Longer than any test.
+const LONG: Duration = Duration::from_secs(3_600);
+
+fn target(id: &str) -> Value {
+    json!({ "collection": "stock", "id": id })
+}
+
+fn settings() -> ServeConfig {
+    ServeConfig::default().with_create_collections(true)
+}
+
+/// Stops all writes while it is closed.
+#[derive(Debug)]
+struct Gate(watch::Sender<bool>);
+
+#[async_trait::async_trait]
+impl Tap for Gate {
+    async fn on_write(&self, _: &[txn_core::store::Write]) -> Delivery {
+        drop(self.0.subscribe().wait_for(|is_open| *is_open).await);
+        Delivery::Pass
+    }
+}
+
+/// A gateway behind a gate, with the document `a`, and the store behind the gate.
+async fn gated(groups: bool) -> (Arc<Desk>, Arc<Gate>, Arc<dyn Store>) {
+    let gate = Arc::new(Gate(watch::channel(true).0));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let tapped = Arc::new(Tapped::new(store.clone(), gate.clone()));
+    let config = config().with_group_commit(Some(groups));
+    let domain = Domain::open_or_create(tapped, "shop", config).await.expect("opens");
+    let desk = Desk::of(domain, settings().with_reservation(LONG));
+    desk.put("/stock/_doc/a", &json!({ "n": 0 })).await.is(201);
+    // The first key creates the collection of the answers.
+    let insert = json!({ "insert": { "target": target("z"), "document": {} } });
+    desk.keyed("/_txn", "first", &json!({ "operations": [insert] })).await.is(200);
+    (Arc::new(desk), gate, store)
+}
+
+async fn read(desk: &Desk, ids: &[&str]) -> Value {
+    let targets: Vec<Value> = ids.iter().map(|id| target(id)).collect();
+    desk.post("/_txn/read", &json!({ "targets": targets, "for_update": true })).await.is(200)
+}
+
+/// Lets all tasks of this test run until they wait. The store is in memory, so none waits for I/O.
+async fn wait_for_the_queue() {
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A commit that adds 1 to each document of a read.
+fn adding(read: &Value) -> Value {
+    let documents = read["documents"].as_array().expect("documents");
+    let reads: Vec<Value> = documents
+        .iter()
+        .map(|it| json!({ "target": it["target"], "token": it["token"] }))
+        .collect();
+    let add = |it: &Value| {
+        let n = it["document"]["n"].as_i64().expect("a number");
+        json!({ "merge": { "target": it["target"], "patch": { "n": n + 1 } } })
+    };
+    let operations: Vec<Value> = documents.iter().map(add).collect();
+    let reservations: Vec<&Value> = read.get("reservation").into_iter().collect();
+    json!({ "reads": reads, "operations": operations, "reservations": reservations })
+}
+
+/// Reads for update and commits until a commit succeeds. Returns the number of conflicts.
+async fn transact(desk: &Desk, ids: &[&str], key: &str) -> u32 {
+    for conflicts in 0..1_000 {
+        let commit = adding(&read(desk, ids).await);
+        let answer = desk.keyed("/_txn/commit", &format!("{key}-{conflicts}"), &commit).await;
+        if answer.status == 200 {
+            return conflicts;
+        }
+        answer.fails(409, "changed");
+    }
+    panic!("{key} never succeeded");
+}
+
+/// Clients that each commit several times. Returns the number of conflicts.
+async fn hot_clients(desk: &Arc<Desk>, ids: &'static [&'static [&'static str]]) -> u32 {
+    for id in ["a", "b", "c"] {
+        desk.put(&format!("/stock/_doc/{id}"), &json!({ "n": 0 })).await;
+    }
+    let clients = (0..8).map(|client| {
+        let desk = desk.clone();
+        tokio::spawn(async move {
+            let mut conflicts = 0;
+            for round in 0..6 {
+                let ids = ids[(client + round) % ids.len()];
+                conflicts += transact(&desk, ids, &format!("k-{client}-{round}")).await;
+            }
+            conflicts
+        })
+    });
+    let mut conflicts = 0;
+    for client in clients.collect::<Vec<_>>() {
+        conflicts += client.await.expect("no panic");
+    }
+    let mut expected: BTreeMap<&str, i64> = BTreeMap::new();
+    for (client, round) in (0..8).flat_map(|client| (0..6).map(move |round| (client, round))) {
+        for id in ids[(client + round) % ids.len()] {
+            *expected.entry(id).or_default() += 1;
+        }
+    }
+    for (id, n) in expected {
+        assert_eq!(desk.content(&format!("/stock/_doc/{id}")).await, json!({ "n": n }), "{id}");
+    }
+    conflicts
+}
+
+#[tokio::test(start_paused = true)]
+async fn reserved_commits_have_no_conflict() {
+    let store = Arc::new(MemoryStore::new());
+    let desk = Arc::new(Desk::with(store, settings().with_reservation(LONG)).await);
+    assert_eq!(hot_clients(&desk, &[&["a"]]).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn overlapping_reservations_have_no_deadlock() {
+    let store = Arc::new(MemoryStore::new());
+    let desk = Arc::new(Desk::with(store, settings().with_reservation(LONG)).await);
+    let ids: &[&[&str]] = &[&["a", "b"], &["b", "a", "c"], &["c"], &["c", "a"]];
+    assert_eq!(hot_clients(&desk, ids).await, 0);
+}
+
+#[tokio::test]
+async fn reserved_commits_of_groups_rarely_conflict() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = txn_redb::RedbStore::open(directory.path().join("shop.redb")).expect("opens");
+    let desk = Desk::with(Arc::new(store), settings().with_reservation(LONG)).await;
+    let conflicts = hot_clients(&Arc::new(desk), &[&["a"]]).await;
+    // A group that waits too long for a closure leaves it out, and the later ones then conflict.
+    assert!(conflicts <= 12, "{conflicts} conflicts of 48 commits");
+}
+
+/// All clients read before the first of them has committed.
+#[tokio::test]
+async fn reads_follow_commits_that_still_run() {
+    let (desk, gate, _) = gated(true).await;
+    let first = read(&desk, &["a"]).await;
+    let (sender, mut contents) = mpsc::unbounded_channel();
+    let client = |number: i64, first: Option<Value>| {
+        let (desk, sender) = (desk.clone(), sender.clone());
+        tokio::spawn(async move {
+            let read = match first {
+                Some(read) => read,
+                None => read(&desk, &["a"]).await,
+            };
+            let n = read["documents"][0]["document"]["n"].as_i64();
+            assert_eq!(read["undecided"] == true, n != Some(0), "{read}");
+            sender.send(n).expect("the test waits");
+            let mut commit = adding(&read);
+            let target = target(&format!("new-{number}"));
+            let insert = json!({ "insert": { "target": target, "document": {} } });
+            commit["operations"].as_array_mut().expect("operations").push(insert);
+            desk.keyed("/_txn/commit", &format!("k-{number}"), &commit).await.is(200);
+        })
+    };
+    let mut clients: Vec<_> = (1..6).map(|number| client(number, None)).collect();
+    wait_for_the_queue().await;
+    gate.0.send_replace(false);
+    clients.push(client(0, Some(first)));
+    drop(sender);
+    for n in 0..6 {
+        assert_eq!(contents.recv().await.expect("a read"), Some(n));
+    }
+    gate.0.send_replace(true);
+    for client in clients {
+        client.await.expect("no conflict");
+    }
+    assert_eq!(desk.content("/stock/_doc/a").await, json!({ "n": 6 }));
+}
+
+/// Two reads, of which the second one has the content of the first one's commit.
+///
+/// `interfere` runs while the writes of this gateway wait.
+async fn two_commits(groups: bool, interfere: impl AsyncFnOnce(Arc<dyn Store>)) -> [Answer; 2] {
+    let (desk, gate, store) = gated(groups).await;
+    let first = read(&desk, &["a"]).await;
+    let second = tokio::spawn({
+        let desk = desk.clone();
+        async move { read(&desk, &["a"]).await }
+    });
+    wait_for_the_queue().await;
+    gate.0.send_replace(false);
+    let send = |key: &'static str, commit: Value| {
+        let desk = desk.clone();
+        tokio::spawn(async move { desk.keyed("/_txn/commit", key, &commit).await })
+    };
+    let first = send("one", adding(&first));
+    let second = second.await.expect("no panic");
+    assert_eq!(
+        (&second["documents"][0]["document"], &second["undecided"]),
+        (&json!({ "n": 1 }), &json!(true))
+    );
+    let second = send("two", adding(&second));
+    interfere(store).await;
+    gate.0.send_replace(true);
+    [first.await.expect("no panic"), second.await.expect("no panic")]
+}
+
+#[tokio::test]
+async fn commit_on_undecided_content_follows() {
+    for groups in [false, true] {
+        for answer in two_commits(groups, async |_| {}).await {
+            answer.is(200);
+        }
+    }
+}
+
+#[tokio::test]
+async fn commit_on_content_that_never_was_is_refused() {
+    for groups in [false, true] {
+        let answers = two_commits(groups, async |store| {
+            let other = Domain::open(store, "shop", config()).await.expect("opens");
+            let stock = other.collection::<Raw>("stock").await.expect("opens");
+            let content = Raw::new(r#"{"n":100}"#);
+            let put = async |tx: &txn_core::Transaction| tx.put(&stock, "a", &content);
+            other.transact::<_, Error, _>(put).await.expect("writes");
+        });
+        for answer in answers.await {
+            let changed = answer.fails(409, "changed");
+            assert_eq!(changed["changed"][0]["document"], json!({ "n": 100 }), "{changed}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reservation_of_a_lost_client_ends() {
+    let desk = Desk::with(Arc::new(MemoryStore::new()), settings()).await;
+    desk.put("/stock/_doc/a", &json!({ "n": 0 })).await.is(201);
+    let (lost, next) = (read(&desk, &["a"]).await, read(&desk, &["a"]).await);
+    assert!(lost["reservation"].is_string() && next["reservation"].is_string());
+    assert_ne!(lost["reservation"], next["reservation"]);
+    desk.post("/_txn/commit", &adding(&next)).await.is(200);
+    // The client is back: its reservation has ended, and its tokens are compared.
+    desk.post("/_txn/commit", &adding(&lost)).await.fails(409, "changed");
+    assert_eq!(desk.content("/stock/_doc/a").await, json!({ "n": 1 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn reservation_without_an_end_delays_a_read_only() {
+    let desk = Desk::with(Arc::new(MemoryStore::new()), settings().with_reservation(LONG)).await;
+    desk.put("/stock/_doc/a", &json!({ "n": 0 })).await.is(201);
+    let holder = read(&desk, &["a"]).await;
+    let other = read(&desk, &["a"]).await;
+    assert_eq!(other.get("reservation"), None, "{other}");
+    desk.post("/_txn/commit", &adding(&other)).await.is(200);
+    desk.post("/_txn/commit", &adding(&holder)).await.fails(409, "changed");
+    // Other documents, and reads that are not for update, never wait.
+    assert!(read(&desk, &["b"]).await["reservation"].is_string());
+    let plain = json!({ "targets": [target("a")] });
+    assert_eq!(desk.post("/_txn/read", &plain).await.is(200).get("reservation"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_read_leaves_its_queue() {
+    let desk =
+        Arc::new(Desk::with(Arc::new(MemoryStore::new()), settings().with_reservation(LONG)).await);
+    desk.put("/stock/_doc/a", &json!({ "n": 0 })).await.is(201);
+    let first = read(&desk, &["a"]).await;
+    let waiting = tokio::spawn({
+        let desk = desk.clone();
+        async move { read(&desk, &["a"]).await }
+    });
+    wait_for_the_queue().await;
+    waiting.abort();
+    waiting.await.expect_err("the client is gone");
+    desk.post("/_txn/commit", &adding(&first)).await.is(200);
+    assert!(read(&desk, &["a"]).await["reservation"].is_string());
+}
+
+#[tokio::test]
+async fn unknown_reservation_has_no_effect() {
+    let desk = Desk::with(Arc::new(MemoryStore::new()), settings()).await;
+    desk.put("/stock/_doc/a", &json!({ "n": 0 })).await.is(201);
+    let mut commit = adding(&read(&desk, &["a"]).await);
+    for malformed in ["", "x", "+2345678901234567890123456789012"] {
+        commit["reservations"] = json!([malformed]);
+        desk.post("/_txn/commit", &commit).await.fails(400, "invalid");
+    }
+    commit["reservations"] = json!(vec!["0".repeat(32); 101]);
+    desk.post("/_txn/commit", &commit).await.fails(400, "invalid");
+    // The reservation of another gateway.
+    commit["reservations"] = json!(["0".repeat(32)]);
+    desk.post("/_txn/commit", &commit).await.is(200);
+}
