@@ -102,6 +102,40 @@ class ClientTest(unittest.TestCase):
         keys = {request.key for request in self.proxy.commits()}
         self.assertEqual(len(keys), 2)
 
+    def test_third_attempt_reads_for_update(self) -> None:
+        seen = []
+
+        def closure(transaction: Transaction) -> None:
+            apple = transaction.get("stock", "apple")
+            assert apple is not None
+            seen.append(apple["left"])
+            if len(seen) < 3:
+                self.gateway.put("stock", "apple", {"left": len(seen)})
+            transaction.put("stock", "apple", {"left": apple["left"] + 10})
+
+        self.client.transact(closure)
+        self.assertEqual((seen, self.left()), ([10, 1, 2], 12))
+        self.assertEqual(self.proxy.paths(), [READ, COMMIT, COMMIT, READ, COMMIT])
+
+    def test_closures_for_update_follow_each_other(self) -> None:
+        def increment(_: int) -> None:
+            self.client.transact(lambda transaction: take(transaction), for_update=True)
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(increment, range(40)))
+        self.assertEqual(self.left(), -30)
+        # Without reservations, 8 threads need several times as many commits.
+        self.assertLess(len(self.proxy.commits()), 80)
+
+    def test_closure_for_update_may_only_read(self) -> None:
+        left = self.client.transact(lambda transaction: transaction.get("stock", "apple"), for_update=True)
+        self.assertEqual(left, {"left": 10})
+        with self.assertRaises(LookupError):
+            self.client.transact(lambda transaction: {}[str(transaction.get("stock", "apple"))], for_update=True)
+        # A commit without operations confirms contents that may be undecided.
+        self.assertEqual(self.proxy.paths(), [READ, COMMIT, READ, COMMIT])
+        self.assertEqual({request.key for request in self.proxy.commits()}, {None})
+
     def test_lost_answer_has_one_effect(self) -> None:
         self.proxy.rule = first(2, "cut")
         self.client.transact(lambda transaction: transaction.add("stock", "apple", "/left", -1))

@@ -19,6 +19,8 @@ Document = Dict[str, Any]
 Target = Tuple[str, str, Optional[str]]
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.01, 2.0
+# The first attempt that reserves its documents, unless the caller asks for all.
+RESERVES_FROM = 2
 # Codes of answers that the gateway stores under an idempotency key.
 STORED = ("changed", "exists", "refused")
 COMPUTED = object()
@@ -84,8 +86,11 @@ def _address(target: Document) -> Target:
 class Transaction:
     """The handle of a running closure. Operations are carried out at the commit, in their order."""
 
-    def __init__(self, client: Client, known: Dict[Target, _Read], moments: itertools.count[int], deadline: float):
+    def __init__(self, client: Client, known: Dict[Target, _Read], moments: itertools.count[int], deadline: float,
+                 for_update: bool):
         self._client, self._known, self._moments, self._deadline = client, known, moments, deadline
+        self._for_update, self._is_undecided = for_update, False
+        self._reservations: List[str] = []
         self._used: Dict[Target, None] = {}
         self._written: Dict[Target, Any] = {}
         self._operations: List[Document] = []
@@ -100,12 +105,19 @@ class Transaction:
         unread = [target for target in dict.fromkeys(wanted)
                   if target not in self._known and target not in self._written]
         if unread:
-            body = {"targets": [_target(target) for target in unread]}
-            answer = self._client._call("POST", "/_txn/read", body, None, self._deadline)
-            moment = next(self._moments)
-            for target, document in zip(unread, answer["documents"]):
-                self._known[target] = _Read.of(moment, document)
+            self._read(unread)
         return [self._content(target) for target in wanted]
+
+    def _read(self, targets: List[Target]) -> None:
+        body: Document = {"targets": [_target(target) for target in targets]}
+        if self._for_update:
+            body["for_update"] = True
+        answer = self._client._call("POST", "/_txn/read", body, None, self._deadline)
+        self._reservations += [answer["reservation"]] if "reservation" in answer else []
+        self._is_undecided |= bool(answer.get("undecided"))
+        moment = next(self._moments)
+        for target, document in zip(targets, answer["documents"]):
+            self._known[target] = _Read.of(moment, document)
 
     def _content(self, target: Target) -> Optional[Document]:
         if target in self._written:
@@ -146,14 +158,19 @@ class Transaction:
         self._operations.append(json.loads(json.dumps(operation, allow_nan=False)))
         self._written[target] = COMPUTED if content is COMPUTED else json.dumps(content)
 
-    def _is_one_moment(self) -> bool:
+    def _needs_no_commit(self) -> bool:
+        if self._used and (self._is_undecided or self._reservations):
+            return False
         return len({self._known[target].moment for target in self._used}) <= 1
 
     def _commit(self, operations: List[Document], wait_for: Optional[str]) -> bool:
         reads = [{"target": _target(target), "token": self._known[target].token} for target in self._used]
         path = "/_txn/commit" + (f"?wait_for={wait_for}" if wait_for else "")
         key = uuid.uuid4().hex if operations else None
-        answer = self._client._call("POST", path, {"reads": reads, "operations": operations}, key, self._deadline)
+        body: Document = {"reads": reads, "operations": operations}
+        if self._reservations:
+            body["reservations"] = self._reservations
+        answer = self._client._call("POST", path, body, key, self._deadline)
         if "changed" not in answer:
             return True
         # The gateway compared all reads at one moment.
@@ -178,17 +195,25 @@ class Client:
         self.attempts, self.timeout = attempts, timeout
 
     def transact(self, closure: Callable[[Transaction], T], *, timeout: Optional[float] = None,
-                 wait_for: Optional[str] = None) -> T:
+                 wait_for: Optional[str] = None, for_update: bool = False) -> T:
         """Calls `closure` and commits its operations if all documents that it has read are unchanged.
 
         Otherwise the closure runs again, on the new contents. `wait_for` is `apply` or `refresh`, if plain reads or
-        searches of the servers must see the commit.
+        searches of the servers must see the commit. `for_update` reserves the documents for a moment, so that closures
+        on a hot document follow each other. The third attempt and all later ones do so in any case.
         """
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         known: Dict[Target, _Read] = {}
         moments = itertools.count()
+        used: List[Target] = []
         for attempt in range(self.attempts):
-            transaction = Transaction(self, known, moments, deadline)
+            reserves = for_update or attempt >= RESERVES_FROM
+            transaction = Transaction(self, known, moments, deadline, reserves)
+            if reserves:
+                known.clear()
+                if used:
+                    # One request reserves all documents in one order, so that clients do not block each other.
+                    transaction._read(used)
             operations = transaction._operations
             failure: Optional[Exception] = None
             try:
@@ -198,7 +223,8 @@ class Client:
             except Exception as error:
                 # An error may come from contents of different moments, which the gateway compares.
                 failure, operations = error, []
-            if (not operations and transaction._is_one_moment()) or transaction._commit(operations, wait_for):
+            used = list(transaction._used)
+            if (not operations and transaction._needs_no_commit()) or transaction._commit(operations, wait_for):
                 if failure is not None:
                     raise failure
                 return value

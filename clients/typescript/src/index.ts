@@ -19,15 +19,22 @@ export interface TransactOptions {
   timeout?: number;
   /** `apply` or `refresh`, if plain reads or searches of the servers must see the commit. */
   waitFor?: "commit" | "apply" | "refresh";
+  /**
+   * Reserves the documents for a moment, so that closures on a hot document follow each other. The third attempt and
+   * all later ones do so in any case.
+   */
+  forUpdate?: boolean;
 }
 
 interface Read { moment: number; token: string; content: string }
 interface Found { target: Target; token: string; document: object | null }
-interface Answer extends Problem { documents?: Found[]; changed?: Found[]; outcome?: Outcome }
+interface Answer extends Problem { documents?: Found[]; changed?: Found[]; outcome?: Outcome; reservation?: string; undecided?: boolean }
 interface Commit { path: string; body: string; key: string }
 
 const SHORTEST_PAUSE = 10;
 const LONGEST_PAUSE = 2_000;
+/** The first attempt that reserves its documents, unless the caller asks for all. */
+const RESERVES_FROM = 2;
 /** Codes of answers that the gateway stores under an idempotency key. */
 const STORED: unknown[] = ["changed", "exists", "refused"];
 /** Codes of failed connections, over which no request was sent. */
@@ -74,13 +81,21 @@ export class Transaction {
   readonly #client: Client;
   readonly #known: Map<string, Read>;
   readonly #deadline: number;
+  readonly #forUpdate: boolean;
+  readonly #reservations: string[] = [];
+  #isUndecided = false;
   readonly #used = new Map<string, Target>();
   readonly #written = new Map<string, string | typeof COMPUTED>();
   #operations: object[] = [];
 
   /** @internal */
-  constructor(client: Client, known: Map<string, Read>, deadline: number) {
-    [this.#client, this.#known, this.#deadline] = [client, known, deadline];
+  constructor(client: Client, known: Map<string, Read>, deadline: number, forUpdate: boolean) {
+    [this.#client, this.#known, this.#deadline, this.#forUpdate] = [client, known, deadline, forUpdate];
+  }
+
+  /** @internal The documents that the closure has read. */
+  get used(): Target[] {
+    return [...this.#used.values()];
   }
 
   /** Returns a document, or `null` if the document is missing. */
@@ -93,12 +108,17 @@ export class Transaction {
   async getAll<T extends object = Record<string, any>>(...targets: Target[]): Promise<(T | null)[]> {
     const unread = new Map(targets.map((target) => [name(target), target]));
     for (const key of [...this.#known.keys(), ...this.#written.keys()]) unread.delete(key);
-    if (unread.size > 0) {
-      const body = JSON.stringify({ targets: [...unread.values()] });
-      const { documents = [] } = await this.#client.send("POST", "/_txn/read", body, undefined, this.#deadline);
-      this.#learn(documents);
-    }
+    if (unread.size > 0) await this.read([...unread.values()]);
     return targets.map((target) => this.#content(target) as T | null);
+  }
+
+  /** @internal Reads documents in one request. */
+  async read(targets: Target[]): Promise<void> {
+    const body = JSON.stringify({ targets, ...(this.#forUpdate ? { for_update: true } : {}) });
+    const answer = await this.#client.send("POST", "/_txn/read", body, undefined, this.#deadline);
+    if (answer.reservation !== undefined) this.#reservations.push(answer.reservation);
+    this.#isUndecided ||= answer.undecided ?? false;
+    this.#learn(answer.documents ?? []);
   }
 
   #content(target: Target): unknown {
@@ -165,11 +185,13 @@ export class Transaction {
   async commit(waitFor?: string, failed = false): Promise<boolean> {
     const operations = failed ? [] : this.#operations;
     const moments = new Set([...this.#used.values()].map((target) => this.#read(target).moment));
-    if (operations.length === 0 && moments.size <= 1) return true;
+    const isKnown = moments.size === 0 || (moments.size === 1 && !this.#isUndecided && this.#reservations.length === 0);
+    if (operations.length === 0 && isKnown) return true;
     const reads = [...this.#used.values()].map((target) => ({ target, token: this.#read(target).token }));
     const path = "/_txn/commit" + (waitFor ? `?wait_for=${waitFor}` : "");
     const key = operations.length > 0 ? crypto.randomUUID() : undefined;
-    const body = JSON.stringify({ reads, operations });
+    const reservations = this.#reservations.length > 0 ? this.#reservations : undefined;
+    const body = JSON.stringify({ reads, operations, reservations });
     const { changed } = await this.#client.send("POST", path, body, key, this.#deadline);
     if (changed === undefined) return true;
     // The gateway compared all reads at one moment.
@@ -200,8 +222,15 @@ export class Client {
   async transact<T>(closure: (transaction: Transaction) => T | Promise<T>, options: TransactOptions = {}): Promise<T> {
     const deadline = performance.now() + (options.timeout ?? this.#timeout);
     const known = new Map<string, Read>();
+    let used: Target[] = [];
     for (let attempt = 0; attempt < this.#attempts; attempt++) {
-      const transaction = new Transaction(this, known, deadline);
+      const reserves = options.forUpdate === true || attempt >= RESERVES_FROM;
+      const transaction = new Transaction(this, known, deadline, reserves);
+      if (reserves) {
+        known.clear();
+        // One request reserves all documents in one order, so that clients do not block each other.
+        if (used.length > 0) await transaction.read(used);
+      }
       let run: () => T;
       let failed = false;
       try {
@@ -213,6 +242,7 @@ export class Client {
         failed = true;
         run = () => { throw error; };
       }
+      used = transaction.used;
       if (await transaction.commit(options.waitFor, failed)) return run();
       if (!(await pause(attempt, 0, deadline))) break;
     }

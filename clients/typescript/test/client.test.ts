@@ -86,6 +86,36 @@ test("changed contents need no second read", async () => {
   assert.equal(new Set(proxy.commits().map(({ key }) => key)).size, 2);
 });
 
+test("third attempt reads for update", async () => {
+  const seen: number[] = [];
+  await client.transact(async (transaction) => {
+    const apple = await transaction.get<Stock>("stock", "apple");
+    seen.push(apple!.left);
+    if (seen.length < 3) await gateway.put("stock", "apple", { left: seen.length });
+    transaction.put("stock", "apple", { left: apple!.left + 10 });
+  });
+  assert.deepEqual([seen, await left()], [[10, 1, 2], 12]);
+  assert.deepEqual(proxy.paths(), [READ, COMMIT, COMMIT, READ, COMMIT]);
+});
+
+test("closures for update follow each other", async () => {
+  const worker = async (): Promise<void> => {
+    for (let round = 0; round < 5; round++) await client.transact(take, { forUpdate: true });
+  };
+  await Promise.all(Array.from({ length: 8 }, worker));
+  assert.equal(await left(), -30);
+  // Without reservations, 8 workers need several times as many commits.
+  assert(proxy.commits().length < 80, `${proxy.commits().length} commits`);
+});
+
+test("closure for update may only read", async () => {
+  const read = (transaction: Transaction): Promise<Stock | null> => transaction.get<Stock>("stock", "apple");
+  assert.deepEqual(await client.transact(read, { forUpdate: true }), { left: 10 });
+  // A commit without operations confirms contents that may be undecided.
+  assert.deepEqual(proxy.paths(), [READ, COMMIT]);
+  assert.equal(proxy.commits()[0]!.key, undefined);
+});
+
 test("lost answer has one effect", async () => {
   proxy.rule = first(2, "cut");
   await client.transact((transaction) => transaction.add("stock", "apple", "/left", -1));

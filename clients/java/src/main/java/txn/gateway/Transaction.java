@@ -26,15 +26,20 @@ public final class Transaction {
     private final TransactionClient client;
     private final Known known;
     private final long deadline;
+    private final boolean forUpdate;
+    private final ArrayNode reservations;
+    private boolean isUndecided;
     private final Set<Target> used = new LinkedHashSet<>();
     /** Own writes. The content is missing if the gateway computes it. */
     private final Map<Target, Optional<JsonNode>> written = new HashMap<>();
     private final ArrayNode operations;
 
-    Transaction(TransactionClient client, Known known, long deadline) {
+    Transaction(TransactionClient client, Known known, long deadline, boolean forUpdate) {
         this.client = client;
         this.known = known;
         this.deadline = deadline;
+        this.forUpdate = forUpdate;
+        this.reservations = client.json().createArrayNode();
         this.operations = client.json().createArrayNode();
     }
 
@@ -59,11 +64,36 @@ public final class Transaction {
         unread.removeAll(known.reads.keySet());
         unread.removeAll(written.keySet());
         if (!unread.isEmpty()) {
-            ObjectNode body = client.json().createObjectNode();
-            body.set("targets", client.json().valueToTree(unread));
-            learn(client.send("POST", "/_txn/read", body, null, deadline).path("documents"));
+            read(unread);
         }
         return targets.stream().map(target -> Optional.ofNullable(value(content(target), type))).toList();
+    }
+
+    private void read(Set<Target> targets) {
+        ObjectNode body = client.json().createObjectNode();
+        body.set("targets", client.json().valueToTree(targets));
+        if (forUpdate) {
+            body.put("for_update", true);
+        }
+        JsonNode answer = client.send("POST", "/_txn/read", body, null, deadline);
+        if (answer.has("reservation")) {
+            reservations.add(answer.get("reservation"));
+        }
+        isUndecided |= answer.path("undecided").asBoolean();
+        learn(answer.path("documents"));
+    }
+
+    /** Reads the documents of an earlier attempt again, and reserves them in one order for all clients. */
+    void reserve(Set<Target> earlier) {
+        known.reads.clear();
+        if (!earlier.isEmpty()) {
+            read(earlier);
+        }
+    }
+
+    /** The documents that the closure has read. */
+    Set<Target> used() {
+        return used;
     }
 
     private <T> T value(JsonNode content, Class<T> type) {
@@ -158,7 +188,8 @@ public final class Transaction {
     boolean commit(boolean failed) {
         boolean writes = !failed && !operations.isEmpty();
         long moments = used.stream().map(target -> known.reads.get(target).moment()).distinct().count();
-        if (!writes && moments <= 1) {
+        boolean isKnown = moments == 0 || (moments == 1 && !isUndecided && reservations.isEmpty());
+        if (!writes && isKnown) {
             return true;
         }
         ObjectNode body = client.json().createObjectNode();
@@ -168,6 +199,9 @@ public final class Transaction {
             read.set("target", client.json().valueToTree(target));
         }
         body.set("operations", writes ? operations : client.json().createArrayNode());
+        if (!reservations.isEmpty()) {
+            body.set("reservations", reservations);
+        }
         String key = writes ? UUID.randomUUID().toString() : null;
         JsonNode changed = client.send("POST", "/_txn/commit", body, key, deadline).path("changed");
         if (changed.isMissingNode()) {

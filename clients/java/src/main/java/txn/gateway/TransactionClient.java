@@ -23,6 +23,8 @@ import java.util.concurrent.ThreadLocalRandom;
 public final class TransactionClient implements TransactionOperations {
     private static final double SHORTEST_PAUSE = 10;
     private static final double LONGEST_PAUSE = 2_000;
+    /** The first attempt that reserves its documents, unless the caller asks for all. */
+    private static final int RESERVES_FROM = 2;
     /** The largest body that a gateway accepts. The answer to a larger body is lost. */
     private static final int LARGEST_BODY = 16 << 20;
 
@@ -77,10 +79,32 @@ public final class TransactionClient implements TransactionOperations {
 
     @Override
     public <T> T execute(TransactionCallback<T> action) {
+        return execute(action, false);
+    }
+
+    /**
+     * Returns operations whose closures reserve their documents for a moment, so that closures on a hot document follow
+     * each other. The third attempt of each closure and all later ones do so in any case.
+     */
+    public TransactionOperations forUpdate() {
+        return new TransactionOperations() {
+            @Override
+            public <T> T execute(TransactionCallback<T> action) {
+                return TransactionClient.this.execute(action, true);
+            }
+        };
+    }
+
+    private <T> T execute(TransactionCallback<T> action, boolean forUpdate) {
         long deadline = deadline();
         Transaction.Known known = new Transaction.Known();
+        Set<Target> used = Set.of();
         for (int attempt = 0; attempt < options.attempts(); attempt++) {
-            Transaction transaction = new Transaction(this, known, deadline);
+            boolean reserves = forUpdate || attempt >= RESERVES_FROM;
+            Transaction transaction = new Transaction(this, known, deadline, reserves);
+            if (reserves) {
+                transaction.reserve(used);
+            }
             T value = null;
             RuntimeException failure = null;
             try {
@@ -91,6 +115,7 @@ public final class TransactionClient implements TransactionOperations {
                 // An error may come from contents of different moments, which the gateway compares.
                 failure = error;
             }
+            used = transaction.used();
             if (transaction.commit(failure != null)) {
                 if (failure != null) {
                     throw failure;

@@ -149,6 +149,48 @@ class TransactionClientTest {
     }
 
     @Test
+    void third_attempt_reads_for_update() {
+        List<Integer> seen = new ArrayList<>();
+        client.executeWithoutResult(transaction -> {
+            int left = transaction.get("stock", "apple", Stock.class).orElseThrow().left();
+            seen.add(left);
+            if (seen.size() < 3) {
+                gateway.put("stock", "apple", Map.of("left", seen.size()));
+            }
+            transaction.put("stock", "apple", new Stock(left + 10));
+        });
+        assertEquals(List.of(10, 1, 2), seen);
+        assertEquals(12, left());
+        assertEquals(List.of(READ, COMMIT, COMMIT, READ, COMMIT), proxy.paths());
+    }
+
+    @Test
+    void closures_for_update_follow_each_other() throws Exception {
+        List<Callable<Integer>> calls = new ArrayList<>();
+        for (int number = 0; number < 40; number++) {
+            calls.add(() -> client.forUpdate().execute(TransactionClientTest::take));
+        }
+        ExecutorService threads = Executors.newFixedThreadPool(8);
+        for (Future<Integer> done : threads.invokeAll(calls)) {
+            done.get();
+        }
+        threads.shutdown();
+        assertEquals(-30, left());
+        // Without reservations, 8 threads need several times as many commits.
+        assertTrue(proxy.commits().size() < 80, () -> proxy.commits().size() + " commits");
+    }
+
+    @Test
+    void closure_for_update_may_only_read() {
+        Stock apple = client.forUpdate().execute(
+                transaction -> transaction.get("stock", "apple", Stock.class).orElseThrow());
+        assertEquals(new Stock(10), apple);
+        // A commit without operations confirms contents that may be undecided.
+        assertEquals(List.of(READ, COMMIT), proxy.paths());
+        assertEquals(null, proxy.commits().get(0).key());
+    }
+
+    @Test
     void lost_answer_has_one_effect() {
         proxy.rule = first(2, Rule.CUT);
         client.executeWithoutResult(transaction -> transaction.add("stock", "apple", "/left", -1));
