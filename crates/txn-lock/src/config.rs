@@ -5,6 +5,12 @@ use std::time::Duration;
 use crate::error::{LockError, Result};
 use crate::holding::heartbeat::Heartbeat;
 
+/// The shortest lease.
+pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+
+/// The longest lease.
+pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(3_600);
+
 /// Settings of a [`LockService`](crate::LockService).
 ///
 /// The domain supplies the clock, the randomness and the name of the process.
@@ -72,7 +78,7 @@ setters! {
 impl LockConfig {
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |why: &str| Err(LockError::InvalidConfig(why.to_owned()));
-        if self.lease < Duration::from_millis(100) || self.lease > Duration::from_secs(3600) {
+        if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&self.lease) {
             return refuse("the lease is not between 100 ms and an hour");
         }
         if self.longest_pause.is_zero() || self.longest_pause > self.lease {

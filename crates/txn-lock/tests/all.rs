@@ -2,5 +2,6 @@
 
 mod fairness;
 mod faults;
+mod leases;
 mod locks;
 mod scenarios;

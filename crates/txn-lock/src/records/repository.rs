@@ -122,55 +122,76 @@ impl LockRepository {
         dead: Option<(&Instances, &Dead, &str)>,
         applicant: &Applicant<'_>,
     ) -> Result<Created> {
+        let granted =
+            self.domain.transact(async |tx| self.grant_in(tx, name, holder, dead, applicant).await);
+        granted.await
+    }
+
+    /// As [`LockRepository::grant`], in a transaction of the caller.
+    pub(crate) async fn grant_in(
+        &self,
+        tx: &Transaction,
+        name: &LockName,
+        holder: &Holder,
+        dead: Option<(&Instances, &Dead, &str)>,
+        applicant: &Applicant<'_>,
+    ) -> Result<Created> {
         let id = name.document();
-        let granted = self.domain.transact(async |tx| {
-            let mut waiting = Vec::new();
-            let (before, abandoned) = match tx.get(&self.locks, &id).await? {
-                None => (self.floor(tx).await?, false),
-                Some(found) => {
-                    let mut found = known(&id, found)?;
-                    waiting = std::mem::take(&mut found.waiting);
-                    match found.holder.clone() {
-                        Some(own)
-                            if own.grant == holder.grant && own.instance == holder.instance =>
+        let mut waiting = Vec::new();
+        let (before, abandoned) = match tx.get(&self.locks, &id).await? {
+            None => (self.floor(tx).await?, false),
+            Some(found) => {
+                let mut found = known(&id, found)?;
+                waiting = std::mem::take(&mut found.waiting);
+                match found.holder.clone() {
+                    Some(own) if own.grant == holder.grant && own.instance == holder.instance => {
+                        let Lock { token, abandoned, .. } = found;
+                        return Ok(Created::Granted { token, abandoned });
+                    }
+                    // The process continues under a new instance id, so the old instance counts
+                    // as dead.
+                    Some(own) if own.grant == holder.grant => (found.token, found.abandoned),
+                    Some(other) => match dead {
+                        Some((instances, dead, grant))
+                            if grant == other.grant
+                                && instances.is_still_dead(tx, dead).await? =>
                         {
-                            let Lock { token, abandoned, .. } = found;
-                            return Ok(Created::Granted { token, abandoned });
+                            (found.token, true)
                         }
-                        // The process continues under a new instance id, so the old instance counts
-                        // as dead.
-                        Some(own) if own.grant == holder.grant => (found.token, found.abandoned),
-                        Some(other) => match dead {
-                            Some((instances, dead, grant))
-                                if grant == other.grant
-                                    && instances.is_still_dead(tx, dead).await? =>
-                            {
-                                (found.token, true)
-                            }
-                            _ => {
-                                self.keep_waiting(tx, &id, found, waiting, applicant)?;
-                                return Ok(Created::Held(other));
-                            }
-                        },
-                        None => {
-                            if let Some(waiter) = applicant.turn_of_another(found.token, &waiting) {
-                                let waiter = waiter.clone();
-                                self.keep_waiting(tx, &id, found, waiting, applicant)?;
-                                return Ok(Created::Reserved(waiter));
-                            }
-                            (found.token, found.abandoned)
+                        _ => {
+                            self.keep_waiting(tx, &id, found, waiting, applicant)?;
+                            return Ok(Created::Held(other));
                         }
+                    },
+                    None => {
+                        if let Some(waiter) = applicant.turn_of_another(found.token, &waiting) {
+                            let waiter = waiter.clone();
+                            self.keep_waiting(tx, &id, found, waiting, applicant)?;
+                            return Ok(Created::Reserved(waiter));
+                        }
+                        (found.token, found.abandoned)
                     }
                 }
-            };
-            applicant.after_grant(&mut waiting);
-            let token = before + 1;
-            let mut lock = Lock::new(name, token, Some(holder.clone()));
-            (lock.abandoned, lock.waiting) = (abandoned, waiting);
-            tx.put(&self.locks, &id, &Stored::Known(lock))?;
-            Ok::<_, LockError>(Created::Granted { token, abandoned })
-        });
-        granted.await
+            }
+        };
+        applicant.after_grant(&mut waiting);
+        let token = before + 1;
+        let mut lock = Lock::new(name, token, Some(holder.clone()));
+        (lock.abandoned, lock.waiting) = (abandoned, waiting);
+        tx.put(&self.locks, &id, &Stored::Known(lock))?;
+        Ok(Created::Granted { token, abandoned })
+    }
+
+    /// Reads a lock in a transaction.
+    pub(crate) async fn find_in(&self, tx: &Transaction, name: &LockName) -> Result<Option<Lock>> {
+        let id = name.document();
+        let found = tx.get(&self.locks, &id).await?;
+        found.map(|found| known(&id, found)).transpose()
+    }
+
+    /// Writes a lock in a transaction.
+    pub(crate) fn put(&self, tx: &Transaction, lock: Lock) -> Result<()> {
+        Ok(tx.put(&self.locks, lock.name().document(), &Stored::Known(lock))?)
     }
 
     /// Enters an applicant in the queue of a lock that it does not get.
@@ -296,10 +317,7 @@ impl LockRepository {
         name: &LockName,
         grant: &str,
     ) -> Result<bool> {
-        let id = name.document();
-        let found = tx.get(&self.locks, &id).await?;
-        let lock = found.map(|found| known(&id, found)).transpose()?;
-        Ok(lock.is_some_and(|lock| lock.is_held_by(grant)))
+        Ok(self.find_in(tx, name).await?.is_some_and(|lock| lock.is_held_by(grant)))
     }
 
     /// Lists all locks with a document, by name, including free locks.
