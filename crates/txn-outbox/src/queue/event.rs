@@ -145,6 +145,17 @@ impl DeadLetters {
         });
         Self { letters, newer }
     }
+
+    /// Keeps the dead letters of one topic; `None` keeps all.
+    pub fn retain_topic(&mut self, topic: Option<&str>) {
+        let is_of = |id: &str| {
+            topic.is_none_or(|topic| {
+                id.strip_prefix(topic).is_some_and(|rest| rest.starts_with('/'))
+            })
+        };
+        self.letters.retain(|letter| is_of(&letter.event.id));
+        self.newer.retain(|id, _| is_of(id));
+    }
 }
 
 impl DeadLetter {
