@@ -30,7 +30,7 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 11] = [
     ("txn-requests", &["txn-core", "txn-lock", "txn-outbox"]),
     ("txn-outbox", &["txn-core", "txn-lock"]),
     ("txn-metrics", &["txn-core"]),
-    ("txn-serve", &["txn-core", "txn-es", "txn-lock", "txn-requests"]),
+    ("txn-serve", &["txn-core", "txn-es", "txn-lock", "txn-outbox", "txn-requests"]),
 ];
 
 /// The layers of `txn-core`, and the layers above them, which they must not name.

@@ -27,6 +27,8 @@ pub(crate) struct Asked {
     pub(crate) route: Route,
     pub(crate) parameters: Parameters,
     pub(crate) key: Option<IdempotencyKey>,
+    /// The text of the key, with the name of the caller.
+    pub(crate) key_text: Option<String>,
     /// The names for the audit log.
     pub(crate) named: Arc<Named>,
     pub(crate) caller: Caller,
@@ -41,9 +43,10 @@ impl Asked {
         config: &ServeConfig,
         (caller, named): (Caller, Arc<Named>),
     ) -> Result<Self, Problem> {
-        let key = key(parts, &body, config, &caller)?;
+        let key_text = key_text(parts, &caller)?;
+        let key = key_text.as_deref().map(|text| key(text, parts, &body, config));
         let parameters = Parameters::parse(parts.uri.query());
-        Ok(Self { route, parameters, key, named, caller, body })
+        Ok(Self { route, parameters, key, key_text, named, caller, body })
     }
 
     /// Refuses a parameter that the route did not take.
@@ -106,13 +109,8 @@ pub(crate) fn check_content(headers: &HeaderMap, body: &Bytes) -> Result<(), Pro
     }
 }
 
-/// The key of the request, bound to its method, path, query and body.
-fn key(
-    parts: &Parts,
-    body: &Bytes,
-    config: &ServeConfig,
-    caller: &Caller,
-) -> Result<Option<IdempotencyKey>, Problem> {
+/// The text of the key. No caller gets the answers of another token, or takes its keys.
+fn key_text(parts: &Parts, caller: &Caller) -> Result<Option<String>, Problem> {
     let mut values = parts.headers.get_all(KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let text = value.to_str().unwrap_or_default();
@@ -122,14 +120,16 @@ fn key(
         let detail = format!("an Idempotency-Key has 1 to {MOST_KEY} visible ASCII characters");
         return Err(Problem::new(Code::Invalid, detail));
     }
+    Ok(Some(match caller.name() {
+        Some(name) => format!("{name}/{text}"),
+        None => text.to_owned(),
+    }))
+}
+
+/// The key of the request, bound to its method, path, query and body.
+fn key(text: &str, parts: &Parts, body: &Bytes, config: &ServeConfig) -> IdempotencyKey {
     let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
     let mut request = format!("{} {target}\n", parts.method).into_bytes();
     request.extend_from_slice(body);
-    // No caller gets the answers of another token, or takes its keys.
-    let text = match caller.name() {
-        Some(name) => format!("{name}/{text}"),
-        None => text.to_owned(),
-    };
-    let key = IdempotencyKey::new(text, config.idempotency_ttl).for_request(request);
-    Ok(Some(key))
+    IdempotencyKey::new(text, config.idempotency_ttl).for_request(request)
 }

@@ -17,6 +17,7 @@ use crate::access::rights::Verb;
 use crate::config::ServeConfig;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
+use crate::systems::opened::Systems;
 use crate::transactions::reservation::Reservations;
 
 /// How long the gateway remembers the collections of the domain, and names that are none.
@@ -34,6 +35,7 @@ pub(crate) struct Backend {
     pub(crate) config: ServeConfig,
     pub(crate) operations: Operations,
     pub(crate) reservations: Reservations,
+    pub(crate) systems: Systems,
     /// Names that are no collections, with the time of the answer.
     foreign: Mutex<BTreeMap<String, Instant>>,
     /// The physical names of the collections, with the time of the answer.
@@ -49,12 +51,12 @@ impl fmt::Debug for Backend {
 /// The reason why a closure without a key did not commit.
 enum Halt {
     Refused(Box<Reply>),
-    Failed(Error),
+    Failed(Problem),
 }
 
 impl From<Error> for Halt {
     fn from(error: Error) -> Self {
-        Self::Failed(error)
+        Self::Failed(error.into())
     }
 }
 
@@ -62,8 +64,9 @@ impl Backend {
     pub(crate) fn new(domain: Domain, config: ServeConfig) -> Self {
         let operations = Operations::new(&domain, config.max_documents, config.max_body);
         let reservations = Reservations::new(&domain, &config);
+        let systems = Systems::new(&domain, &config);
         let (foreign, collections) = (Mutex::default(), Mutex::default());
-        Self { domain, config, operations, reservations, foreign, collections }
+        Self { domain, config, operations, reservations, systems, foreign, collections }
     }
 
     /// Finds a collection of the domain, by its name or an alias.
@@ -208,6 +211,8 @@ impl Backend {
     }
 
     /// Runs a transaction. With a key, a repetition receives the stored answer.
+    ///
+    /// An error of the closure is not stored, so a repetition runs the closure again.
     pub(crate) async fn run<F>(
         &self,
         key: Option<&IdempotencyKey>,
@@ -215,13 +220,13 @@ impl Backend {
         closure: F,
     ) -> Result<Reply, Problem>
     where
-        F: for<'t> TransactionFn<'t, Answer<Reply>, Error> + Sync,
+        F: for<'t> TransactionFn<'t, Answer<Reply>, Problem> + Sync,
     {
         let answered = match key {
             Some(key) => {
                 let answered = self.domain.idempotent(key, options, closure).await;
                 // The tid of the first run is not known to a repetition, so no answer has it.
-                answered.map(|answered| answered.value).map_err(|e| Problem::from(e).repeatable())
+                answered.map(|answered| answered.value).map_err(Problem::repeatable)
             }
             None => self.run_once(options, closure).await,
         };
@@ -234,16 +239,18 @@ impl Backend {
 
     async fn run_once<F>(&self, options: &Options, closure: F) -> Result<Reply, Problem>
     where
-        F: for<'t> TransactionFn<'t, Answer<Reply>, Error> + Sync,
+        F: for<'t> TransactionFn<'t, Answer<Reply>, Problem> + Sync,
     {
-        let done = self.domain.run(options, async |tx: &Transaction| match closure(tx).await? {
-            Answer::Commit(reply) => Ok(reply),
-            Answer::Refuse(reply) => Err(Halt::Refused(Box::new(reply))),
+        let done = self.domain.run(options, async |tx: &Transaction| {
+            match closure(tx).await.map_err(Halt::Failed)? {
+                Answer::Commit(reply) => Ok(reply),
+                Answer::Refuse(reply) => Err(Halt::Refused(Box::new(reply))),
+            }
         });
         match done.await {
             Ok(done) => Ok(done.value.of_transaction(Some(done.receipt))),
             Err(Halt::Refused(reply)) => Ok(*reply),
-            Err(Halt::Failed(error)) => Err(error.into()),
+            Err(Halt::Failed(problem)) => Err(problem),
         }
     }
 }

@@ -61,6 +61,10 @@ pub struct ServeConfig {
     pub drain: Duration,
     /// How long the answer under an `Idempotency-Key` is kept. Default: 24 hours.
     pub idempotency_ttl: Duration,
+    /// Whether the gateway carries out submitted requests. Default: no.
+    ///
+    /// Otherwise another process has to run a processor. Any number of processors may run.
+    pub processor: bool,
     /// Whether a write to a missing collection creates it. Default: no.
     pub create_collections: bool,
     /// Whether each answer has the header `X-Elastic-Product`.
@@ -123,6 +127,7 @@ impl Default for ServeConfig {
             reservation: Duration::from_millis(50),
             drain: Duration::from_secs(30),
             idempotency_ttl: Duration::from_secs(24 * 3_600),
+            processor: false,
             create_collections: false,
             elastic_product: false,
             tokens: None,
@@ -173,6 +178,8 @@ setters! {
     with_drain: drain: Duration;
     /// Sets [`ServeConfig::idempotency_ttl`].
     with_idempotency_ttl: idempotency_ttl: Duration;
+    /// Sets [`ServeConfig::processor`].
+    with_processor: processor: bool;
     /// Sets [`ServeConfig::create_collections`].
     with_create_collections: create_collections: bool;
     /// Sets [`ServeConfig::elastic_product`].

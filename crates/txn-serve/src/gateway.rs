@@ -30,7 +30,7 @@ use crate::figures;
 use crate::http::limits::{Limits, Share};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Reply, passed, response};
-use crate::http::route::{Route, Work};
+use crate::http::route::{Route, Work, is_own};
 use crate::http::shape::Shape;
 use crate::openapi::openapi;
 use crate::operator;
@@ -40,6 +40,8 @@ use crate::passing::paths::segments;
 use crate::passing::policy::Access;
 use crate::passing::upstream::pass;
 use crate::passing::writes::writes_documents;
+use crate::systems::events::{self, Ending};
+use crate::systems::{locks, requests};
 use crate::transactions::{commit, outcome, read};
 
 /// How long the answer of a check of the store holds.
@@ -87,6 +89,31 @@ impl Gateway {
 
     pub(crate) fn config(&self) -> &ServeConfig {
         &self.backend.config
+    }
+
+    /// Carries out submitted requests, if the settings ask for it. The future never ends.
+    pub(crate) async fn process_requests(&self) {
+        if !self.config().processor {
+            return std::future::pending().await;
+        }
+        loop {
+            match self.backend.systems.requests().await {
+                Ok(requests) => {
+                    // The processor ends with this future, and its tasks at the shutdown.
+                    let _processor = requests.start(None);
+                    return std::future::pending().await;
+                }
+                Err(problem) => {
+                    tracing::warn!(code = problem.code().text(), "the processor starts later");
+                    tokio::time::sleep(LOOK).await;
+                }
+            }
+        }
+    }
+
+    /// Ends the tasks of the systems. Returns whether all of them ended in time.
+    pub(crate) async fn shut_down_systems(&self) -> bool {
+        self.backend.systems.shutdown(self.config().drain).await
     }
 
     /// Refuses requests from now on, except probes.
@@ -152,7 +179,7 @@ impl Gateway {
         let found = Route::find(&parts.method, parts.uri.path());
         let (path, shape) = match &found {
             Ok(route) => (route.work.name(), route.work.shape()),
-            Err(_) if parts.uri.path().starts_with("/_txn") => ("none", Shape::Problem),
+            Err(_) if is_own(parts.uri.path()) => ("none", Shape::Problem),
             Err(_) => ("none", Shape::Server),
         };
         let reads = found.as_ref().is_ok_and(|route| route.work.returns_contents());
@@ -308,6 +335,19 @@ impl Gateway {
             | Work::Waits
             | Work::TransactionReport
             | Work::DocumentReport => operator::answers::answer(backend, asked).await,
+            Work::LockList => locks::list(backend, asked).await,
+            Work::LockLook => locks::look(backend, asked).await,
+            Work::LockAcquire => locks::acquire(backend, asked).await,
+            Work::LockRenew => locks::renew(backend, asked).await,
+            Work::LockRelease => locks::release(backend, asked).await,
+            Work::Backlog => events::backlog(backend, asked).await,
+            Work::DeadLetters => events::dead_letters(backend, asked).await,
+            Work::DeadLetterRetry => events::end_dead_letter(backend, asked, Ending::Retry).await,
+            Work::DeadLetterDrop => events::end_dead_letter(backend, asked, Ending::Drop).await,
+            Work::RequestList => requests::list(backend, asked).await,
+            Work::RequestSubmit => requests::submit(backend, asked).await,
+            Work::RequestStatus => requests::status(backend, asked).await,
+            Work::RequestCancel => requests::cancel(backend, asked).await,
             Work::CreateCollection => self.create_collection(asked).await,
             Work::HasCollection => {
                 asked.finish_parameters()?;

@@ -13,6 +13,7 @@ mod openapi;
 pub mod operator;
 mod passing;
 mod server;
+mod systems;
 mod transactions;
 mod watched;
 

@@ -76,7 +76,16 @@ fn parameters(path: &str, work: Work) -> Vec<Value> {
             let label = query("label", json!({ "type": "string" }));
             parameters.extend([limit, query("state", state), number("older"), label]);
         }
-        Work::Locks | Work::Waits | Work::TransactionReport => parameters.push(limit),
+        Work::Locks | Work::Waits | Work::TransactionReport | Work::LockList => {
+            parameters.push(limit);
+        }
+        Work::DeadLetters => {
+            parameters.extend([limit, query("topic", json!({ "type": "string" }))]);
+        }
+        Work::RequestList => {
+            parameters.extend([limit, query("application", json!({ "type": "string" }))]);
+        }
+        Work::LockAcquire => parameters.push(key),
         Work::DocumentReport => parameters.push(routing),
         Work::Get => {
             parameters.extend([routing, query("_source", json!({ "type": "boolean" }))]);
@@ -100,7 +109,9 @@ fn operation(path: &str, work: Work, about: &str, method: &str) -> Value {
         Work::Bulk | Work::BulkOf => {
             Some(json!({ "application/x-ndjson": { "schema": { "type": "string" } } }))
         }
-        Work::Transaction => Some(json_body(reference("Request"))),
+        Work::Transaction | Work::RequestSubmit => Some(json_body(reference("Request"))),
+        Work::LockAcquire => Some(json_body(reference("LockRequest"))),
+        Work::LockRenew | Work::LockRelease => Some(json_body(reference("LockToken"))),
         Work::Read => Some(json_body(reference("Read"))),
         Work::Commit => Some(json_body(reference("Commit"))),
         Work::Index | Work::IndexNew | Work::Create | Work::Update => {
@@ -149,14 +160,15 @@ fn schemas() -> Value {
         schemas.extend(definitions);
     }
     schemas.insert("Request".to_owned(), request);
-    schemas.extend(own_schemas().map(|(name, schema)| (name.to_owned(), schema)));
+    let own = transaction_schemas().into_iter().chain(own_schemas());
+    schemas.extend(own.map(|(name, schema)| (name.to_owned(), schema)));
     let mut schemas = Value::Object(schemas);
     move_references(&mut schemas);
     schemas
 }
 
-/// The schemas of bodies that only the gateway has.
-fn own_schemas() -> [(&'static str, Value); 5] {
+/// The schemas of reads and commits.
+fn transaction_schemas() -> [(&'static str, Value); 3] {
     let target = || json!({ "$ref": format!("{SCHEMAS}Target") });
     [
         (
@@ -198,10 +210,25 @@ fn own_schemas() -> [(&'static str, Value); 5] {
                     } },
                     "operations": { "type": "array", "items": { "$ref": format!("{SCHEMAS}Operation") } },
                     "metadata": true,
+                    "events": { "type": "array", "items": { "$ref": format!("{SCHEMAS}Emit") } },
+                    "locks": { "type": "array", "items": {
+                        "type": "object", "required": ["category", "id", "token"],
+                        "additionalProperties": false,
+                        "properties": {
+                            "category": { "type": "string" }, "id": { "type": "string" },
+                            "token": { "type": "integer" },
+                        },
+                    } },
                     "reservations": { "type": "array", "items": { "type": "string" } },
                 },
             }),
         ),
+    ]
+}
+
+/// The schemas of other bodies that only the gateway has.
+fn own_schemas() -> [(&'static str, Value); 4] {
+    [
         (
             "Outcome",
             json!({
@@ -210,6 +237,24 @@ fn own_schemas() -> [(&'static str, Value); 5] {
                     "tid": { "type": "string" }, "commit_version": { "type": "string" },
                     "outcome": { "enum": ["committed", "aborted", "unknown", "forgotten"] },
                 },
+            }),
+        ),
+        (
+            "LockRequest",
+            json!({
+                "type": "object", "required": ["owner"], "additionalProperties": false,
+                "properties": {
+                    "owner": { "type": "string", "minLength": 1, "maxLength": 200 },
+                    "lease_ms": { "type": "integer", "minimum": 100, "maximum": 3_600_000 },
+                    "wait_ms": { "type": "integer", "minimum": 0 },
+                },
+            }),
+        ),
+        (
+            "LockToken",
+            json!({
+                "type": "object", "required": ["token"], "additionalProperties": false,
+                "properties": { "token": { "type": "integer" } },
             }),
         ),
         ("Problem", problem_schema()),

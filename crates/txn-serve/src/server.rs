@@ -43,7 +43,8 @@ impl Server {
     /// [`ServeConfig::drain`]. Returns whether all running requests were answered.
     ///
     /// While the gateway runs, it reads changed files of tokens and certificates again. It also
-    /// deletes the answers whose [`ServeConfig::idempotency_ttl`] has passed.
+    /// deletes the answers whose [`ServeConfig::idempotency_ttl`] has passed, and carries out
+    /// submitted requests if [`ServeConfig::processor`] is set.
     ///
     /// A listener on a loopback address answers only requests to `localhost` or a loopback address.
     ///
@@ -55,8 +56,13 @@ impl Server {
             () = connections.accept(listener, stop) => {}
             () = self.gateway.purge_answers() => {}
             () = self.gateway.watch_files() => {}
+            () = self.gateway.process_requests() => {}
         }
-        connections.drain().await
+        let drained = connections.drain().await;
+        if !self.gateway.shut_down_systems().await {
+            tracing::warn!("some submitted requests still run: another processor finishes them");
+        }
+        drained
     }
 
     /// Answers one request, without a connection.

@@ -159,9 +159,8 @@ async fn malformed_transactions_are_refused() {
     ] {
         desk.post("/_txn", &body).await.fails(400, code);
     }
-    let emit =
-        json!({ "operations": [put], "events": [{ "topic": "t", "key": "k", "payload": 1 }] });
-    desk.post("/_txn", &emit).await.fails(400, "unsupported");
+    let later = json!({ "operations": [put], "not_before_ms": 1 });
+    desk.post("/_txn", &later).await.fails(400, "unsupported");
     desk.post("/_txn/read", &json!({ "targets": [], "lock": true })).await.fails(400, "invalid");
     let reserved = json!({ "collection": "shop-idempotency", "id": "a" });
     desk.post("/_txn/read", &json!({ "targets": [reserved] })).await.fails(400, "reserved");

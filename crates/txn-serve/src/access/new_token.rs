@@ -28,8 +28,9 @@ impl fmt::Debug for NewToken {
 impl NewToken {
     /// Makes a token with a name, whose verbs hold for the collections and indices.
     ///
-    /// The verbs are `read`, `write`, `create`, `pass-reads`, `pass-writes`, `metrics` and
-    /// `operate`. The last two hold for the gateway, and not for collections.
+    /// The verbs are `read`, `write`, `create`, `pass-reads` and `pass-writes` for collections and
+    /// indices, `lock` for categories of locks, and `emit` for topics of events. The verbs
+    /// `submit`, `metrics` and `operate` hold for the gateway, and have no names.
     ///
     /// # Errors
     /// The reason why the name, a pattern or a verb does not fit, or why there are no random bytes.

@@ -34,10 +34,16 @@ verbs! {
     Write = "write", true;
     /// Creates collections.
     Create = "create", true;
+    /// Takes, renews and releases locks of categories.
+    Lock = "lock", true;
+    /// Emits events of topics.
+    Emit = "emit", true;
     /// Sends reads of indices to the servers.
     PassReads = "pass-reads", true;
     /// Sends writes of indices to the servers.
     PassWrites = "pass-writes", true;
+    /// Submits requests, and cancels them.
+    Submit = "submit", false;
     /// Reads the metrics.
     Metrics = "metrics", false;
     /// Sees the transactions, locks and processes of the domain.

@@ -3,7 +3,6 @@
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 use txn_core::{Error, ErrorKind};
-use txn_requests::{RequestError, Why};
 
 use super::shape::Shape;
 
@@ -82,6 +81,10 @@ codes! {
         "documents have changed since they were read, and nothing was changed";
     Exists = "exists", CONFLICT, "version_conflict_engine_exception",
         "a document to insert exists, and nothing was changed";
+    Held = "held", CONFLICT, "version_conflict_engine_exception",
+        "another holder has the lock";
+    Lost = "lost", CONFLICT, "version_conflict_engine_exception",
+        "the lock is not held under this token, and nothing was changed";
     Conflict = "conflict", CONFLICT, "version_conflict_engine_exception",
         "other transactions were in conflict until the deadline, and nothing was changed";
     KeyReused = "key_reused", UNPROCESSABLE_ENTITY, "illegal_argument_exception",
@@ -236,24 +239,6 @@ impl From<Error> for Problem {
             problem = problem.with("document", document);
         }
         problem
-    }
-}
-
-impl From<RequestError> for Problem {
-    fn from(error: RequestError) -> Self {
-        match error {
-            RequestError::Engine(error) => error.into(),
-            RequestError::Store(error) => Error::from(error).into(),
-            RequestError::Refused(refusal) => {
-                let code = match refusal.why {
-                    Why::Exists => Code::Exists,
-                    _ => Code::Refused,
-                };
-                let problem = Self::new(code, refusal.to_string());
-                problem.with("refusal", serde_json::to_value(&refusal).unwrap_or_default())
-            }
-            error => Self::new(Code::Invalid, error.to_string()),
-        }
     }
 }
 

@@ -30,6 +30,19 @@ routes! {
     Transaction: POST "/_txn", "Carries out operations in one transaction";
     Read: POST "/_txn/read", "Reads documents in one transaction, each with a token";
     Commit: POST "/_txn/commit", "Carries out operations if documents have not changed";
+    LockList: GET "/_locks", "The held locks, as `txn lock ls` prints them";
+    LockLook: GET "/_locks/{category}/{id}", "The token and the holder of a lock";
+    LockAcquire: POST "/_locks/{category}/{id}", "Takes a lock for a client";
+    LockRenew: POST "/_locks/{category}/{id}/renew", "Renews the lease of a client";
+    LockRelease: POST "/_locks/{category}/{id}/release", "Releases the lock of a client";
+    Backlog: GET "/_outbox", "The number of waiting events, as `txn outbox` prints it";
+    DeadLetters: GET "/_outbox/dead", "The dead letters, as `txn dead list` prints them";
+    DeadLetterRetry: POST "/_outbox/dead/{id}/retry", "Returns a dead letter to its queue";
+    DeadLetterDrop: POST "/_outbox/dead/{id}/drop", "Deletes a dead letter";
+    RequestList: GET "/_requests", "The open requests, as `txn requests ls` prints them";
+    RequestSubmit: POST PUT "/_requests/{id}", "Stores a request, which a processor carries out later";
+    RequestStatus: GET "/_requests/{id}", "The state of a submitted request";
+    RequestCancel: POST "/_requests/{id}/cancel", "Rolls back a request that is not committed";
     Transactions: GET "/_txn", "The open transactions, as `txn ls` prints them";
     Locks: GET "/_txn/locks", "The locked documents, as `txn locks` prints them";
     Processes: GET "/_txn/processes", "The processes of the domain, as `txn processes` prints them";
@@ -72,7 +85,7 @@ impl Route {
         }
         match has_path {
             true => Err(Problem::new(Code::Method, "the path does not have this method")),
-            false if path == "/_txn" || path.starts_with("/_txn/") => {
+            false if is_own(path) => {
                 Err(Problem::new(Code::NotFound, "the gateway has no such path"))
             }
             false => {
@@ -88,31 +101,26 @@ impl Route {
     }
 }
 
+/// The beginnings of the paths that no server has.
+const OWN: [&str; 4] = ["_txn", "_locks", "_outbox", "_requests"];
+
+/// Whether a path is one of the gateway, and not of the servers.
+pub(crate) fn is_own(path: &str) -> bool {
+    let first = path.strip_prefix('/').unwrap_or(path).split('/').next().unwrap_or_default();
+    OWN.contains(&first)
+}
+
 impl Work {
     pub(crate) fn shape(self) -> Shape {
-        match self {
-            Self::Transaction | Self::Read | Self::Commit | Self::Outcome => Shape::Problem,
-            work if work.is_of_operators() => Shape::Problem,
-            _ => Shape::Server,
+        match is_own(self.name()) {
+            true => Shape::Problem,
+            false => Shape::Server,
         }
     }
 
     /// Whether an orchestrator asks, whose requests no limit may refuse.
     pub(crate) fn is_probe(self) -> bool {
         matches!(self, Self::Health | Self::Ready | Self::Metrics)
-    }
-
-    /// Whether the request shows the domain to operators.
-    pub(crate) fn is_of_operators(self) -> bool {
-        matches!(
-            self,
-            Self::Transactions
-                | Self::Locks
-                | Self::Processes
-                | Self::Waits
-                | Self::TransactionReport
-                | Self::DocumentReport
-        )
     }
 
     /// Whether the request needs no login.
@@ -166,6 +174,7 @@ mod tests {
         for (methods, template, work, _) in ROUTES {
             let path = template.replace("{index}", "stock").replace("{id}", "a%2Fb");
             let path = path.replace("{tid}", "tid").replace("{collection}", "c");
+            let path = path.replace("{category}", "c");
             for method in *methods {
                 let route = Route::find(method, &path).expect("a route");
                 assert_eq!(route.work, *work, "{method} {path}");
@@ -192,8 +201,10 @@ mod tests {
             let problem = Route::find(&Method::GET, path).expect_err(path);
             assert_eq!(problem.code(), Code::NeedsServer, "{path}");
         }
-        let problem = Route::find(&Method::GET, "/_txn/a/b").expect_err("no path");
-        assert_eq!(problem.code(), Code::NotFound);
+        for path in ["/_txn/a/b", "/_locks/a", "/_outbox/a", "/_requests/a/b"] {
+            let problem = Route::find(&Method::GET, path).expect_err("no path");
+            assert_eq!(problem.code(), Code::NotFound, "{path}");
+        }
         let problem = Route::find(&Method::DELETE, "/_bulk").expect_err("no method");
         assert_eq!(problem.code(), Code::Method);
     }

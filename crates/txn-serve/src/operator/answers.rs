@@ -21,11 +21,7 @@ pub(crate) const MOST: u64 = 10_000;
 /// Answers a request of an operator. The JSON is that of the command `txn` with `--json`.
 pub(crate) async fn answer(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem> {
     asked.caller.need_any(&[Verb::Operate])?;
-    let limit = asked.parameters.take_number("limit")?.unwrap_or(USUAL);
-    if !(1..=MOST).contains(&limit) {
-        return Err(Problem::new(Code::Invalid, format!("the limit is not 1 to {MOST}")));
-    }
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let limit = limit(asked)?;
     let domain = &backend.domain;
     let reply = match asked.route.work {
         Work::Transactions => {
@@ -55,6 +51,15 @@ pub(crate) async fn answer(backend: &Backend, asked: &mut Asked) -> Result<Reply
         _ => document(backend, asked).await?,
     };
     Ok(reply)
+}
+
+/// The number of rows that a list may have.
+pub(crate) fn limit(asked: &mut Asked) -> Result<usize, Problem> {
+    let limit = asked.parameters.take_number("limit")?.unwrap_or(USUAL);
+    match (1..=MOST).contains(&limit) {
+        true => Ok(usize::try_from(limit).unwrap_or(usize::MAX)),
+        false => Err(Problem::new(Code::Invalid, format!("the limit is not 1 to {MOST}"))),
+    }
 }
 
 async fn document(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem> {

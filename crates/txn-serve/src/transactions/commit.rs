@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use txn_requests::{Operation, Request, Target};
+use txn_requests::{Emit, Operation, Request, Target};
 
 use super::plan::{Plan, Written};
 use super::prediction::predict;
@@ -12,9 +12,11 @@ use crate::asked::Asked;
 use crate::backend::Backend;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
+use crate::systems::events::Events;
+use crate::systems::locks::{Conditions, HeldLock};
 
 /// The body of a conditional commit.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Commit {
     #[serde(default)]
@@ -22,6 +24,12 @@ struct Commit {
     #[serde(default)]
     operations: Vec<Operation>,
     metadata: Option<Value>,
+    /// The events that exist only if the commit succeeds.
+    #[serde(default)]
+    events: Vec<Emit>,
+    /// The locks that have to be held under these tokens.
+    #[serde(default)]
+    locks: Vec<HeldLock>,
     /// The reservations of reads for update.
     #[serde(default)]
     reservations: Vec<String>,
@@ -40,27 +48,27 @@ pub(crate) async fn transaction(backend: &Backend, asked: &mut Asked) -> Result<
     let request: Request = asked.json()?;
     for (name, is_used) in [
         ("application", request.application.is_some()),
-        ("events", !request.events.is_empty()),
         ("after_commit", !request.after_commit.is_empty()),
+        ("not_before_ms", request.not_before_ms.is_some()),
     ] {
         if is_used {
             let detail = format!("the gateway does not support `{name}` of a request");
             return Err(Problem::new(Code::Unsupported, detail));
         }
     }
-    if request.operations.is_empty() {
-        return Err(Problem::new(Code::Invalid, "the request has no operations"));
+    if request.operations.is_empty() && request.events.is_empty() {
+        return Err(Problem::new(Code::Invalid, "the request has no operations and no events"));
     }
-    let Request { operations, metadata, .. } = request;
-    let (reads, reservations) = (Vec::new(), Vec::new());
-    run(backend, asked, Commit { reads, operations, metadata, reservations }).await
+    let Request { operations, events, metadata, .. } = request;
+    run(backend, asked, Commit { operations, events, metadata, ..Commit::default() }).await
 }
 
 /// Carries out operations if documents are still as the client has read them.
 pub(crate) async fn commit(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem> {
     let commit: Commit = asked.json()?;
-    if commit.reads.is_empty() && commit.operations.is_empty() {
-        return Err(Problem::new(Code::Invalid, "the request has no reads and no operations"));
+    if commit.reads.is_empty() && commit.operations.is_empty() && commit.events.is_empty() {
+        let detail = "the request has no reads, no operations and no events";
+        return Err(Problem::new(Code::Invalid, detail));
     }
     run(backend, asked, commit).await
 }
@@ -69,16 +77,19 @@ async fn run(backend: &Backend, asked: &mut Asked, commit: Commit) -> Result<Rep
     let wait_for = asked.parameters.take_wait_for()?;
     asked.finish_parameters()?;
     // The time of the reservations begins again, until the commit passes them on.
-    let joins_groups = commit.metadata.is_none();
+    let Commit { metadata, events, locks, .. } = &commit;
+    let joins_groups = metadata.is_none() && events.is_empty() && locks.is_empty();
     let update = backend.reservations.take(&commit.reservations, joins_groups)?;
     admit(backend, asked, &commit).await?;
-    let Commit { reads, operations, metadata, .. } = commit;
+    let Commit { reads, operations, events, locks, metadata, .. } = commit;
+    let locks = Conditions::prepare(backend, asked, &locks).await?;
+    let events = Events::prepare(backend, asked, events).await?;
     let (targets, tokens): (Vec<_>, Vec<_>) =
         reads.into_iter().map(|read| (read.target, read.token)).unzip();
     let addresses = open_all(backend, &asked.caller, targets.into_iter(), Missing::Create).await?;
     let written = Written::of(backend, &operations);
     let prepared = backend.operations.prepare(operations).await?;
-    let plan = Plan { addresses, tokens, prepared, written };
+    let plan = Plan { addresses, tokens, prepared, written, events, locks };
     if update.is_wanted()
         && let Some(predicted) = predict(backend, &plan, &update).await
     {
@@ -98,7 +109,12 @@ async fn run(backend: &Backend, asked: &mut Asked, commit: Commit) -> Result<Rep
 
 /// Checks the rights of a commit, and opens the collections of its operations.
 async fn admit(backend: &Backend, asked: &Asked, commit: &Commit) -> Result<(), Problem> {
-    let Commit { reads, operations, .. } = commit;
+    let Commit { reads, operations, events, locks, .. } = commit;
+    let most = backend.config.max_documents;
+    if events.len().max(locks.len()) > most {
+        let detail = format!("the request has more than {most} events or locks");
+        return Err(Problem::new(Code::TooLarge, detail));
+    }
     let caller = &asked.caller;
     let targets = operations.iter().map(Operation::target);
     for target in targets.chain(reads.iter().map(|read| &read.target)) {

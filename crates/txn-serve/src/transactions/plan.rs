@@ -6,6 +6,7 @@ use hyper::StatusCode;
 use serde_json::json;
 use txn_core::store::Key;
 use txn_core::{Answer, Collection, DocumentId, Error, Raw, Transaction};
+use txn_lock::LockError;
 use txn_requests::{Operation, Prepared, RequestError};
 
 use super::read::{Address, Document, contents, id_of};
@@ -15,6 +16,8 @@ use crate::documents::fingerprint::token;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 use crate::http::shape::Shape;
+use crate::systems::events::Events;
+use crate::systems::locks::Conditions;
 
 /// A validated commit with its open collections.
 pub(super) struct Plan {
@@ -24,6 +27,8 @@ pub(super) struct Plan {
     pub(super) tokens: Vec<String>,
     pub(super) prepared: Prepared,
     pub(super) written: Written,
+    pub(super) events: Events,
+    pub(super) locks: Conditions,
 }
 
 impl Plan {
@@ -32,7 +37,12 @@ impl Plan {
         &self,
         tx: &Transaction,
         update: &UpdateCommit,
-    ) -> Result<Answer<Reply>, Error> {
+    ) -> Result<Answer<Reply>, Problem> {
+        match self.locks.check(tx).await {
+            Ok(()) => {}
+            Err(lost @ LockError::Lost { .. }) => return Ok(refusal(&lost.into())),
+            Err(error) => return Err(error.into()),
+        }
         let found = contents(tx, self.addresses.iter()).await?;
         if let Some(changed) = changed(&self.addresses, &self.tokens, &found) {
             if update.depends_on_others() {
@@ -43,14 +53,22 @@ impl Plan {
             return Ok(Answer::Commit(changed));
         }
         match self.prepared.apply(tx).await {
-            Ok(()) => {
-                let body = json!({ "outcome": "committed" });
-                Ok(Answer::Commit(Reply::json(StatusCode::OK, &body)))
-            }
-            Err(RequestError::Engine(error)) => Err(error),
-            Err(refused) => Ok(Answer::Refuse(Reply::problem(&refused.into(), Shape::Problem))),
+            Ok(()) => {}
+            Err(RequestError::Engine(error)) => return Err(error.into()),
+            Err(refused) => return Ok(refusal(&refused.into())),
         }
+        // A full queue is no answer to keep: a repetition may find room.
+        let ids = self.events.emit(tx).await?;
+        let mut body = json!({ "outcome": "committed" });
+        if !ids.is_empty() {
+            body["events"] = json!(ids);
+        }
+        Ok(Answer::Commit(Reply::json(StatusCode::OK, &body)))
     }
+}
+
+fn refusal(problem: &Problem) -> Answer<Reply> {
+    Answer::Refuse(Reply::problem(problem, Shape::Problem))
 }
 
 /// The documents that the operations write, each once.

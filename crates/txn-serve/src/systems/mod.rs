@@ -1,0 +1,7 @@
+//! The systems on top of transactions: locks, events and submitted requests.
+
+mod errors;
+pub(crate) mod events;
+pub(crate) mod locks;
+pub(crate) mod opened;
+pub(crate) mod requests;
