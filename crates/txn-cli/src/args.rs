@@ -233,6 +233,9 @@ pub(crate) struct Serve {
     /// Create a missing collection at the first write. Always on with an embedded file
     #[arg(long)]
     pub(crate) create_collections: bool,
+    /// Carry out submitted requests (`POST /_requests/ID`)
+    #[arg(long)]
+    pub(crate) processor: bool,
     /// The requests that pass through to the servers of --store, if they are for no collection
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = Pass::All)]
     pub(crate) pass: Pass,
@@ -261,7 +264,8 @@ pub(crate) struct NewToken {
     /// A collection or an index of the right; one `*` at the end stands for all that follow
     #[arg(long = "collection", value_name = "PATTERN")]
     pub(crate) collections: Vec<String>,
-    /// A verb of the right: read, write, create, pass-reads, pass-writes, metrics or operate
+    /// A verb of the right: read, write, create, lock, emit, pass-reads, pass-writes, submit,
+    /// metrics or operate
     #[arg(long = "verb", value_name = "VERB", required = true)]
     pub(crate) verbs: Vec<String>,
 }

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use txn_cli::time_of;
 use txn_core::Domain;
 use txn_lock::{Holder, LockConfig, LockService};
-use txn_outbox::{DeadLetter, EventSource, Outbox, OutboxConfig, OutboxError};
+use txn_outbox::{DeadLetter, DeadLetters, EventSource, Outbox, OutboxConfig, OutboxError};
+use txn_serve::operator::{
+    backlog_json, dead_letter_json, dead_letters_json, next_step_of_backlog,
+};
 
 use super::need_system;
 use crate::answer::{Answer, Exit, Failure};
@@ -18,19 +21,14 @@ pub(super) async fn backlog(domain: &Domain) -> Result<Answer, Failure> {
     need_system(domain, "outbox").await?;
     let source = Outbox::open(domain, OutboxConfig::default()).await?.source();
     let backlog = source.backlog().await?;
-    let lag_ms = backlog.lag_ms(domain.admin().overview().await?.now_ms);
-    let next = match backlog.dead {
-        0 => "nothing; if the number grows, start more processors",
-        _ => "`txn dead list`",
-    };
+    let now_ms = domain.admin().overview().await?.now_ms;
+    let (lag_ms, next) = (backlog.lag_ms(now_ms), next_step_of_backlog(&backlog));
     let text = format!(
         "{} events of {} keys wait, the oldest for {lag_ms} ms; {} keys wait for a dead letter; {} dead letters.\n\
          Next: {next}.",
         backlog.events, backlog.queues, backlog.blocked, backlog.dead
     );
-    let mut json = json!(backlog);
-    json["lag_ms"] = json!(lag_ms);
-    json["next"] = json!(next);
+    let json = backlog_json(&backlog, now_ms);
     Ok(Answer::new(Exit::well_if(backlog.dead == 0), text, json))
 }
 
@@ -45,14 +43,10 @@ pub(super) async fn dead(domain: &Domain, what: Dead, limit: usize) -> Result<An
 }
 
 /// The dead letters, optionally of one topic.
-async fn letters(
-    source: &dyn EventSource,
-    topic: Option<&str>,
-) -> Result<(Vec<DeadLetter>, BTreeMap<String, u32>), Failure> {
+async fn letters(source: &dyn EventSource, topic: Option<&str>) -> Result<DeadLetters, Failure> {
     let mut dead = source.dead_letters().await?;
-    dead.letters.retain(|letter| is_of(topic, &letter.event.id));
-    dead.newer.retain(|id, _| is_of(topic, id));
-    Ok((dead.letters, dead.newer))
+    dead.retain_topic(topic);
+    Ok(dead)
 }
 
 fn is_of(topic: Option<&str>, id: &str) -> bool {
@@ -64,7 +58,9 @@ async fn list(
     topic: Option<&str>,
     limit: usize,
 ) -> Result<Answer, Failure> {
-    let (letters, newer) = letters(source, topic).await?;
+    let dead = letters(source, topic).await?;
+    let json = dead_letters_json(&dead, limit);
+    let DeadLetters { letters, newer, .. } = dead;
     let mut text: String =
         letters.iter().take(limit).map(|letter| line(letter, None) + "\n").collect();
     text += &of_newer(&newer);
@@ -74,10 +70,6 @@ async fn list(
             "Next: mend the cause, then `txn dead retry ID`; or give it up: `txn dead drop ID`."
         }
     };
-    let rows: Vec<Value> = letters.iter().take(limit).map(|letter| row(letter, None)).collect();
-    let json = json!({
-        "dead_letters": rows, "newer_format": newer, "truncated": letters.len() > limit,
-    });
     Ok(Answer::new(Exit::well_if(letters.is_empty() && newer.is_empty()), text, json))
 }
 
@@ -95,7 +87,10 @@ async fn change(source: &dyn EventSource, which: Which, drops: bool) -> Result<A
             }
             letter => (vec![letter?], BTreeMap::new()),
         },
-        None => letters(source, topic).await?,
+        None => {
+            let dead = letters(source, topic).await?;
+            (dead.letters, dead.newer)
+        }
     };
     let mut exit = Exit::well_if(newer.is_empty());
     let (mut text, mut rows) = (String::new(), Vec::new());
@@ -115,7 +110,7 @@ async fn change(source: &dyn EventSource, which: Which, drops: bool) -> Result<A
         match done {
             Ok(()) => {
                 text += &(line(letter, Some(what)) + "\n");
-                rows.push(row(letter, Some(what)));
+                rows.push(dead_letter_json(letter, Some(what)));
             }
             // Another process did it in the meantime.
             Err(OutboxError::NotFound(_)) if all => {}
@@ -142,16 +137,6 @@ fn of_newer(newer: &BTreeMap<String, u32>) -> String {
         )
     };
     newer.iter().map(line).collect()
-}
-
-/// A dead letter without its payload, which may be confidential.
-fn row(letter: &DeadLetter, action: Option<&str>) -> Value {
-    let DeadLetter { event, error, died_ms, .. } = letter;
-    json!({
-        "id": event.id, "topic": event.queue.topic(), "key": event.queue.key(),
-        "emitted_ms": event.emitted_ms, "died_ms": died_ms, "failures": event.failures,
-        "error": error, "action": action,
-    })
 }
 
 fn line(letter: &DeadLetter, what: Option<&str>) -> String {

@@ -8,6 +8,7 @@ use txn_cli::time_of;
 use txn_core::Domain;
 use txn_outbox::{Outbox, OutboxConfig};
 use txn_requests::{Request, Requests, RequestsConfig, Selection, State, Status};
+use txn_serve::operator::{next_step_of_request, request_json, request_row_json, requests_json};
 
 use super::hints::cut;
 use super::init::read;
@@ -49,7 +50,7 @@ async fn on(requests: &Requests, what: args::Requests, limit: usize) -> Result<A
             };
             let rows: Vec<Value> = stuck
                 .iter()
-                .map(|(status, why)| json!({ "request": row(status), "why": why }))
+                .map(|(status, why)| json!({ "request": request_row_json(status), "why": why }))
                 .collect();
             let exit = Exit::well_if(stuck.is_empty());
             return Ok(Answer::new(exit, text, json!({ "stuck": rows })));
@@ -77,8 +78,7 @@ async fn list(
     };
     let truncated = found.len() > limit;
     text += &cut(truncated, limit);
-    let rows: Vec<Value> = found.iter().take(limit).map(row).collect();
-    Ok(Answer::new(Exit::Well, text, json!({ "requests": rows, "truncated": truncated })))
+    Ok(Answer::new(Exit::Well, text, requests_json(&found, limit)))
 }
 
 /// Submits the request of a file, or executes it.
@@ -109,33 +109,9 @@ pub(super) async fn run(
 
 fn answer(status: &Status) -> Answer {
     let well = !matches!(status.state, State::RolledBack | State::Terminating | State::Quarantined);
-    let next = match status.state {
-        State::Quarantined => "mend the cause, then `txn requests release KEY`",
-        State::RolledBack => "submit it again under another key, once the reason is gone",
-        State::Created | State::Pending => "wait for a processor of the application",
-        _ => "nothing",
-    };
-    let mut json = row(status);
-    json["next"] = json!(next);
-    Answer::new(Exit::well_if(well), format!("{}\nNext: {next}.", line(status)), json)
-}
-
-/// A request without the contents of its documents.
-fn row(status: &Status) -> Value {
-    json!({
-        "id": status.id,
-        "application": status.application,
-        "state": status.state,
-        "times": status.times,
-        "processor": status.processor,
-        "failures": status.failures,
-        "deaths": status.deaths,
-        "reason": status.reason.as_ref().map(ToString::to_string),
-        "commit_version": status.commit_version,
-        "operations": status.request.operations.len(),
-        "reverses": status.reverses,
-        "reversed_by": status.reversed_by,
-    })
+    let next = next_step_of_request(status.state);
+    let text = format!("{}\nNext: {next}.", line(status));
+    Answer::new(Exit::well_if(well), text, request_json(status))
 }
 
 fn line(status: &Status) -> String {

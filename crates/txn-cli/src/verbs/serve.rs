@@ -67,6 +67,7 @@ pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, 
             let max_requests = usize::try_from(options.max_requests).unwrap_or(usize::MAX);
             let config = secured
                 .with_create_collections(create)
+                .with_processor(options.processor)
                 .with_elastic_product(options.elastic_product)
                 .with_max_requests(max_requests)
                 .with_servers(open.servers().cloned().filter(|_| options.pass != Pass::None))
