@@ -11,6 +11,9 @@ pub(crate) const SECONDS: &str = "txn_http_request_seconds";
 /// Running requests.
 pub(crate) const RUNNING: &str = "txn_http_requests_running";
 
+/// Reads for update.
+pub(crate) const UPDATE_READS: &str = "txn_http_update_reads_total";
+
 /// Changed files that do not fit.
 pub(crate) const BROKEN_FILES: &str = "txn_http_broken_files_total";
 
@@ -21,6 +24,11 @@ pub(crate) fn describe() {
         SECONDS,
         Unit::Seconds,
         "The time from the head of a request to its answer."
+    );
+    describe_counter!(
+        UPDATE_READS,
+        Unit::Count,
+        "Reads for update, with and without a reservation, and on undecided contents."
     );
     describe_counter!(
         BROKEN_FILES,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hyper::StatusCode;
+use metrics::counter;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use txn_core::store::Key;
@@ -16,6 +17,7 @@ use crate::asked::Asked;
 use crate::backend::{Backend, no_collection};
 use crate::documents::fingerprint::token;
 use crate::documents::single::raw;
+use crate::figures;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 
@@ -186,6 +188,15 @@ pub(crate) async fn read(backend: &Backend, asked: &mut Asked) -> Result<Reply, 
     let documents = documents.collect::<Result<Vec<_>, _>>()?;
     let reservation = reservation.map(Reservation::keep);
     let undecided = !newest.is_empty();
+    if for_update {
+        let result = match (&reservation, undecided) {
+            (None, _) => "unreserved",
+            (Some(_), false) => "reserved",
+            (Some(_), true) => "undecided",
+        };
+        let domain = backend.domain.name().to_owned();
+        counter!(figures::UPDATE_READS, "domain" => domain, "result" => result).increment(1);
+    }
     Ok(Reply::json(StatusCode::OK, &Documents { documents, reservation, undecided }))
 }
 
