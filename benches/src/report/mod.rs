@@ -3,6 +3,7 @@
 mod alone;
 mod documents;
 mod findings;
+mod gateway;
 mod growth;
 mod http;
 mod loads;
@@ -139,6 +140,8 @@ pub enum Section {
     Systems,
     /// A shop in one, two and four processes, and in a file.
     Shop,
+    /// The gateway: its clients beside the library and plain requests.
+    Gateway,
     /// Documents of several sizes, and the writes of their locks.
     Documents,
     /// Connections, compression, TLS.
@@ -146,7 +149,7 @@ pub enum Section {
 }
 
 impl Section {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::OneClient,
         Self::Paths,
         Self::Spread,
@@ -161,6 +164,7 @@ impl Section {
         Self::Pools,
         Self::Systems,
         Self::Shop,
+        Self::Gateway,
         Self::Documents,
         Self::Http,
     ];
@@ -181,13 +185,17 @@ impl Section {
             Self::Pools => "the workload of the account transactions",
             Self::Systems => "the systems beside their peers",
             Self::Shop => "a shop",
+            Self::Gateway => "the gateway",
             Self::Documents => "documents of 200 bytes, of 20 kB, and with 50 indexed fields",
             Self::Http => "connections, compression, TLS",
         }
     }
 
     fn is_for_full_runs(self) -> bool {
-        matches!(self, Self::Mixes | Self::Pools | Self::Shop | Self::Documents | Self::Http)
+        matches!(
+            self,
+            Self::Mixes | Self::Pools | Self::Shop | Self::Gateway | Self::Documents | Self::Http
+        )
     }
 
     async fn run(
@@ -212,6 +220,7 @@ impl Section {
             Self::Pools => pools::pools(world, url, peer, findings).await,
             Self::Systems => systems::systems(url, peer, scale, findings).await,
             Self::Shop => shop::shop(url, scale, findings).await,
+            Self::Gateway => gateway::gateway(world, scale, findings).await,
             Self::Documents => documents::documents(url, scale, findings).await,
             Self::Http => http::http(url, scale, findings).await,
         }

@@ -1,8 +1,9 @@
 //! The systems on top of the engine, each compared with a peer.
 //!
-//! Requests, events and locks. A shop uses most of them.
+//! Requests, events, locks and the gateway. A shop uses most of them.
 
 pub mod events;
+pub mod gateway;
 pub mod locking;
 pub mod shop;
 pub mod submissions;
