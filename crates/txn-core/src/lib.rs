@@ -56,7 +56,7 @@ pub use engine::admin::barrier::{BarrierReport, UnappliedWrite};
 pub use engine::admin::janitor::JanitorReport;
 pub use engine::admin::rebuild::RebuildReport;
 pub use engine::holders::transaction_outcome::TransactionOutcome;
-pub use engine::signals::contention::LockWait;
+pub use engine::signals::contention::{LockWait, PresentWait};
 pub use engine::signals::process_entry::ProcessEntry;
 pub use error::{Error, ErrorKind, Result};
 #[doc(inline)]

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::Admin;
 use super::scan::{Faults, since};
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::signals::contention::LockWait;
+use crate::engine::signals::contention::{LockWait, PresentWait};
 use crate::engine::signals::process_entry::ProcessEntry;
 use crate::engine::signals::processes::{ProcessWaits, Signal};
 use crate::engine::table::REGISTRY;
@@ -75,6 +75,14 @@ impl Admin<'_> {
     pub fn contention(self, limit: usize) -> Contention {
         let (waits, total) = self.engine.contention.last(limit);
         Contention { truncated: is_short_of(&waits, total), waits }
+    }
+
+    /// Returns the waits for locks of this process that have not ended, the longest first.
+    ///
+    /// The process remembers at most 1,024 present waits.
+    #[must_use]
+    pub fn present_waits(self, limit: usize) -> Vec<PresentWait> {
+        self.engine.contention.present(limit)
     }
 
     /// Returns the last waits of all processes, newest first. Changes nothing.

@@ -86,7 +86,9 @@ impl<'a> LockWaits<'a> {
         for (key, holder) in busy {
             self.holders.entry(key.clone()).or_insert_with(|| {
                 changed = true;
-                self.attempt.engine.contention.note_live(*holder);
+                let contention = &self.attempt.engine.contention;
+                contention.note_live(*holder);
+                contention.note_wait(self.attempt.tid, *holder, key);
                 (*holder, now)
             });
         }

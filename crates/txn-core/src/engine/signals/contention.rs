@@ -18,6 +18,9 @@ use txn_protocol::ids::AttemptId;
 /// The maximum number of labels that are remembered for holders in other processes.
 const MOST_LABELS: usize = 1_024;
 
+/// The maximum number of present waits that are remembered.
+const MOST_PRESENT: usize = 1_024;
+
 /// A wait of one attempt for one holder of one document, after its end.
 ///
 /// An attempt that waits for several holders of a document in turn has several waits.
@@ -49,7 +52,32 @@ pub struct LockWait {
     pub end: WaitEnd,
 }
 
-/// The waits that ended lately, and the labels of holders.
+/// A wait of one attempt for one holder of one document, which has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct PresentWait {
+    /// The attempt that waits.
+    pub tid: AttemptId,
+    /// The label of the attempt that waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<Arc<str>>,
+    /// The attempt that holds the lock.
+    pub holder: AttemptId,
+    /// The label of the holder, if this process knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder_label: Option<Arc<str>>,
+    /// The physical name of the document's collection.
+    pub collection: Arc<str>,
+    /// The id of the document.
+    pub id: Arc<str>,
+    /// The routing value of the document, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routing: Option<Arc<str>>,
+    /// The time of the wait so far, in milliseconds.
+    pub waited_ms: u64,
+}
+
+/// The present waits and those that ended lately, and the labels of holders.
 pub(crate) struct Contention {
     context: Arc<Context>,
     time: Arc<Time>,
@@ -57,6 +85,8 @@ pub(crate) struct Contention {
     /// The labels of holders in other processes, by their records.
     labels: Mutex<BTreeMap<AttemptId, Arc<str>>>,
     ring: Mutex<Ring>,
+    /// The holders for which attempts wait, and the start of each wait by the monotonic clock.
+    present: Mutex<BTreeMap<(AttemptId, Key), (AttemptId, Duration)>>,
 }
 
 /// The last waits, oldest first.
@@ -69,9 +99,9 @@ struct Ring {
 
 impl Contention {
     pub(in crate::engine) fn new(base: &Base, live_attempts: Arc<LiveAttempts>) -> Self {
-        let (labels, ring) = Default::default();
+        let (labels, ring, present) = Default::default();
         let (context, time) = (base.context.clone(), base.time.clone());
-        Self { context, time, live_attempts, labels, ring }
+        Self { context, time, live_attempts, labels, ring, present }
     }
 
     /// Remembers the label of a holder in another process, by its record.
@@ -102,6 +132,38 @@ impl Contention {
         self.context.emit(&Event::Waiting { tid, label, holder, holder_label, document });
     }
 
+    /// Remembers a wait until its end.
+    pub(crate) fn note_wait(&self, tid: AttemptId, holder: AttemptId, document: &Key) {
+        let now = self.context.now();
+        let mut present = self.present.lock();
+        if present.len() < MOST_PRESENT {
+            present.insert((tid, document.clone()), (holder, now));
+        }
+    }
+
+    /// The waits that have not ended, the longest first.
+    pub(crate) fn present(&self, limit: usize) -> Vec<PresentWait> {
+        let mut waits: Vec<_> =
+            self.present.lock().iter().map(|(key, wait)| (key.clone(), *wait)).collect();
+        waits.sort_by_key(|(_, (_, since))| *since);
+        waits.truncate(limit);
+        let now = self.context.now();
+        let report = |((tid, document), (holder, since)): ((AttemptId, Key), (_, Duration))| {
+            let waited = now.saturating_sub(since).as_millis();
+            PresentWait {
+                tid,
+                label: self.label_of(tid),
+                holder,
+                holder_label: self.label_of(holder),
+                collection: document.collection,
+                id: document.id,
+                routing: document.routing,
+                waited_ms: u64::try_from(waited).unwrap_or(u64::MAX),
+            }
+        };
+        waits.into_iter().map(report).collect()
+    }
+
     /// Announces and remembers a wait that ended.
     pub(crate) fn ended(
         &self,
@@ -111,6 +173,7 @@ impl Contention {
         waited: Duration,
         end: WaitEnd,
     ) {
+        self.present.lock().remove(&(tid, document.clone()));
         let (label, holder_label) = (self.label_of(tid), self.label_of(holder));
         let most = self.context.config.contention_waits;
         if most > 0 {
