@@ -11,6 +11,7 @@ use txn_core::store::{StoreError, StoreErrorKind};
 use txn_lock::LockError;
 use txn_outbox::OutboxError;
 use txn_requests::RequestError;
+pub(crate) use txn_serve::operator::{Message, Severity};
 
 use crate::args::STORE;
 
@@ -68,78 +69,6 @@ pub(crate) fn is_read(written: io::Result<()>) -> Result<bool, Failure> {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::unfit(format!("the output could not be written: {error}"))),
-    }
-}
-
-/// How urgent a message is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Severity {
-    /// The domain mends this by itself.
-    Note,
-    /// An operator must act.
-    Error,
-}
-
-/// A finding with its remedy.
-///
-/// The code is stable: programs and alarms may depend on it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Message {
-    pub(crate) code: &'static str,
-    pub(crate) severity: Severity,
-    /// The subject: a document, a collection, a partition, a node, a process or a template.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) subject: Option<String>,
-    pub(crate) text: String,
-    pub(crate) remedy: String,
-    /// The request to the server that mends it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) request: Option<String>,
-}
-
-impl Message {
-    pub(crate) fn error(
-        code: &'static str,
-        text: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Self {
-        let (text, remedy) = (text.into(), remedy.into());
-        Self { code, severity: Severity::Error, subject: None, text, remedy, request: None }
-    }
-
-    pub(crate) fn note(
-        code: &'static str,
-        text: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Self {
-        Self { severity: Severity::Note, ..Self::error(code, text, remedy) }
-    }
-
-    pub(crate) fn about(self, subject: impl Into<String>) -> Self {
-        Self { subject: Some(subject.into()), ..self }
-    }
-
-    /// Adds the request to the server that mends it.
-    pub(crate) fn mended_by(self, request: impl Into<String>) -> Self {
-        Self { request: Some(request.into()), ..self }
-    }
-
-    /// The message as one line for operators.
-    pub(crate) fn line(&self) -> String {
-        let label = match self.severity {
-            Severity::Note => "note",
-            Severity::Error => "NOT WELL",
-        };
-        let request = self.request.as_ref().map(|request| format!(": {request}"));
-        let text = self.text.split(['\r', '\n']).map(str::trim).collect::<Vec<_>>().join(" ");
-        let end = if text.ends_with('.') { "" } else { "." };
-        format!(
-            "{label} [{}]: {text}{end} Do: {}{}",
-            self.code,
-            self.remedy,
-            request.unwrap_or_default()
-        )
     }
 }
 

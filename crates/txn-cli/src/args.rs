@@ -265,7 +265,7 @@ pub(crate) struct NewToken {
     #[arg(long = "collection", value_name = "PATTERN")]
     pub(crate) collections: Vec<String>,
     /// A verb of the right: read, write, create, lock, emit, pass-reads, pass-writes, submit,
-    /// metrics or operate
+    /// metrics, operate or act
     #[arg(long = "verb", value_name = "VERB", required = true)]
     pub(crate) verbs: Vec<String>,
 }

@@ -1,11 +1,10 @@
 //! Output of a command: tables for operators, JSON for programs.
 
-use std::borrow::Cow;
 use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, Table, presets};
-use jiff::Timestamp;
 use txn_lock::name::is_deceptive;
+pub use txn_serve::operator::{time_of, visible};
 
 /// Writes a text to standard output, with deceptive characters escaped.
 ///
@@ -13,17 +12,6 @@ use txn_lock::name::is_deceptive;
 /// The error of standard output: the reader is gone, or the disk is full.
 pub fn print(text: &str) -> io::Result<()> {
     write(&visible(text))
-}
-
-/// Escapes control characters, except line breaks, and characters of another writing direction.
-#[must_use]
-pub fn visible(text: &str) -> Cow<'_, str> {
-    let hides = |c: char| c != '\n' && (c.is_control() || is_deceptive(c));
-    if !text.contains(hides) {
-        return Cow::Borrowed(text);
-    }
-    let shown = |c: char| if hides(c) { c.escape_default().to_string() } else { c.to_string() };
-    Cow::Owned(text.chars().map(shown).collect())
 }
 
 fn write(text: &str) -> io::Result<()> {
@@ -62,14 +50,6 @@ pub fn table<const N: usize>(header: [&str; N], right: &[usize]) -> Table {
         }
     }
     table
-}
-
-/// Returns milliseconds since the epoch as an ISO time, in whole seconds.
-#[must_use]
-pub fn time_of(millis: u64) -> String {
-    let seconds = i64::try_from(millis / 1_000).ok();
-    let at = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
-    at.map_or_else(|| format!("{millis} ms after 1970"), |at| at.to_string())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use serde_json::json;
 use txn_core::admin::{TransactionState, Verdict};
 use txn_core::{AttemptId, Domain, JanitorReport, TransactionOutcome};
-use txn_serve::operator::next_step_of_transaction;
+use txn_serve::operator::{has_traces, next_step_of_transaction};
 
 use crate::answer::{Answer, Exit, Failure};
 
@@ -55,13 +55,6 @@ pub(super) async fn abort(
     let mut json = json!(report);
     json["next"] = json!(next);
     Ok(Answer::new(Exit::well_if(well), format!("{text}.\nNext: {next}."), json))
-}
-
-/// Whether the transaction has a record or a lock. Without a record all collections are searched.
-async fn has_traces(domain: &Domain, tid: AttemptId) -> Result<bool, Failure> {
-    let admin = domain.admin();
-    let recorded = admin.abort(tid, "", true).await?.before != TransactionState::NoRecord;
-    Ok(recorded || admin.transaction(tid, 1).await?.verdict != Verdict::Unknown)
 }
 
 pub(super) async fn recover(domain: &Domain, dry_run: bool) -> Result<Answer, Failure> {

@@ -21,7 +21,7 @@ pub(crate) const MOST: u64 = 10_000;
 /// Answers a request of an operator. The JSON is that of the command `txn` with `--json`.
 pub(crate) async fn answer(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem> {
     asked.caller.need_any(&[Verb::Operate])?;
-    let limit = limit(asked)?;
+    let limit = take_limit(asked)?;
     let domain = &backend.domain;
     let reply = match asked.route.work {
         Work::Transactions => {
@@ -53,8 +53,8 @@ pub(crate) async fn answer(backend: &Backend, asked: &mut Asked) -> Result<Reply
     Ok(reply)
 }
 
-/// The number of rows that a list may have.
-pub(crate) fn limit(asked: &mut Asked) -> Result<usize, Problem> {
+/// Takes the number of rows of a list.
+pub(crate) fn take_limit(asked: &mut Asked) -> Result<usize, Problem> {
     let limit = asked.parameters.take_number("limit")?.unwrap_or(USUAL);
     match (1..=MOST).contains(&limit) {
         true => Ok(usize::try_from(limit).unwrap_or(usize::MAX)),
@@ -75,7 +75,8 @@ async fn document(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem
     Ok(Reply::json(StatusCode::OK, &document_json(&report)))
 }
 
-fn filter(asked: &mut Asked) -> Result<TransactionFilter, Problem> {
+/// Takes the filter of a list of transactions.
+pub(crate) fn filter(asked: &mut Asked) -> Result<TransactionFilter, Problem> {
     let state = match asked.parameters.take("state").as_deref() {
         None => None,
         Some("no-record") => Some(TransactionState::NoRecord),

@@ -1,14 +1,23 @@
 //! Views of a domain for operators, which the command `txn` and the gateway share.
 
 pub(crate) mod answers;
+mod findings;
+mod message;
 mod systems;
 mod views;
+mod words;
+
+pub(crate) use views::rows_of;
+
+pub use findings::{Findings, UNREACHABLE, look, of_participant, stall_ms};
+pub use message::{Message, Severity};
 
 pub use systems::{
     backlog_json, dead_letter_json, dead_letters_json, locks_json, next_step_of_backlog,
     next_step_of_request, request_json, request_row_json, requests_json,
 };
 pub use views::{
-    ProcessList, TransactionFilter, TransactionList, TransactionRow, document_json,
+    ProcessList, TransactionFilter, TransactionList, TransactionRow, document_json, has_traces,
     next_step_of_document, next_step_of_transaction, processes, transaction_json, transactions,
 };
+pub use words::{duration, time_of, visible};

@@ -1,5 +1,7 @@
 //! The views, and the next step that each of them suggests.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 use txn_core::admin::{
@@ -120,18 +122,7 @@ pub async fn transactions(
     let locks = domain.admin().locks(limit).await?;
     let records: Vec<Fault> =
         locks.locks.iter().filter_map(|lock| lock.unreadable.clone()).collect();
-    let mut rows: Vec<TransactionRow> =
-        open.transactions.into_iter().map(TransactionRow::from).collect();
-    for lock in locks.locks.iter().filter(|lock| lock.standing != LockStanding::Void) {
-        match rows.iter_mut().find(|row| row.tid == lock.holder) {
-            Some(row) => row.locks += 1,
-            None => {
-                let row = TransactionRow::of_lock(lock);
-                rows.push(TransactionRow { locks: 1, ..row });
-            }
-        }
-    }
-    rows.sort_by_key(|row| row.tid);
+    let mut rows = rows_of(open.transactions, &locks.locks);
     rows.retain(|row| which.has(row));
     let truncated = open.truncated || locks.truncated || rows.len() > limit;
     rows.truncate(limit);
@@ -140,6 +131,17 @@ pub async fn transactions(
     faults.sort();
     faults.dedup();
     Ok(TransactionList { transactions: rows, truncated, faults })
+}
+
+/// The rows of open records, and of holders of locks without one. The oldest is first.
+pub(crate) fn rows_of(open: Vec<OpenTransaction>, locks: &[DocumentLock]) -> Vec<TransactionRow> {
+    let rows = open.into_iter().map(|open| (open.tid, TransactionRow::from(open)));
+    let mut rows: BTreeMap<AttemptId, TransactionRow> = rows.collect();
+    for lock in locks.iter().filter(|lock| lock.standing != LockStanding::Void) {
+        let row = rows.entry(lock.holder).or_insert_with(|| TransactionRow::of_lock(lock));
+        row.locks += 1;
+    }
+    rows.into_values().collect()
 }
 
 /// The processes of a domain, and the versions of their libraries.
@@ -163,6 +165,16 @@ pub async fn processes(domain: &Domain) -> Result<ProcessList> {
     libraries.sort_unstable();
     libraries.dedup();
     Ok(ProcessList { processes, libraries })
+}
+
+/// Whether the transaction has a record or a lock. Without a record all collections are searched.
+///
+/// # Errors
+/// The errors of the store, and those of an unreadable record.
+pub async fn has_traces(domain: &Domain, tid: AttemptId) -> Result<bool> {
+    let admin = domain.admin();
+    let recorded = admin.abort(tid, "", true).await?.before != TransactionState::NoRecord;
+    Ok(recorded || admin.transaction(tid, 1).await?.verdict != Verdict::Unknown)
 }
 
 /// The report of a transaction as JSON, with the next step.

@@ -12,7 +12,7 @@ use crate::asked::Asked;
 use crate::backend::Backend;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
-use crate::operator::answers::limit;
+use crate::operator::answers::take_limit;
 use crate::operator::{backlog_json, dead_letters_json};
 
 /// The validated events of a commit.
@@ -69,7 +69,7 @@ pub(crate) async fn backlog(backend: &Backend, asked: &mut Asked) -> Result<Repl
 /// Lists the dead letters without their payloads, as `txn dead list` prints them.
 pub(crate) async fn dead_letters(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem> {
     asked.caller.need_any(&[Verb::Operate])?;
-    let limit = limit(asked)?;
+    let limit = take_limit(asked)?;
     let topic = asked.parameters.take("topic");
     asked.finish_parameters()?;
     backend.systems.need(System::Outbox).await?;

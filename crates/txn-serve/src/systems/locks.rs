@@ -16,7 +16,7 @@ use crate::asked::Asked;
 use crate::backend::Backend;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
-use crate::operator::answers::limit;
+use crate::operator::answers::take_limit;
 use crate::operator::locks_json;
 
 /// The lease of a client that names none, in milliseconds.
@@ -133,7 +133,7 @@ fn lock_json(name: &LockName, lock: Option<&Lock>) -> Value {
 /// Lists the held locks, as `txn lock ls` prints them.
 pub(crate) async fn list(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem> {
     asked.caller.need_any(&[Verb::Operate])?;
-    let limit = limit(asked)?;
+    let limit = take_limit(asked)?;
     asked.finish_parameters()?;
     let mut known = match backend.systems.exists(System::Locks).await? {
         true => backend.systems.leases().await?.repository().list_known().await?,

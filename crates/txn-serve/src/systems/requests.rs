@@ -10,7 +10,7 @@ use crate::asked::Asked;
 use crate::backend::Backend;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
-use crate::operator::answers::limit;
+use crate::operator::answers::take_limit;
 use crate::operator::{request_json, requests_json};
 
 /// The reason of a cancellation without one.
@@ -70,7 +70,7 @@ pub(crate) async fn cancel(backend: &Backend, asked: &mut Asked) -> Result<Reply
 /// Lists the requests that are open or quarantined, as `txn requests ls` prints them.
 pub(crate) async fn list(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem> {
     asked.caller.need_any(&[Verb::Operate])?;
-    let limit = limit(asked)?;
+    let limit = take_limit(asked)?;
     let application = asked.parameters.take("application");
     asked.finish_parameters()?;
     backend.systems.need(System::Requests).await?;

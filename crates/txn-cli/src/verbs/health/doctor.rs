@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use txn_core::admin::Overview;
 use txn_core::ids::Day;
+use txn_serve::operator::{look, stall_ms};
 
-use super::look::look;
-use super::{causes, stall_ms, with_tomorrow};
+use super::{causes, exit_of, with_tomorrow};
 use crate::answer::{Answer, Exit, Failure, Message, Severity, is_well, lines};
 use crate::cluster::{self, Parts};
 use crate::session::Session;
@@ -56,7 +56,7 @@ pub(super) async fn doctor(
         .map(|(what, fault)| json!({ "check": what, "ok": fault.is_none() }))
         .collect();
     let json = json!({ "well": well, "checks": checks, "messages": messages });
-    let exit = match (collection, findings.exit()) {
+    let exit = match (collection, exit_of(&findings)) {
         (Some(_), _) | (None, Exit::Well) => Exit::well_if(well),
         (None, exit) => exit,
     };

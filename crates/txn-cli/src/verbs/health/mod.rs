@@ -1,7 +1,6 @@
 //! Verbs that judge the domain: `status`, `hanging`, `verify`, `doctor`.
 
 mod doctor;
-mod look;
 
 use std::time::{Duration, Instant};
 
@@ -10,26 +9,18 @@ use txn_core::admin::{Overview, TransactionState};
 use txn_core::ids::Day;
 use txn_core::{AttemptId, Domain};
 use txn_outbox::{Outbox, OutboxConfig};
+use txn_serve::operator::{Findings, UNREACHABLE, look, of_participant, stall_ms};
 
 use super::has_system;
 use super::hints::time;
-use crate::answer::{Answer, Exit, Failure, Message, is_read, lines};
+use crate::answer::{Answer, Exit, Failure, Message, Severity, is_read, lines};
 use crate::args::Global;
 use crate::cluster::{self, Parts};
 use crate::session::{Session, name, store};
 use doctor::{doctor, unopened};
-use look::{look, of_participant};
 
 /// The lead of a clock that is worth a message, in milliseconds.
 const CLOCK_MS: u64 = 1_000;
-
-/// After so many leases a transaction without progress is a fault.
-const LEASES: u64 = 6;
-
-/// A transaction without progress is no fault for this time, in milliseconds.
-///
-/// The janitors recover dead transactions within this time, if one runs.
-const PATIENCE_MS: u64 = 30_000;
 
 pub(super) async fn status(global: &Global, watch: Option<u64>) -> Result<Answer, Failure> {
     let Some(seconds) = watch else { return once(global).await };
@@ -91,7 +82,7 @@ async fn state_of(session: &Session, limit: usize) -> Result<Answer, Failure> {
     causes.extend(missing);
     findings.put_causes_first(causes);
     let outbox = outbox(domain, overview.now_ms, &mut findings.messages).await?;
-    let exit = findings.exit();
+    let exit = exit_of(&findings);
     let (pending, committed) =
         (findings.count(TransactionState::Pending), findings.count(TransactionState::Committed));
     let without = findings.without_record().count();
@@ -138,18 +129,31 @@ async fn state_of(session: &Session, limit: usize) -> Result<Answer, Failure> {
     Ok(Answer::new(exit, text, json))
 }
 
+/// A fault is not well. An unreadable part alone hides the truth.
+fn exit_of(findings: &Findings) -> Exit {
+    let messages = &findings.messages;
+    let mut errors = messages.iter().filter(|message| message.severity == Severity::Error);
+    match messages.iter().any(|message| message.code == UNREACHABLE) {
+        _ if errors.any(|message| message.code != UNREACHABLE) => Exit::NotWell,
+        true => Exit::CouldNotFindOut,
+        false => Exit::Well,
+    }
+}
+
+/// The exit code of a verb that has to look at everything.
+fn complete_exit(findings: &Findings) -> Exit {
+    match exit_of(findings) {
+        Exit::Well if findings.truncated => Exit::CouldNotFindOut,
+        exit => exit,
+    }
+}
+
 fn word_of(exit: Exit) -> &'static str {
     match exit {
         Exit::Well => "well",
         Exit::NotWell => "NOT WELL",
         Exit::CouldNotFindOut => "not known: a part could not be read",
     }
-}
-
-/// The time without progress that is a fault, in milliseconds.
-fn stall_ms(domain: &Domain) -> u64 {
-    let lease = u64::try_from(domain.config().lease.as_millis()).unwrap_or(u64::MAX);
-    lease.saturating_mul(LEASES).max(PATIENCE_MS)
 }
 
 fn clock(ahead_ms: i64) -> String {
@@ -206,7 +210,7 @@ pub(super) async fn hanging(domain: &Domain, older: u64, limit: usize) -> Result
         false => lines(&messages),
     };
     let json = json!({ "hanging": messages, "truncated": findings.truncated });
-    Ok(Answer::new(findings.complete_exit(), text, json))
+    Ok(Answer::new(complete_exit(&findings), text, json))
 }
 
 /// Checks locks and commits completely.
@@ -226,7 +230,7 @@ pub(super) async fn verify(domain: &Domain, limit: usize) -> Result<Answer, Fail
             }
         }
     }
-    let exit = findings.complete_exit();
+    let exit = complete_exit(&findings);
     let summary = format!(
         "Checked {} locks, {} open transactions, and {checked} participants of {} commits that are not finished.\n",
         findings.locks.len(),

@@ -6,36 +6,54 @@ use txn_core::admin::{
     DocumentLock, Fault, LockStanding, LockedDocuments, OpenTransaction, ParticipantState,
     TransactionState,
 };
-use txn_core::{AttemptId, Domain};
+use txn_core::{AttemptId, Domain, Result};
 
-use super::super::hints::time;
-use crate::answer::{Exit, Failure, Message, Severity};
+use super::message::{Message, Severity};
+use super::words::duration as time;
+
+/// After so many leases a transaction without progress is a fault.
+const LEASES: u64 = 6;
+
+/// A transaction without progress is no fault for this time, in milliseconds.
+///
+/// The janitors recover dead transactions within this time, if one runs.
+const PATIENCE_MS: u64 = 30_000;
 
 /// The number of stalled commits whose participants `status` compares with the record.
 const COMPARED: usize = 20;
 
 /// The code of a part that could not be read.
-pub(super) const UNREACHABLE: &str = "unreachable";
+pub const UNREACHABLE: &str = "unreachable";
 
 /// The findings of one look at the domain.
-pub(super) struct Findings {
-    pub(super) open: Vec<OpenTransaction>,
-    pub(super) locks: Vec<DocumentLock>,
-    pub(super) truncated: bool,
-    pub(super) messages: Vec<Message>,
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Findings {
+    /// The open transactions, oldest first.
+    pub open: Vec<OpenTransaction>,
+    /// The locked documents.
+    pub locks: Vec<DocumentLock>,
+    /// Whether there are more transactions or locks than the limit allows.
+    pub truncated: bool,
+    /// The messages, in the order of the look.
+    pub messages: Vec<Message>,
 }
 
 impl Findings {
-    pub(super) fn count(&self, state: TransactionState) -> usize {
+    /// The number of open transactions in a state.
+    #[must_use]
+    pub fn count(&self, state: TransactionState) -> usize {
         self.open.iter().filter(|open| open.state == state).count()
     }
 
     /// The holders of locks that have written no record.
-    pub(super) fn without_record(&self) -> impl Iterator<Item = &DocumentLock> {
+    pub fn without_record(&self) -> impl Iterator<Item = &DocumentLock> {
         self.locks.iter().filter(|lock| lock.state == TransactionState::NoRecord)
     }
 
-    pub(super) fn oldest_ms(&self) -> u64 {
+    /// The age of the oldest transaction or holder, in milliseconds.
+    #[must_use]
+    pub fn oldest_ms(&self) -> u64 {
         let open = self.open.iter().map(|open| open.age_ms);
         let holders = self.without_record().map(|lock| lock.age_ms);
         open.chain(holders).max().unwrap_or(0)
@@ -44,7 +62,7 @@ impl Findings {
     /// Adds messages about causes before those about effects.
     ///
     /// A part whose fault has a known cause needs no second message.
-    pub(super) fn put_causes_first(&mut self, causes: Vec<Message>) {
+    pub fn put_causes_first(&mut self, causes: Vec<Message>) {
         let named: BTreeSet<&str> = causes
             .iter()
             .filter(|cause| cause.severity == Severity::Error)
@@ -58,38 +76,22 @@ impl Findings {
         self.messages.splice(0..0, causes);
         self.messages.sort_by_key(|message| message.severity != Severity::Error);
     }
-
-    /// The exit code of a verb that has to look at everything.
-    pub(super) fn complete_exit(&self) -> Exit {
-        match exit_of(&self.messages) {
-            Exit::Well if self.truncated => Exit::CouldNotFindOut,
-            exit => exit,
-        }
-    }
-
-    pub(super) fn exit(&self) -> Exit {
-        exit_of(&self.messages)
-    }
 }
 
-/// A fault is not well. An unreadable part alone hides the truth.
-fn exit_of(messages: &[Message]) -> Exit {
-    let mut errors = messages.iter().filter(|message| message.severity == Severity::Error);
-    match messages.iter().any(|message| message.code == UNREACHABLE) {
-        _ if errors.any(|message| message.code != UNREACHABLE) => Exit::NotWell,
-        true => Exit::CouldNotFindOut,
-        false => Exit::Well,
-    }
+/// The time without progress that is a fault, in milliseconds.
+#[must_use]
+pub fn stall_ms(domain: &Domain) -> u64 {
+    let lease = u64::try_from(domain.config().lease.as_millis()).unwrap_or(u64::MAX);
+    lease.saturating_mul(LEASES).max(PATIENCE_MS)
 }
 
 /// Looks at transactions, locks and parts. `older_ms`: what counts as without progress.
 ///
 /// If locks without a record look old, the look takes one lease longer.
-pub(super) async fn look(
-    domain: &Domain,
-    older_ms: u64,
-    limit: usize,
-) -> Result<Findings, Failure> {
+///
+/// # Errors
+/// The errors of the store for the domain document.
+pub async fn look(domain: &Domain, older_ms: u64, limit: usize) -> Result<Findings> {
     let open = domain.admin().transactions(limit).await?;
     let locks = domain.admin().locks(limit).await?;
     let lost = domain.admin().lost_parts(limit).await?;
@@ -150,7 +152,7 @@ fn of_faults<'a>(faults: impl Iterator<Item = &'a Fault>) -> Vec<Message> {
 }
 
 /// The participants of stalled commits that only an operator can settle.
-async fn damaged(domain: &Domain, stalled: &[&OpenTransaction]) -> Result<Vec<Message>, Failure> {
+async fn damaged(domain: &Domain, stalled: &[&OpenTransaction]) -> Result<Vec<Message>> {
     let mut messages = Vec::new();
     let committed = stalled.iter().filter(|open| open.state == TransactionState::Committed);
     for open in committed.take(COMPARED) {
@@ -162,11 +164,8 @@ async fn damaged(domain: &Domain, stalled: &[&OpenTransaction]) -> Result<Vec<Me
 }
 
 /// The message about a participant that cannot be applied, or not be read.
-pub(super) fn of_participant(
-    document: &str,
-    state: ParticipantState,
-    tid: AttemptId,
-) -> Option<Message> {
+#[must_use]
+pub fn of_participant(document: &str, state: ParticipantState, tid: AttemptId) -> Option<Message> {
     let what = match state {
         ParticipantState::Unreadable => {
             let text = format!("{document}: could not be read for the commit of {tid}");
@@ -261,7 +260,7 @@ async fn without_record(
     locks: &LockedDocuments,
     older_ms: u64,
     limit: usize,
-) -> Result<Vec<Message>, Failure> {
+) -> Result<Vec<Message>> {
     let is_old =
         |lock: &&DocumentLock| lock.state == TransactionState::NoRecord && lock.age_ms >= older_ms;
     let mut old: Vec<&DocumentLock> = locks.locks.iter().filter(is_old).collect();
