@@ -1,4 +1,4 @@
-//! The audit log: one line for each request, without ids and contents.
+//! The audit log: one line for each request, without ids and contents, and one for each action.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -48,6 +48,14 @@ impl Named {
                 names.0.insert(name.to_owned());
             }
         }
+    }
+
+    /// Writes the line of an operator's action. `subject` names its object.
+    pub(crate) fn log_action(&self, action: &str, subject: &str, reason: &str, result: &str) {
+        let token = &*self.token;
+        // The text of the caller must not look like another line.
+        let reason = reason.escape_debug().to_string();
+        tracing::info!(target: TARGET, token, action, subject, reason, result);
     }
 
     /// Writes the line of an answered request. `code` is that of a problem.

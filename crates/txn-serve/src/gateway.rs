@@ -24,13 +24,15 @@ use crate::asked::{Asked, check_content};
 use crate::audit::Named;
 use crate::backend::Backend;
 use crate::config::ServeConfig;
+use crate::console;
 use crate::documents::bulk::bulk;
 use crate::documents::single::{self, Write};
 use crate::figures;
+use crate::http::form::check_form;
 use crate::http::limits::{Limits, Share};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Reply, passed, response};
-use crate::http::route::{Route, Work, is_own};
+use crate::http::route::{Route, Work};
 use crate::http::shape::Shape;
 use crate::openapi::openapi;
 use crate::operator;
@@ -40,6 +42,7 @@ use crate::passing::paths::segments;
 use crate::passing::policy::Access;
 use crate::passing::upstream::pass;
 use crate::passing::writes::writes_documents;
+use crate::samples::{INTERVAL, Samples};
 use crate::systems::events::{self, Ending};
 use crate::systems::{locks, requests};
 use crate::transactions::{commit, outcome, read};
@@ -68,6 +71,7 @@ pub(crate) struct Gateway {
     limits: Limits,
     closing: AtomicBool,
     running: Gauge,
+    samples: Samples,
     /// The last check of the store. The lock allows one check at a time.
     checked: tokio::sync::Mutex<Option<(Instant, bool)>>,
 }
@@ -84,7 +88,8 @@ impl Gateway {
         let limits = Limits::new(&config);
         let running = gauge!(figures::RUNNING, "domain" => domain.name().to_owned());
         let backend = Backend::new(domain, config);
-        Self { backend, limits, closing: AtomicBool::new(false), running, checked: None.into() }
+        let (closing, samples) = (AtomicBool::new(false), Samples::new());
+        Self { backend, limits, closing, running, samples, checked: None.into() }
     }
 
     pub(crate) fn config(&self) -> &ServeConfig {
@@ -148,6 +153,14 @@ impl Gateway {
         }
     }
 
+    /// Takes a sample of the requests at each interval. The future never ends.
+    pub(crate) async fn take_samples(&self) {
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            self.samples.take(Instant::now());
+        }
+    }
+
     /// Deletes expired answers now and then. The future never ends.
     pub(crate) async fn purge_answers(&self) {
         loop {
@@ -179,10 +192,10 @@ impl Gateway {
         let found = Route::find(&parts.method, parts.uri.path());
         let (path, shape) = match &found {
             Ok(route) => (route.work.name(), route.work.shape()),
-            Err(_) if is_own(parts.uri.path()) => ("none", Shape::Problem),
-            Err(_) => ("none", Shape::Server),
+            Err(_) => ("none", Shape::of_path(parts.uri.path())),
         };
         let reads = found.as_ref().is_ok_and(|route| route.work.returns_contents());
+        let commits = found.as_ref().is_ok_and(|route| route.work.commits());
         let is_probe = found.as_ref().is_ok_and(|route| route.work.is_probe());
         let login = Caller::of(self.config().tokens.as_ref(), &parts.headers);
         let name = login.as_ref().ok().and_then(Caller::name);
@@ -196,6 +209,7 @@ impl Gateway {
             Ok(caller) => self.carry_out((found, shape), &parts, body, (&caller, &named)).await,
             Err(problem) => Err(problem),
         };
+        let commits = commits && matches!(answer, Ok(Answer::Own(_)));
         let code = answer.as_ref().err().map_or("", |problem| problem.code().text());
         let response = match answer {
             Ok(Answer::Passed(answer, share)) => passed(answer, &share),
@@ -205,14 +219,19 @@ impl Gateway {
             }
             Err(problem) => self.own(Err(problem), shape, &parts),
         };
+        let taken = started.elapsed();
         if !is_probe {
             named.log(&parts, path, response.status(), code);
+            // The operator's look must not change the plots.
+            if shape != Shape::Page {
+                self.samples.note(taken, response.status(), commits);
+            }
         }
         let domain = self.backend.domain.name().to_owned();
         let status = response.status().as_u16().to_string();
         counter!(figures::REQUESTS, "domain" => domain.clone(), "path" => path, "status" => status)
             .increment(1);
-        histogram!(figures::SECONDS, "domain" => domain, "path" => path).record(started.elapsed());
+        histogram!(figures::SECONDS, "domain" => domain, "path" => path).record(taken);
         response
     }
 
@@ -259,7 +278,10 @@ impl Gateway {
         let asks_first = parts.headers.contains_key(EXPECT);
         let received = self.limits.receive(body, asks_first).await?;
         let body = received.bytes.clone();
-        check_content(&parts.headers, &body)?;
+        match &found {
+            Ok(route) if route.work.is_form() => check_form(&parts.headers, &body)?,
+            _ => check_content(&parts.headers, &body)?,
+        }
         let route = match found {
             Err(servers) => {
                 let path = segments(parts.uri.path())?;
@@ -348,6 +370,20 @@ impl Gateway {
             Work::RequestSubmit => requests::submit(backend, asked).await,
             Work::RequestStatus => requests::status(backend, asked).await,
             Work::RequestCancel => requests::cancel(backend, asked).await,
+            Work::Console
+            | Work::ConsoleStyle
+            | Work::ConsoleTransactions
+            | Work::ConsoleTransaction
+            | Work::ConsoleStuck
+            | Work::ConsoleWaits
+            | Work::ConsoleDocuments
+            | Work::ConsoleDocument
+            | Work::ConsoleProcesses
+            | Work::ConsolePartitions
+            | Work::ConfirmAbort
+            | Work::Abort
+            | Work::ConfirmRecover
+            | Work::Recover => console::answer(backend, &self.samples, asked).await,
             Work::CreateCollection => self.create_collection(asked).await,
             Work::HasCollection => {
                 asked.finish_parameters()?;

@@ -5,15 +5,18 @@ use txn_requests::Request;
 
 use crate::http::problem::Code;
 use crate::http::route::{ROUTES, Work};
+use crate::http::shape::Shape;
 use crate::operator::answers::MOST;
 
 /// The definitions of the schema of requests move to this place.
 const SCHEMAS: &str = "#/components/schemas/";
 
-/// The document of all paths.
+/// The document of all paths, except the pages of the console.
 pub(crate) fn openapi() -> Value {
     let mut paths = Map::new();
-    for (methods, path, work, about) in ROUTES {
+    for (methods, path, work, about) in
+        ROUTES.iter().filter(|(_, _, work, _)| work.shape() != Shape::Page)
+    {
         for method in *methods {
             let operation = operation(path, *work, about, method.as_str());
             let item = paths.entry((*path).to_owned()).or_insert_with(|| json!({}));
@@ -328,7 +331,8 @@ mod tests {
             paths.values().filter_map(Value::as_object).flat_map(Map::values).collect();
         let ids: BTreeSet<&str> =
             operations.iter().filter_map(|it| it["operationId"].as_str()).collect();
-        let routes: usize = ROUTES.iter().map(|(methods, ..)| methods.len()).sum();
+        let described = ROUTES.iter().filter(|(_, _, work, _)| work.shape() != Shape::Page);
+        let routes: usize = described.map(|(methods, ..)| methods.len()).sum();
         assert_eq!((ids.len(), operations.len()), (routes, routes));
     }
 }

@@ -43,8 +43,9 @@ impl Server {
     /// [`ServeConfig::drain`]. Returns whether all running requests were answered.
     ///
     /// While the gateway runs, it reads changed files of tokens and certificates again. It also
-    /// deletes the answers whose [`ServeConfig::idempotency_ttl`] has passed, and carries out
-    /// submitted requests if [`ServeConfig::processor`] is set.
+    /// deletes the answers whose [`ServeConfig::idempotency_ttl`] has passed, carries out submitted
+    /// requests if [`ServeConfig::processor`] is set, and samples its requests for the plots of the
+    /// console.
     ///
     /// A listener on a loopback address answers only requests to `localhost` or a loopback address.
     ///
@@ -57,6 +58,7 @@ impl Server {
             () = self.gateway.purge_answers() => {}
             () = self.gateway.watch_files() => {}
             () = self.gateway.process_requests() => {}
+            () = self.gateway.take_samples() => {}
         }
         let drained = connections.drain().await;
         if !self.gateway.shut_down_systems().await {

@@ -3,6 +3,8 @@
 mod access;
 mod bulk;
 mod connections;
+mod console;
+mod console_actions;
 mod desk;
 mod documents;
 mod events;

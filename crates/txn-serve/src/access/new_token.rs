@@ -30,7 +30,7 @@ impl NewToken {
     ///
     /// The verbs are `read`, `write`, `create`, `pass-reads` and `pass-writes` for collections and
     /// indices, `lock` for categories of locks, and `emit` for topics of events. The verbs
-    /// `submit`, `metrics` and `operate` hold for the gateway, and have no names.
+    /// `submit`, `metrics`, `operate` and `act` hold for the gateway, and have no names.
     ///
     /// # Errors
     /// The reason why the name, a pattern or a verb does not fit, or why there are no random bytes.

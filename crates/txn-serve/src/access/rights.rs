@@ -48,6 +48,8 @@ verbs! {
     Metrics = "metrics", false;
     /// Sees the transactions, locks and processes of the domain.
     Operate = "operate", false;
+    /// Aborts and recovers transactions in the console.
+    Act = "act", false;
 }
 
 impl fmt::Display for Verb {

@@ -157,7 +157,8 @@ async fn answer(
         let detail = "send the request from no other site, and to localhost or a loopback address";
         let elastic_product = gateway.config().sends_product();
         let problem = Err(Problem::new(Code::Host, detail));
-        return response(problem, Shape::Server, request.headers(), elastic_product);
+        let shape = Shape::of_path(request.uri().path());
+        return response(problem, shape, request.headers(), elastic_product);
     }
     Box::pin(gateway.answer(request)).await
 }

@@ -1,6 +1,7 @@
 //! HTTP: routes, parameters, answers, problems and connections.
 
 pub(crate) mod connections;
+pub(crate) mod form;
 pub(crate) mod limits;
 pub(crate) mod parameters;
 pub(crate) mod problem;

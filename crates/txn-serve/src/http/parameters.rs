@@ -37,6 +37,15 @@ impl Parameters {
         self.0.remove(name)
     }
 
+    pub(crate) fn peek(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// Removes parameters without a value, which a form sends for its empty fields.
+    pub(crate) fn drop_empty(&mut self) {
+        self.0.retain(|_, value| !value.is_empty());
+    }
+
     pub(crate) fn take_number(&mut self, name: &str) -> Result<Option<u64>, Problem> {
         let number = self.take(name).map(|text| text.parse::<u64>());
         number.transpose().map_err(|_| {
@@ -73,6 +82,13 @@ impl Parameters {
             Some("refresh") => Ok(WaitFor::Refresh),
             Some(_) => Err(Problem::new(Code::Invalid, "wait_for is not commit, apply or refresh")),
         }
+    }
+
+    /// The query without one parameter.
+    pub(crate) fn query_without(&self, name: &str) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(self.0.iter().filter(|(other, _)| *other != name));
+        query.finish()
     }
 
     /// Refuses a parameter that is left.

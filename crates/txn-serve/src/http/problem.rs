@@ -156,6 +156,14 @@ impl Problem {
         self.code
     }
 
+    pub(crate) fn title(&self) -> &'static str {
+        self.code.title()
+    }
+
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// Whether the servers behind the gateway may know the path.
     pub(crate) fn is_elsewhere(&self) -> bool {
         matches!(self.code, Code::NeedsServer | Code::Method)
@@ -191,7 +199,7 @@ impl Problem {
                 extend(&mut error, &self.members);
                 json!({ "error": error, "status": status })
             }
-            Shape::Problem => {
+            Shape::Problem | Shape::Page => {
                 let mut body = json!({
                     "type": format!("urn:txn:{code}"),
                     "title": self.code.title(),

@@ -15,6 +15,7 @@ use txn_es::ForwardedAnswer;
 use super::limits::Share;
 use super::problem::Problem;
 use super::shape::Shape;
+use crate::console::error_page;
 
 /// The header that the clients of Elasticsearch look for.
 const PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
@@ -22,8 +23,17 @@ const PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
 /// The header with the tid of a transaction.
 const TID: HeaderName = HeaderName::from_static("x-transaction-id");
 
-/// The scheme of logins. The scheme `Basic` is not named, so that no browser asks for a password.
+/// The scheme of logins for programs. `Basic` would make a browser ask for a password.
 const SCHEME: HeaderValue = HeaderValue::from_static("Bearer realm=\"txn\"");
+
+/// The scheme of logins on the pages, for which a browser asks.
+const BROWSER_SCHEME: HeaderValue =
+    HeaderValue::from_static("Basic realm=\"txn console\", charset=\"UTF-8\"");
+
+/// The permissions of a page: its own style, and forms to its own site. No page runs a script.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+);
 
 /// The pause that a client should make after a refusal for now, in seconds.
 const PAUSE: HeaderValue = HeaderValue::from_static("1");
@@ -65,6 +75,10 @@ enum Content {
     Problem,
     /// Plain text, such as metrics.
     Plain,
+    /// A page of the console.
+    Page,
+    /// The style of the pages.
+    Style,
 }
 
 /// Leaves the body out of logs.
@@ -104,6 +118,14 @@ impl Reply {
 
     pub(crate) fn plain(body: String) -> Self {
         Self::new(StatusCode::OK, Content::Plain, body)
+    }
+
+    pub(crate) fn page(status: StatusCode, body: String) -> Self {
+        Self::new(status, Content::Page, body)
+    }
+
+    pub(crate) fn style(body: &str) -> Self {
+        Self::new(StatusCode::OK, Content::Style, body.to_owned())
     }
 
     /// Adds the tid of the transaction to the body, if there is one.
@@ -147,11 +169,16 @@ pub(crate) fn response(
 ) -> Response<Full<Bytes>> {
     let (reply, passing) = match answer {
         Ok(reply) => (reply, false),
+        Err(problem) if shape == Shape::Page => {
+            (Reply::page(problem.status, error_page(&problem)), problem.is_passing())
+        }
         Err(problem) => (Reply::problem(&problem, shape), problem.is_passing()),
     };
     let content_type = match (reply.content, shape) {
         (Content::Problem, Shape::Problem) => HeaderValue::from_static("application/problem+json"),
         (Content::Json | Content::Problem, _) => json_type(asked),
+        (Content::Page, _) => HeaderValue::from_static("text/html; charset=utf-8"),
+        (Content::Style, _) => HeaderValue::from_static("text/css; charset=utf-8"),
         (Content::Plain, _) => HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
     };
     let body = Bytes::from(reply.body);
@@ -164,11 +191,18 @@ pub(crate) fn response(
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, content_type);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if matches!(reply.content, Content::Page | Content::Style) {
+        headers.insert(header::CONTENT_SECURITY_POLICY, POLICY);
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        // With `no-referrer`, a form of the page itself would name no origin.
+        headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    }
     if passing {
         headers.insert(header::RETRY_AFTER, PAUSE);
     }
     if reply.status == StatusCode::UNAUTHORIZED.as_u16() {
-        headers.insert(header::WWW_AUTHENTICATE, SCHEME);
+        let scheme = if shape == Shape::Page { BROWSER_SCHEME } else { SCHEME };
+        headers.insert(header::WWW_AUTHENTICATE, scheme);
     }
     if elastic_product {
         headers.insert(PRODUCT, HeaderValue::from_static("Elasticsearch"));

@@ -50,6 +50,20 @@ routes! {
     TransactionReport: GET "/_txn/transactions/{tid}", "One transaction, as `txn show` prints it";
     DocumentReport: GET "/_txn/documents/{collection}/{id}", "The story of a document, as `txn why` prints it";
     Outcome: GET "/_txn/{tid}", "The outcome of a transaction";
+    Console: GET "/_console", "The first page of the console";
+    ConsoleStyle: GET "/_console/style.css", "The style of the pages";
+    ConsoleTransactions: GET "/_console/transactions", "A page with the open transactions";
+    ConsoleTransaction: GET "/_console/transaction", "A page with the story of a transaction";
+    ConsoleStuck: GET "/_console/stuck", "A page with transactions and locks without progress";
+    ConsoleWaits: GET "/_console/waits", "A page with the waits for locks";
+    ConsoleDocuments: GET "/_console/documents", "A page with hot and locked documents";
+    ConsoleDocument: GET "/_console/document", "A page with the story of a document";
+    ConsoleProcesses: GET "/_console/processes", "A page with the processes of the domain";
+    ConsolePartitions: GET "/_console/partitions", "A page with the parts of the domain";
+    ConfirmAbort: GET "/_console/abort", "Asks before a transaction is aborted";
+    Abort: POST "/_console/abort", "Aborts a transaction";
+    ConfirmRecover: GET "/_console/recover", "Asks before a janitor pass";
+    Recover: POST "/_console/recover", "Carries out a janitor pass";
     Bulk: POST PUT "/_bulk", "Carries out actions, all or nothing";
     BulkOf: POST PUT "/{index}/_bulk", "Carries out actions on one index, all or nothing";
     Get: GET HEAD "/{index}/_doc/{id}", "Reads a document";
@@ -85,7 +99,7 @@ impl Route {
         }
         match has_path {
             true => Err(Problem::new(Code::Method, "the path does not have this method")),
-            false if is_own(path) => {
+            false if Shape::of_path(path) != Shape::Server => {
                 Err(Problem::new(Code::NotFound, "the gateway has no such path"))
             }
             false => {
@@ -101,21 +115,9 @@ impl Route {
     }
 }
 
-/// The beginnings of the paths that no server has.
-const OWN: [&str; 4] = ["_txn", "_locks", "_outbox", "_requests"];
-
-/// Whether a path is one of the gateway, and not of the servers.
-pub(crate) fn is_own(path: &str) -> bool {
-    let first = path.strip_prefix('/').unwrap_or(path).split('/').next().unwrap_or_default();
-    OWN.contains(&first)
-}
-
 impl Work {
     pub(crate) fn shape(self) -> Shape {
-        match is_own(self.name()) {
-            true => Shape::Problem,
-            false => Shape::Server,
-        }
+        Shape::of_path(self.name())
     }
 
     /// Whether an orchestrator asks, whose requests no limit may refuse.
@@ -123,9 +125,30 @@ impl Work {
         matches!(self, Self::Health | Self::Ready | Self::Metrics)
     }
 
+    /// Whether the request is the form of an operator, which changes something.
+    pub(crate) fn is_form(self) -> bool {
+        matches!(self, Self::Abort | Self::Recover)
+    }
+
+    /// Whether the request commits a transaction.
+    pub(crate) fn commits(self) -> bool {
+        matches!(
+            self,
+            Self::Transaction
+                | Self::Commit
+                | Self::Bulk
+                | Self::BulkOf
+                | Self::Index
+                | Self::IndexNew
+                | Self::Create
+                | Self::Update
+                | Self::Delete
+        )
+    }
+
     /// Whether the request needs no login.
     pub(crate) fn is_open(self) -> bool {
-        matches!(self, Self::Health | Self::Ready)
+        matches!(self, Self::Health | Self::Ready | Self::ConsoleStyle)
     }
 
     /// Whether the answer has contents of documents, and nothing was changed.
@@ -201,7 +224,9 @@ mod tests {
             let problem = Route::find(&Method::GET, path).expect_err(path);
             assert_eq!(problem.code(), Code::NeedsServer, "{path}");
         }
-        for path in ["/_txn/a/b", "/_locks/a", "/_outbox/a", "/_requests/a/b"] {
+        for path in
+            ["/_txn/a/b", "/_locks/a", "/_outbox/a", "/_requests/a/b", "/_console/", "/_console/a"]
+        {
             let problem = Route::find(&Method::GET, path).expect_err("no path");
             assert_eq!(problem.code(), Code::NotFound, "{path}");
         }

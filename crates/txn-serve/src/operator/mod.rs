@@ -11,7 +11,6 @@ pub(crate) use views::rows_of;
 
 pub use findings::{Findings, UNREACHABLE, look, of_participant, stall_ms};
 pub use message::{Message, Severity};
-
 pub use systems::{
     backlog_json, dead_letter_json, dead_letters_json, locks_json, next_step_of_backlog,
     next_step_of_request, request_json, request_row_json, requests_json,
