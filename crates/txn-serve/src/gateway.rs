@@ -157,7 +157,7 @@ impl Gateway {
     pub(crate) async fn take_samples(&self) {
         loop {
             tokio::time::sleep(INTERVAL).await;
-            self.samples.take(Instant::now());
+            self.samples.take(tokio::time::Instant::now());
         }
     }
 

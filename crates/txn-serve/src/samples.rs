@@ -1,11 +1,12 @@
 //! Samples of the answered requests, for the plots of the console.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use hyper::StatusCode;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// The time between two samples.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(5);

@@ -195,6 +195,31 @@ async fn page_refreshes_itself_only_if_asked() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn requests_of_the_gateway_are_drawn() {
+    let desk = Desk::memory().await;
+    let socket = desk.listen().await;
+    for _ in 0..2 {
+        for n in 0..10 {
+            desk.put(&format!("/stock/_doc/{n}"), &json!({})).await;
+            desk.get("/stock/_doc/none").await.is(404);
+            // The look of an operator must not change the plots.
+            desk.get("/_console").await.page(200);
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    // The sample ends at the same moment as the pause.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let text = desk.get("/_console").await.page(200);
+    for part in ["Requests: last 4, highest 4<", "Commits: last 2, highest 2<", "Failures: last 0"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(text.contains("<path class=\"line second\" d=\"M"), "{text}");
+    socket.stop.send(()).expect("serves");
+    assert!(socket.served.await.expect("no panic"), "all tasks have ended");
+}
+
 #[tokio::test]
 async fn errors_are_pages() {
     let desk = Desk::memory().await;

@@ -1,12 +1,13 @@
 //! The first page: counts, plots, and the oldest transactions.
 
-use std::time::Instant;
+use std::time::Duration;
 
 use maud::{Markup, html};
+use tokio::time::Instant;
 use txn_core::admin::{LockStanding, LockedDocuments, TransactionState};
 
 use super::parts::{count, faults_with};
-use super::plot::{Line, plot};
+use super::plot::{Axis, Line, plot};
 use super::transactions::rows;
 use crate::asked::Asked;
 use crate::backend::Backend;
@@ -106,7 +107,7 @@ fn plots(samples: &[Sample]) -> Markup {
             .map(|it| (now.saturating_duration_since(it.at).as_secs_f64(), value(it)))
             .collect(),
     };
-    let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let rates = [
         line("Requests", "first", &|it| Some(it.rate(it.requests))),
         line("Commits", "second", &|it| Some(it.rate(it.commits))),
@@ -120,8 +121,8 @@ fn plots(samples: &[Sample]) -> Markup {
         section aria-label="Plots of this gateway" {
             h2 { "This gateway, last 10 minutes" }
             div.plots {
-                (plot("rates", "Throughput", "per second", &rates))
-                (plot("times", "Time to the answer", "ms", &times))
+                (plot("rates", ("Throughput", "per second"), Axis::linear(&rates), &rates))
+                (plot("times", ("Time to the answer", "ms"), Axis::logarithmic(&times), &times))
             }
         }
     }
