@@ -8,6 +8,7 @@ mod checks;
 mod circles;
 mod clients;
 mod commits;
+mod console;
 mod features;
 mod lengths;
 mod lexer;
@@ -71,6 +72,14 @@ enum Task {
     ///
     /// Needs Python, Node with npm, Java and Maven, and their package registries.
     Clients,
+    /// Kill a gateway under load, and operate its successor in a headless Chromium.
+    ///
+    /// Needs Chromium and its driver. Pictures of the pages are left in `target/console`.
+    Console {
+        /// The time of the load before the picture of the plots.
+        #[arg(long, default_value_t = 0)]
+        seconds: u64,
+    },
     /// Run all suites for real servers against one version.
     Live {
         /// The version.
@@ -157,6 +166,7 @@ fn main() -> ExitCode {
         }
         Task::Administrators { target, cases, rest } => administrators::run(target, &cases, &rest),
         Task::Clients => clients::test(),
+        Task::Console { seconds } => console::test(seconds),
         Task::Live { target, rest } => live::run(target, &rest),
         Task::Bench(bench) => bench.run(),
     };

@@ -3,7 +3,9 @@
 //! Each test plants its situation by the public API, and closes the file before the command opens
 //! it.
 
+mod browser;
 mod desk;
+mod driver;
 mod gateway;
 mod owners;
 mod parts;

@@ -4,15 +4,17 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
 
 use super::desk::Desk;
 use super::ran::{Ran, check_schema, command};
 
 /// A running gateway.
-struct Gateway {
+pub(crate) struct Gateway {
     child: Child,
-    address: String,
-    errors: BufReader<std::process::ChildStderr>,
+    pub(crate) address: String,
+    /// Reads the log, so that the gateway never waits for a full pipe.
+    log: JoinHandle<String>,
 }
 
 impl Gateway {
@@ -20,7 +22,7 @@ impl Gateway {
         Self::start_with(directory, &[])
     }
 
-    fn start_with(directory: &Path, options: &[&str]) -> Self {
+    pub(crate) fn start_with(directory: &Path, options: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_txn"))
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(options)
@@ -38,36 +40,64 @@ impl Gateway {
         errors.read_line(&mut line).expect("reads");
         let (_, address) = line.trim().rsplit_once("http://").expect("an address");
         let address = address.to_owned();
-        Self { child, address, errors }
+        let log = thread::spawn(move || {
+            let mut log = String::new();
+            errors.read_to_string(&mut log).expect("reads");
+            log
+        });
+        Self { child, address, log }
     }
 
     fn ask(&self, method: &str, path: &str, body: &str) -> String {
         self.ask_with("", method, path, body)
     }
 
-    fn ask_with(&self, headers: &str, method: &str, path: &str, body: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).expect("connects");
+    pub(crate) fn ask_with(&self, headers: &str, method: &str, path: &str, body: &str) -> String {
+        self.try_ask(headers, method, path, body).expect("answers")
+    }
+
+    /// Sends a request to a gateway that may be dead.
+    pub(crate) fn try_ask(
+        &self,
+        headers: &str,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(&self.address)?;
         let length = body.len();
         write!(
             stream,
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\
              Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
-        )
-        .expect("sends");
+        )?;
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("answers");
-        answer
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// Kills the gateway in the middle of its transactions.
+    pub(crate) fn kill(&self) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-KILL", &id]).status().expect("sends a signal");
+        assert!(sent.success());
+    }
+
+    /// Waits for the end of a killed gateway.
+    pub(crate) fn wait(mut self) {
+        self.child.wait().expect("ends");
+        self.log.join().expect("no panic");
     }
 
     /// Ends the gateway by a signal. Returns its exit code and its output.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args(["-TERM", &id]).status().expect("sends a signal");
         assert!(sent.success());
         let status = self.child.wait().expect("ends");
         let mut text = String::new();
         self.child.stdout.take().expect("a pipe").read_to_string(&mut text).expect("reads");
-        self.errors.read_to_string(&mut text).expect("reads");
+        text += &self.log.join().expect("no panic");
         (status.code(), text)
     }
 }
