@@ -154,6 +154,29 @@ async fn error_of_a_waiter_names_the_holders_label() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn present_wait_is_listed_until_its_end() {
+    let shop = Shop::open(config()).await;
+    let older = shop.domain.begin(&pessimistic("restock")).expect("begins");
+    older.get(&shop.items, "a").await.expect("locks");
+    let holder = older.tid();
+    let present = |limit| shop.domain.admin().present_waits(limit);
+    let looks = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let waits = (present(10), present(0));
+        older.rollback().await;
+        waits
+    };
+    let options = labelled("checkout");
+    let (put, (waits, none)) = tokio::join!(shop.put(&options, &["a", "b"]), looks);
+    put.expect("commits in the end");
+    let [wait] = &waits[..] else { panic!("{waits:?}") };
+    let labels = (wait.label.as_deref(), wait.holder_label.as_deref());
+    assert_eq!(labels, (Some("checkout"), Some("restock")));
+    assert_eq!((&*wait.collection, &*wait.id, wait.holder), ("items", "a", holder));
+    assert!(none.is_empty() && present(10).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn ended_wait_is_remembered_with_both_labels() {
     let shop = Shop::open(config()).await;
     wait_once(&shop).await;
