@@ -97,7 +97,20 @@ impl Browser {
 
     /// The visible text of the page.
     pub(crate) fn text(&self) -> String {
-        self.value("document.body.innerText").as_str().expect("a text").to_owned()
+        let text = self.value("document.body ? document.body.innerText : ''");
+        text.as_str().expect("a text").to_owned()
+    }
+
+    /// Waits until the page has a text. A click does not wait for the next page.
+    #[track_caller]
+    pub(crate) fn shows(&self, text: &str) {
+        for _ in 0..600 {
+            if self.text().contains(text) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("the page never has {text:?}: {}", self.text());
     }
 
     /// Finds the first element of a CSS selector.

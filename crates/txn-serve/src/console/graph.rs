@@ -145,7 +145,12 @@ impl Layout {
         let what = match own.first() {
             Some(edge) => {
                 let verb = if edge.is_present { "waits" } else { "waited" };
-                format!("{verb} {}: {}", duration(edge.waited_ms), visible(&edge.document))
+                let alike = own.iter().filter(|other| other.is_present == edge.is_present).count();
+                let documents = match alike {
+                    1 => visible(&edge.document).into_owned(),
+                    documents => format!("{documents} documents"),
+                };
+                format!("{verb} {}: {documents}", duration(edge.waited_ms))
             }
             None => "waits for none".to_owned(),
         };
@@ -252,6 +257,15 @@ mod tests {
         );
         assert!(picture.contains("pay&lt;out&gt;") && picture.contains("stock/&lt;1&gt;"));
         assert!(!picture.contains("<out>") && !picture.contains("leaves out"), "{picture}");
+    }
+
+    #[test]
+    fn attempt_with_several_waits_shows_their_number() {
+        let several =
+            vec![edge(3, 1, true), edge(3, 2, true), edge(4, 1, false), edge(3, 1, false)];
+        let picture = Layout::new(several).draw(&BTreeMap::new()).into_string();
+        assert!(picture.contains("waits 1.5 s: 2 documents<"), "{picture}");
+        assert!(picture.contains("waited 1.5 s: stock/&lt;1&gt;<"), "{picture}");
     }
 
     #[test]
