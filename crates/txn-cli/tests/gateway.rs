@@ -9,9 +9,20 @@ use std::thread::{self, JoinHandle};
 use super::desk::Desk;
 use super::ran::{Ran, check_schema, command};
 
+/// A process that ends with the value, even if its test fails.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // A process that has ended is left alone.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A running gateway.
 pub(crate) struct Gateway {
-    child: Child,
+    process: Process,
     pub(crate) address: String,
     /// Reads the log, so that the gateway never waits for a full pipe.
     log: JoinHandle<String>,
@@ -45,7 +56,7 @@ impl Gateway {
             errors.read_to_string(&mut log).expect("reads");
             log
         });
-        Self { child, address, log }
+        Self { process: Process(child), address, log }
     }
 
     fn ask(&self, method: &str, path: &str, body: &str) -> String {
@@ -78,25 +89,25 @@ impl Gateway {
 
     /// Kills the gateway in the middle of its transactions.
     pub(crate) fn kill(&self) {
-        let id = self.child.id().to_string();
+        let id = self.process.0.id().to_string();
         let sent = Command::new("kill").args(["-KILL", &id]).status().expect("sends a signal");
         assert!(sent.success());
     }
 
     /// Waits for the end of a killed gateway.
     pub(crate) fn wait(mut self) {
-        self.child.wait().expect("ends");
+        self.process.0.wait().expect("ends");
         self.log.join().expect("no panic");
     }
 
     /// Ends the gateway by a signal. Returns its exit code and its output.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
-        let id = self.child.id().to_string();
+        let id = self.process.0.id().to_string();
         let sent = Command::new("kill").args(["-TERM", &id]).status().expect("sends a signal");
         assert!(sent.success());
-        let status = self.child.wait().expect("ends");
+        let status = self.process.0.wait().expect("ends");
         let mut text = String::new();
-        self.child.stdout.take().expect("a pipe").read_to_string(&mut text).expect("reads");
+        self.process.0.stdout.take().expect("a pipe").read_to_string(&mut text).expect("reads");
         text += &self.log.join().expect("no panic");
         (status.code(), text)
     }
