@@ -385,16 +385,18 @@ impl Gateway {
             | Work::ConfirmRecover
             | Work::Recover => console::answer(backend, &self.samples, asked).await,
             Work::CreateCollection => self.create_collection(asked).await,
-            Work::HasCollection => {
-                asked.finish_parameters()?;
-                asked.named.collection(asked.route.value(0));
-                backend.existing(&asked.caller, Verb::Read, asked.route.value(0)).await?;
-                Ok(Reply::json(StatusCode::OK, &json!({})))
-            }
+            Work::HasCollection => self.has_collection(asked).await,
             Work::Info => Ok(self.info()),
             Work::OpenApi => Ok(Reply::json(StatusCode::OK, &openapi())),
             work @ (Work::Health | Work::Ready | Work::Metrics) => self.probe(work).await,
         }
+    }
+
+    async fn has_collection(&self, asked: &mut Asked) -> Result<Reply, Problem> {
+        asked.finish_parameters()?;
+        asked.named.collection(asked.route.value(0));
+        self.backend.existing(&asked.caller, Verb::Read, asked.route.value(0)).await?;
+        Ok(Reply::json(StatusCode::OK, &json!({})))
     }
 
     /// The name and the version, in the servers' shape.
