@@ -22,8 +22,8 @@ use crate::stored::{Format, Stored};
 /// The prefix of instance ids.
 const PREFIX: &str = "instance:";
 
-/// The maximum number of remembered instances. Beyond it all watches restart, at the cost of one
-/// lease.
+/// The maximum number of watched instances. Beyond it the watch ends that is idle for the longest
+/// time.
 const MOST_SIGHTINGS: usize = 10_000;
 
 /// The instances of one collection: that of this process, and the observed ones.
@@ -37,6 +37,7 @@ pub struct Instances {
     /// Allows only one heartbeat at a time.
     beating: tokio::sync::Mutex<()>,
     sightings: Mutex<BTreeMap<String, Sighting>>,
+    most_sightings: usize,
     boottime: fn() -> Option<Duration>,
 }
 
@@ -79,6 +80,8 @@ impl Moment {
 struct Sighting {
     beats: u64,
     since: Duration,
+    /// The time of the last look.
+    looked: Duration,
 }
 
 /// Evidence that an instance is dead.
@@ -130,6 +133,7 @@ impl Instances {
             own: Mutex::new(own),
             beating: tokio::sync::Mutex::default(),
             sightings: Mutex::default(),
+            most_sightings: MOST_SIGHTINGS,
             boottime,
         })
     }
@@ -262,13 +266,18 @@ impl Instances {
         };
         let now = self.now();
         let mut sightings = self.sightings.lock();
-        if sightings.len() >= MOST_SIGHTINGS && !sightings.contains_key(instance) {
-            sightings.clear();
+        if sightings.len() >= self.most_sightings && !sightings.contains_key(instance) {
+            let idle = sightings.iter().min_by_key(|(_, sighting)| sighting.looked);
+            if let Some(idle) = idle.map(|(instance, _)| instance.clone()) {
+                sightings.remove(&idle);
+            }
         }
-        let seen = sightings.entry(instance.to_owned()).or_insert(Sighting { beats, since: now });
+        let first = Sighting { beats, since: now, looked: now };
+        let seen = sightings.entry(instance.to_owned()).or_insert(first);
         if seen.beats != beats {
-            *seen = Sighting { beats, since: now };
+            (seen.beats, seen.since) = (beats, now);
         }
+        seen.looked = now;
         // From the answer of the first read to the request of this one, because a late answer shows
         // an earlier state.
         let dead = asked.saturating_sub(seen.since) >= lease;
@@ -410,5 +419,31 @@ mod tests {
         own.boottime = || None;
         assert_eq!(own.beat().await.unwrap(), Beat::Kept);
         assert!(own.valid_for().is_some_and(|left| left > lease / 2));
+    }
+
+    #[tokio::test]
+    async fn watch_continues_while_others_begin() {
+        let store = Arc::new(MemoryStore::new());
+        let domain = Domain::open_or_create(store, "test", Config::default()).await.unwrap();
+        let open = async || {
+            let lease = Duration::from_secs(600);
+            Instances::open(&domain, "instances", MAPPINGS, lease).await.unwrap()
+        };
+        let mut observer = open().await;
+        observer.most_sightings = 2;
+        let dead = open().await;
+        dead.beat().await.unwrap();
+        let is_dead = async || observer.look(&dead.id(), Duration::ZERO).await.unwrap().is_some();
+        // The first look begins the watch, so its lease cannot have passed.
+        is_dead().await;
+        let since = observer.sightings.lock()[&dead.id()].since;
+        for _ in 0..5 {
+            let other = open().await;
+            other.beat().await.unwrap();
+            observer.look(&other.id(), Duration::ZERO).await.unwrap();
+            assert!(is_dead().await);
+            assert_eq!(observer.sightings.lock()[&dead.id()].since, since);
+            assert_eq!(observer.sightings.lock().len(), 2);
+        }
     }
 }
