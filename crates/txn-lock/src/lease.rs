@@ -5,8 +5,10 @@
 //! lease is a lock like any other: it has a fencing token, and ends one lease after the last
 //! heartbeat.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use txn_core::{Collection, Domain, Transaction};
 
 use crate::backoff::Backoff;
@@ -29,6 +31,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 
 /// The longest pause between two polls of a held lock.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// The maximum number of remembered reservations. Beyond it all patience begins again.
+const MOST_RESERVATIONS: usize = 10_000;
 
 /// The maximum number of bytes of the name of a client.
 const MOST_OWNER: usize = 200;
@@ -93,13 +98,15 @@ pub struct Lease {
 
 /// The leases of one domain.
 ///
-/// The value has no tasks, and holds nothing: each call is one or several transactions.
+/// The value has no tasks, and holds no lock: each call is one or several transactions.
 #[derive(Debug)]
 pub struct Leases {
     domain: Domain,
     repository: LockRepository,
     instances: Instances,
     heartbeats: Collection<InstanceDocuments>,
+    /// The reservations of free locks, over all requests. A dead process never uses its own.
+    reservations: Mutex<BTreeMap<LockName, Reservation>>,
 }
 
 impl Leases {
@@ -115,6 +122,7 @@ impl Leases {
             // Only observes other instances: its own one writes no heartbeat.
             instances: Instances::open(domain, &name, MAPPINGS, LONGEST_LEASE).await?,
             heartbeats: domain.create_system_collection(&name, MAPPINGS).await?,
+            reservations: Mutex::default(),
         })
     }
 
@@ -142,18 +150,19 @@ impl Leases {
         let clock = &*self.domain.config().clock;
         let began = clock.monotonic();
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-        let mut reservation = Reservation::default();
         loop {
-            let holder = match self.try_acquire(request, &grant, &reservation.passed_over).await? {
+            let passed_over = self.passed_over(&request.name);
+            let holder = match self.try_acquire(request, &grant, &passed_over).await? {
                 Created::Granted { token, abandoned } => {
+                    self.reservations.lock().remove(&request.name);
                     return Ok(Lease { token, was_abandoned: abandoned });
                 }
                 Created::Held(holder) => {
-                    reservation = Reservation::default();
+                    self.reservations.lock().remove(&request.name);
                     Some(holder)
                 }
                 Created::Reserved(waiter) => {
-                    reservation.note(waiter, clock.monotonic());
+                    self.note_reservation(&request.name, waiter, clock.monotonic());
                     None
                 }
             };
@@ -167,6 +176,20 @@ impl Leases {
             let pause = backoff.next(&*self.domain.config().entropy);
             clock.sleep(pause.min(left)).await;
         }
+    }
+
+    /// The waiting instances that did not take the free lock within their patience.
+    fn passed_over(&self, name: &LockName) -> Vec<String> {
+        let reservations = self.reservations.lock();
+        reservations.get(name).map(|it| it.passed_over.clone()).unwrap_or_default()
+    }
+
+    fn note_reservation(&self, name: &LockName, waiter: Waiter, now: Duration) {
+        let mut reservations = self.reservations.lock();
+        if reservations.len() >= MOST_RESERVATIONS && !reservations.contains_key(name) {
+            reservations.clear();
+        }
+        reservations.entry(name.clone()).or_default().note(waiter, now);
     }
 
     /// Asks for the lock once. A lock of a living holder is only read.

@@ -104,6 +104,40 @@ async fn expired_leases_leave_no_instance() {
     assert!(left.iter().all(|id| !id.starts_with("instance:lease-")), "{left:?}");
 }
 
+/// A process dies while it waits for the lock. Requests that do not wait pass over it, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_process_blocks_no_request_without_a_wait() {
+    let world = world();
+    let leases = leases(&world).await;
+    let lease = leases.acquire(&request("a", LONG), Duration::ZERO).await.expect("granted");
+    let process = txn_fixtures::process::Process::new();
+    process
+        .run(async {
+            let service = world.service().await;
+            let mut lock = Box::pin({
+                let service = service.clone();
+                async move { service.lock("test", "a", PATIENCE).await }
+            });
+            let waiting = async || {
+                let lock = leases.repository().find(&name()).await.expect("reads");
+                lock.expect("there").waiting.len()
+            };
+            while waiting().await == 0 {
+                let _ = tokio::time::timeout(Duration::from_millis(5), &mut lock).await;
+            }
+            std::mem::forget((lock, service));
+        })
+        .await;
+    drop(process);
+    assert!(leases.release(&name(), lease.token).await.expect("releases"));
+    let until = std::time::Instant::now() + PATIENCE;
+    while let Err(error) = leases.acquire(&request("b", LONG), Duration::ZERO).await {
+        assert!(matches!(error, LockError::Timeout(_)), "{error}");
+        assert!(std::time::Instant::now() < until, "the dead process has the lock");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 #[tokio::test]
 async fn transaction_depends_on_its_lease() {
     let world = world();
