@@ -54,6 +54,31 @@ async fn repeated_acquisition_has_one_grant() {
 }
 
 #[tokio::test]
+async fn grant_belongs_to_one_lock_and_request() {
+    let desk = Desk::memory().await;
+    let first = desk.keyed("/_locks/r/x", "y k", &owner("a")).await.is(200);
+    // The names and the keys of both requests have the same letters.
+    let second = desk.keyed("/_locks/r/x%20y", "k", &owner("a")).await.is(200);
+    let release = desk.post("/_locks/r/x%20y/release", &json!({ "token": second["token"] })).await;
+    assert_eq!(release.is(200)["released"], true);
+    desk.post("/_locks/r/x/renew", &json!({ "token": first["token"] })).await.is(200);
+    desk.post("/_locks/r/x", &owner("b")).await.fails(409, "held");
+    // The lease of a grant never changes.
+    let longer = json!({ "owner": "a", "lease_ms": 70_000 });
+    desk.keyed("/_locks/r/x", "y k", &longer).await.fails(409, "held");
+}
+
+#[tokio::test]
+async fn no_answer_shows_a_key() {
+    let desk = Desk::memory().await;
+    desk.keyed(LOCK, "secret-key", &owner("a")).await.is(200);
+    for answer in [desk.post(LOCK, &owner("b")).await, desk.get("/_locks").await] {
+        assert!(answer.text.contains("instance:lease-"), "{}", answer.text);
+        assert!(!answer.text.contains("secret-key"), "{}", answer.text);
+    }
+}
+
+#[tokio::test]
 async fn each_gateway_renews_a_lock() {
     let store = Arc::new(MemoryStore::new());
     let one = Desk::with(store.clone(), ServeConfig::default()).await;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base16ct::HexDisplay;
 use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use txn_core::Transaction;
-use txn_lock::name::shortened;
 use txn_lock::{Known, LeaseRequest, Leases, Lock, LockError, LockName};
 
 use super::opened::System;
@@ -21,9 +22,6 @@ use crate::operator::locks_json;
 
 /// The lease of a client that names none, in milliseconds.
 const USUAL_LEASE_MS: u64 = 10_000;
-
-/// The maximum number of bytes of a grant, which is a part of an id.
-const MOST_GRANT: usize = 100;
 
 /// The body of a request for a lock.
 #[derive(Debug, Deserialize)]
@@ -73,19 +71,32 @@ pub(crate) async fn acquire(backend: &Backend, asked: &mut Asked) -> Result<Repl
         let detail = format!("wait_ms is above {}", backend.config.timeout.as_millis());
         return Err(Problem::new(Code::Invalid, detail));
     }
-    let grant = asked.key_text.as_ref().map(|key| shortened(&format!("{name} {key}"), MOST_GRANT));
+    let grant = asked.key_text.as_ref().map(|key| grant((&name, &owner, lease_ms), key));
     let request = LeaseRequest::new(name.clone(), &owner, Duration::from_millis(lease_ms))?;
     let request = request.with_grant(grant);
     let _permit = match wait.is_zero() {
         true => None,
         false => Some(backend.systems.admit_wait()?),
     };
-    let lease = backend.systems.leases().await?.acquire(&request, wait).await?;
+    let lease = backend.systems.leases().await?.acquire(&request, wait).await;
+    let lease = lease.map_err(|error| match asked.key {
+        Some(_) => Problem::from(error).repeatable(),
+        None => error.into(),
+    })?;
     let body = json!({
         "category": name.category(), "id": name.id(), "token": lease.token, "lease_ms": lease_ms,
         "was_abandoned": lease.was_abandoned,
     });
     Ok(Reply::json(StatusCode::OK, &body))
+}
+
+/// The name of the grant under a key, which belongs to one request for one lock.
+///
+/// Other callers see the name, so it is a hash.
+fn grant((name, owner, lease_ms): (&LockName, &str, u64), key: &str) -> String {
+    // No part has a line break.
+    let text = format!("{name}\n{owner}\n{lease_ms}\n{key}");
+    format!("{:x}", HexDisplay(&Sha256::digest(text)[..16]))
 }
 
 /// Renews a lease.
