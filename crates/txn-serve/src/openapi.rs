@@ -113,6 +113,7 @@ fn operation(path: &str, work: Work, about: &str, method: &str) -> Value {
             Some(json!({ "application/x-ndjson": { "schema": { "type": "string" } } }))
         }
         Work::Transaction | Work::RequestSubmit => Some(json_body(reference("Request"))),
+        Work::RequestCancel => Some(json_body(reference("Cancel"))),
         Work::LockAcquire => Some(json_body(reference("LockRequest"))),
         Work::LockRenew | Work::LockRelease => Some(json_body(reference("LockToken"))),
         Work::Read => Some(json_body(reference("Read"))),
@@ -140,7 +141,8 @@ fn operation(path: &str, work: Work, about: &str, method: &str) -> Value {
         },
     });
     if let Some(content) = body {
-        operation["requestBody"] = json!({ "required": true, "content": content });
+        let is_required = work != Work::RequestCancel;
+        operation["requestBody"] = json!({ "required": is_required, "content": content });
     }
     operation
 }
@@ -230,7 +232,7 @@ fn transaction_schemas() -> [(&'static str, Value); 3] {
 }
 
 /// The schemas of other bodies that only the gateway has.
-fn own_schemas() -> [(&'static str, Value); 4] {
+fn own_schemas() -> [(&'static str, Value); 5] {
     [
         (
             "Outcome",
@@ -251,6 +253,13 @@ fn own_schemas() -> [(&'static str, Value); 4] {
                     "lease_ms": { "type": "integer", "minimum": 100, "maximum": 3_600_000 },
                     "wait_ms": { "type": "integer", "minimum": 0 },
                 },
+            }),
+        ),
+        (
+            "Cancel",
+            json!({
+                "type": "object", "additionalProperties": false,
+                "properties": { "why": { "type": "string", "maxLength": 1_000 } },
             }),
         ),
         (
@@ -321,6 +330,15 @@ mod tests {
             let pointer = reference.strip_prefix('#').expect("a local reference");
             assert!(document.pointer(pointer).is_some(), "{reference}");
         }
+    }
+
+    #[test]
+    fn body_of_a_cancellation_is_optional() {
+        let document = openapi();
+        let body = &document["paths"]["/_requests/{id}/cancel"]["post"]["requestBody"];
+        assert_eq!(body["required"], false, "{body}");
+        let schema = &body["content"]["application/json"]["schema"]["$ref"];
+        assert_eq!(schema, "#/components/schemas/Cancel");
     }
 
     #[test]
