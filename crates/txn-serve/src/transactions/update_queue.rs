@@ -15,6 +15,9 @@ use txn_core::store::Key;
 /// The maximum number of tickets in the queue of one document.
 const MOST_PER_DOCUMENT: usize = 128;
 
+/// The maximum number of documents of a ticket.
+const MOST_DOCUMENTS: usize = 128;
+
 /// The maximum number of tickets.
 const MOST_TICKETS: usize = 10_000;
 
@@ -59,6 +62,8 @@ struct Entry {
     keys: BTreeSet<Key>,
     wake: Arc<Notify>,
     state: State,
+    /// The number of documents of which another ticket is the first.
+    blocked: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +109,9 @@ impl Queues {
         let length =
             |key| self.documents.get(key).map_or(0, |queue: &DocumentQueue| queue.tickets.len());
         let longest = keys.iter().map(length).max().unwrap_or(0);
-        let is_full = longest >= MOST_PER_DOCUMENT
+        let blocked = keys.iter().filter(|key| length(key) > 0).count();
+        let is_full = keys.len() > MOST_DOCUMENTS
+            || longest >= MOST_PER_DOCUMENT
             || longest > 0 && self.waiting >= most_waiting
             || self.tickets.len() >= MOST_TICKETS;
         if is_full || self.tickets.contains_key(&ticket) {
@@ -113,9 +120,11 @@ impl Queues {
         for key in &keys {
             self.documents.entry(key.clone()).or_default().tickets.push_back(ticket);
         }
-        self.tickets.insert(ticket, Entry { keys, wake, state: State::Waiting });
+        self.tickets.insert(ticket, Entry { keys, wake, state: State::Waiting, blocked });
         self.waiting += 1;
-        self.grant(ticket);
+        if blocked == 0 {
+            self.grant(ticket);
+        }
         true
     }
 
@@ -172,28 +181,31 @@ impl Queues {
             self.ends.remove(&(end, ticket));
         }
         for key in &entry.keys {
+            let was_first = self.first(key) == Some(ticket);
             if let Some(queue) = self.documents.get_mut(key) {
                 queue.tickets.retain(|other| *other != ticket);
             }
             self.forget_unused(key);
-        }
-        for key in &entry.keys {
-            if let Some(first) = self.first(key) {
-                self.grant(first);
+            if was_first {
+                self.unblock_first(key);
             }
             self.wake_next(key);
         }
     }
 
-    /// Publishes the content that a commit will give a document.
-    pub(super) fn publish(&mut self, key: &Key, newest: Newest) {
+    /// Publishes the content that a commit will give a document. Returns whether there was room.
+    ///
+    /// The content of an earlier commit is forgotten in either case.
+    pub(super) fn publish(&mut self, key: &Key, newest: Newest) -> bool {
+        let Some(queue) = self.documents.get_mut(key) else { return true };
+        self.bytes -= queue.newest.take().map_or(0, |earlier| earlier.bytes());
         let bytes = self.bytes + newest.bytes();
-        if let Some(queue) = self.documents.get_mut(key)
-            && bytes <= MOST_BYTES
-        {
-            let replaced = queue.newest.replace(newest).map_or(0, |newest| newest.bytes());
-            self.bytes = bytes - replaced;
+        let has_room = bytes <= MOST_BYTES;
+        if has_room {
+            queue.newest = Some(newest);
+            self.bytes = bytes;
         }
+        has_room
     }
 
     /// The content that the newest running commit will give a document.
@@ -213,14 +225,20 @@ impl Queues {
         }
     }
 
-    /// Grants a reservation if its ticket is the first in all its queues.
-    fn grant(&mut self, ticket: Ticket) {
-        let Some(entry) = self.tickets.get(&ticket) else { return };
-        let is_first = entry.keys.iter().all(|key| self.first(key) == Some(ticket));
-        if is_first && entry.state == State::Waiting {
-            self.waiting -= 1;
-            self.enter_state(ticket, State::Running);
+    /// Notes that a ticket is now the first of a document.
+    fn unblock_first(&mut self, key: &Key) {
+        let Some(first) = self.first(key) else { return };
+        let Some(entry) = self.tickets.get_mut(&first) else { return };
+        entry.blocked -= 1;
+        if entry.blocked == 0 {
+            self.grant(first);
         }
+    }
+
+    /// Grants the reservation of a ticket that is the first in all its queues.
+    fn grant(&mut self, ticket: Ticket) {
+        self.waiting -= 1;
+        self.enter_state(ticket, State::Running);
     }
 
     fn enter_state(&mut self, ticket: Ticket, state: State) {
@@ -356,6 +374,42 @@ mod tests {
         assert!(queues.newest(&key).is_some_and(|newest| newest.content.is_none()));
         queues.leave(2);
         queues.forget(2, &a);
+        assert!(queues.is_empty(), "{queues:?}");
+    }
+
+    #[test]
+    fn content_without_room_replaces_an_earlier_one() {
+        let mut queues = queues(&[&["a"], &["b"]]);
+        let (_progress, progress) = watch::channel(false);
+        let newest = |commit, bytes: usize| {
+            let content = Some(Raw::new("x".repeat(bytes)));
+            Newest::new(commit, content, progress.clone())
+        };
+        let [a, b] = ["a", "b"].map(|id| Key::new("stock", id));
+        assert!(queues.publish(&a, newest(1, 10)));
+        assert!(!queues.publish(&a, newest(2, MOST_BYTES + 1)), "too large");
+        assert!(queues.newest(&a).is_none(), "the commit replaces the content of the earlier one");
+        assert!(queues.publish(&a, newest(1, MOST_BYTES)));
+        assert!(!queues.publish(&b, newest(2, 1)), "the room is used");
+        assert!(queues.publish(&a, newest(1, MOST_BYTES)), "its own room is free again");
+        for (ticket, key) in [(1, a), (2, b)] {
+            queues.leave(ticket);
+            queues.forget(ticket, &BTreeSet::from([key]));
+        }
+        assert!(queues.is_empty(), "{queues:?}");
+    }
+
+    #[test]
+    fn ticket_has_few_documents() {
+        let mut queues = Queues::default();
+        let keys = |most: usize| (0..most).map(|id| Key::new("stock", id.to_string())).collect();
+        assert!(!queues.enter(1, keys(MOST_DOCUMENTS + 1), Arc::default(), 100));
+        assert!(queues.enter(1, keys(MOST_DOCUMENTS), Arc::default(), 100));
+        assert!(queues.enter(2, keys(MOST_DOCUMENTS), Arc::default(), 100));
+        assert_eq!(holders(&queues), [1]);
+        queues.leave(1);
+        assert_eq!(holders(&queues), [2]);
+        queues.leave(2);
         assert!(queues.is_empty(), "{queues:?}");
     }
 
