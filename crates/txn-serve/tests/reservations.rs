@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use txn_core::store::{MemoryStore, Store};
 use txn_core::{Domain, Error, Raw};
+use txn_lock::{Leases, LockName};
 use txn_serve::ServeConfig;
 use txn_sim::tapped::{Delivery, Tap, Tapped};
 
@@ -26,24 +28,50 @@ fn settings() -> ServeConfig {
 
 /// Stops all writes while it is closed.
 #[derive(Debug)]
-struct Gate(watch::Sender<bool>);
+struct Gate {
+    is_open: watch::Sender<bool>,
+    /// Whether the answer of the next commit is lost, and all later calls fail.
+    cuts_commit: AtomicBool,
+    is_cut: AtomicBool,
+}
 
 #[async_trait::async_trait]
 impl Tap for Gate {
-    async fn on_write(&self, _: &[txn_core::store::Write]) -> Delivery {
-        drop(self.0.subscribe().wait_for(|is_open| *is_open).await);
-        Delivery::Pass
+    async fn on_write(&self, writes: &[txn_core::store::Write]) -> Delivery {
+        drop(self.is_open.subscribe().wait_for(|is_open| *is_open).await);
+        let is_record =
+            |write: &txn_core::store::Write| write.key.collection.starts_with("txn-shop-");
+        if self.cuts_commit.load(Ordering::Acquire) && writes.iter().any(is_record) {
+            return match self.is_cut.swap(true, Ordering::AcqRel) {
+                false => Delivery::Lose,
+                true => Delivery::Swallow,
+            };
+        }
+        self.on_call().await
+    }
+
+    async fn on_call(&self) -> Delivery {
+        match self.is_cut.load(Ordering::Acquire) {
+            true => Delivery::Swallow,
+            false => Delivery::Pass,
+        }
     }
 }
 
 /// A gateway behind a gate, with the document `a`, and the store behind the gate.
 async fn gated(groups: bool) -> (Arc<Desk>, Arc<Gate>, Arc<dyn Store>) {
-    let gate = Arc::new(Gate(watch::channel(true).0));
+    gated_by(groups, settings()).await
+}
+
+async fn gated_by(groups: bool, settings: ServeConfig) -> (Arc<Desk>, Arc<Gate>, Arc<dyn Store>) {
+    let (is_open, _) = watch::channel(true);
+    let (cuts_commit, is_cut) = (AtomicBool::new(false), AtomicBool::new(false));
+    let gate = Arc::new(Gate { is_open, cuts_commit, is_cut });
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let tapped = Arc::new(Tapped::new(store.clone(), gate.clone()));
     let config = config().with_group_commit(Some(groups));
     let domain = Domain::open_or_create(tapped, "shop", config).await.expect("opens");
-    let desk = Desk::of(domain, settings().with_reservation(LONG));
+    let desk = Desk::of(domain, settings.with_reservation(LONG));
     desk.put("/stock/_doc/a", &json!({ "n": 0 })).await.is(201);
     // The first key creates the collection of the answers.
     let insert = json!({ "insert": { "target": target("z"), "document": {} } });
@@ -174,13 +202,13 @@ async fn reads_follow_commits_that_still_run() {
     };
     let mut clients: Vec<_> = (1..6).map(|number| client(number, None)).collect();
     wait_for_the_queue().await;
-    gate.0.send_replace(false);
+    gate.is_open.send_replace(false);
     clients.push(client(0, Some(first)));
     drop(sender);
     for n in 0..6 {
         assert_eq!(contents.recv().await.expect("a read"), Some(n));
     }
-    gate.0.send_replace(true);
+    gate.is_open.send_replace(true);
     for client in clients {
         client.await.expect("no conflict");
     }
@@ -191,28 +219,165 @@ async fn reads_follow_commits_that_still_run() {
 ///
 /// `interfere` runs while the writes of this gateway wait.
 async fn two_commits(groups: bool, interfere: impl AsyncFnOnce(Arc<dyn Store>)) -> [Answer; 2] {
-    let (desk, gate, store) = gated(groups).await;
-    let first = read(&desk, &["a"]).await;
-    let second = tokio::spawn({
+    let commits = [adding as fn(&Value) -> Value; 2];
+    commits_of(gated(groups).await, (commits, Some(["one", "two"])), interfere).await
+}
+
+/// As [`two_commits`], with other commits, and without keys.
+async fn commits_of(
+    (desk, gate, store): (Arc<Desk>, Arc<Gate>, Arc<dyn Store>),
+    ([first, second], keys): ([impl Fn(&Value) -> Value; 2], Option<[&'static str; 2]>),
+    interfere: impl AsyncFnOnce(Arc<dyn Store>),
+) -> [Answer; 2] {
+    let first_read = read(&desk, &["a"]).await;
+    let second_read = tokio::spawn({
         let desk = desk.clone();
         async move { read(&desk, &["a"]).await }
     });
     wait_for_the_queue().await;
-    gate.0.send_replace(false);
-    let send = |key: &'static str, commit: Value| {
+    gate.is_open.send_replace(false);
+    let send = |key: Option<&'static str>, commit: Value| {
         let desk = desk.clone();
-        tokio::spawn(async move { desk.keyed("/_txn/commit", key, &commit).await })
+        tokio::spawn(async move {
+            match key {
+                Some(key) => desk.keyed("/_txn/commit", key, &commit).await,
+                None => desk.post("/_txn/commit", &commit).await,
+            }
+        })
     };
-    let first = send("one", adding(&first));
-    let second = second.await.expect("no panic");
+    let first = send(keys.map(|keys| keys[0]), first(&first_read));
+    let second_read = second_read.await.expect("no panic");
     assert_eq!(
-        (&second["documents"][0]["document"], &second["undecided"]),
+        (&second_read["documents"][0]["document"], &second_read["undecided"]),
         (&json!({ "n": 1 }), &json!(true))
     );
-    let second = send("two", adding(&second));
+    let second = send(keys.map(|keys| keys[1]), second(&second_read));
+    wait_for_the_queue().await;
     interfere(store).await;
-    gate.0.send_replace(true);
+    gate.is_open.send_replace(true);
     [first.await.expect("no panic"), second.await.expect("no panic")]
+}
+
+/// A commit without operations.
+fn confirming(read: &Value) -> Value {
+    let mut commit = adding(read);
+    commit["operations"] = json!([]);
+    commit
+}
+
+#[tokio::test]
+async fn confirmation_waits_for_the_outcome() {
+    for keys in [None, Some(["one", "two"])] {
+        let commits = [adding as fn(&Value) -> Value, confirming];
+        let answers = commits_of(gated(true).await, (commits, keys), async |_| {}).await;
+        for answer in answers {
+            answer.is(200);
+        }
+    }
+}
+
+/// A commit of its reservation without its read.
+fn adding_blindly(read: &Value) -> Value {
+    let mut commit = adding(read);
+    commit["reads"] = json!([]);
+    commit
+}
+
+#[tokio::test]
+async fn blind_write_passes_its_content_on() {
+    let commits = [adding_blindly as fn(&Value) -> Value, adding];
+    let answers = commits_of(gated(true).await, (commits, None), async |_| {}).await;
+    for answer in answers {
+        answer.is(200);
+    }
+}
+
+/// Makes the commit of a read.
+type CommitOf = Box<dyn Fn(&Value) -> Value>;
+
+/// The answer of a commit on the contents of another one, which has then lost its lock.
+///
+/// `cuts`: whether the answer of the commit is lost.
+async fn after_a_lost_lock(
+    (desk, gate, store): (Arc<Desk>, Arc<Gate>, Arc<dyn Store>),
+    cuts: bool,
+) -> Answer {
+    let owner = json!({ "owner": "a", "lease_ms": 60_000 });
+    let lock = desk.post("/_locks/reports/monthly", &owner).await.is(200);
+    let token = lock["token"].clone();
+    let held = token.clone();
+    let locked = move |read: &Value| {
+        let mut commit = adding(read);
+        let lock = json!({ "category": "reports", "id": "monthly", "token": held });
+        commit["locks"] = json!([lock]);
+        commit
+    };
+    let inserting = |read: &Value| {
+        let mut commit = adding(read);
+        let insert = json!({ "insert": { "target": target("new"), "document": {} } });
+        commit["operations"].as_array_mut().expect("operations").push(insert);
+        commit
+    };
+    let release = async |store: Arc<dyn Store>| {
+        let other = Domain::open(store, "shop", config()).await.expect("opens");
+        let leases = Leases::open(&other).await.expect("opens");
+        let name = LockName::new("reports", "monthly").expect("a name");
+        let token = token.as_u64().expect("a token");
+        assert!(leases.release(&name, token).await.expect("releases"));
+        gate.cuts_commit.store(cuts, Ordering::Release);
+    };
+    let commits: [CommitOf; 2] = [Box::new(locked), Box::new(inserting)];
+    let [first, second] = commits_of((desk, gate.clone(), store), (commits, None), release).await;
+    first.fails(409, "lost");
+    second
+}
+
+#[tokio::test]
+async fn refused_commit_names_no_transaction() {
+    let (desk, gate, store) = gated(true).await;
+    let refused = after_a_lost_lock((desk.clone(), gate, store), false).await;
+    assert_eq!(refused.header("x-transaction-id"), "");
+    let changed = refused.fails(409, "changed");
+    assert_eq!(changed.get("tid"), None, "{changed}");
+    assert_eq!(changed["changed"][0]["document"], json!({ "n": 0 }), "{changed}");
+    assert_eq!(desk.content("/stock/_doc/a").await, json!({ "n": 0 }));
+    assert_eq!(desk.get("/stock/_doc/new").await.status, 404);
+}
+
+#[tokio::test]
+async fn refusal_without_an_answer_is_not_unknown() {
+    let settings = settings().with_timeout(Duration::from_secs(2));
+    let (desk, gate, store) = gated_by(true, settings).await;
+    let refused = after_a_lost_lock((desk, gate.clone(), store), true).await;
+    assert!(gate.is_cut.load(Ordering::Acquire));
+    // The transaction is committed, but without the operations.
+    let conflict = refused.fails(409, "conflict");
+    assert_eq!(conflict.get("tid"), None, "{conflict}");
+}
+
+#[tokio::test]
+async fn commit_under_a_lost_lock_passes_nothing_on() {
+    let (desk, gate, _) = gated(true).await;
+    desk.post("/_locks/reports/monthly", &json!({ "owner": "a" })).await.is(200);
+    let first = read(&desk, &["a"]).await;
+    let next = tokio::spawn({
+        let desk = desk.clone();
+        async move { read(&desk, &["a"]).await }
+    });
+    wait_for_the_queue().await;
+    gate.is_open.send_replace(false);
+    let mut commit = adding(&first);
+    commit["locks"] = json!([{ "category": "reports", "id": "monthly", "token": 99 }]);
+    let commit = tokio::spawn({
+        let desk = desk.clone();
+        // The refusal is stored under the key, so the commit is not decided before the gate opens.
+        async move { desk.keyed("/_txn/commit", "k", &commit).await }
+    });
+    wait_for_the_queue().await;
+    gate.is_open.send_replace(true);
+    let next = next.await.expect("no panic");
+    assert_eq!(next["documents"][0]["document"], json!({ "n": 0 }), "{next}");
+    commit.await.expect("no panic").fails(409, "lost");
 }
 
 #[tokio::test]

@@ -152,11 +152,16 @@ impl Reply {
         }
     }
 
-    /// Names the transaction in a header.
+    /// Names the transaction in a header. A refusal names none, because it has no effect.
     #[must_use]
     pub(crate) fn of_transaction(mut self, receipt: Option<Receipt>) -> Self {
-        self.receipt = receipt;
+        self.receipt = receipt.filter(|_| !self.is_refusal());
         self
+    }
+
+    /// Whether the request is refused.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.content == Content::Problem
     }
 }
 

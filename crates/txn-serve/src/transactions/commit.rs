@@ -1,7 +1,10 @@
 //! Operations in one transaction, with or without documents that must not have changed.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde::Deserialize;
 use serde_json::Value;
+use txn_core::Answer;
 use txn_requests::{Emit, Operation, Request, Target};
 
 use super::plan::{Plan, Written};
@@ -98,13 +101,24 @@ async fn run(backend: &Backend, asked: &mut Asked, commit: Commit) -> Result<Rep
     update.wait_for_outcomes().await;
     let options = backend.options().with_wait_for(wait_for);
     let options = options.with_metadata(metadata.map(|metadata| metadata.to_string()));
-    let (plan, update) = (&plan, &update);
+    let (plan, update, is_refused) = (&plan, &update, &AtomicBool::new(false));
     let run = backend.run(asked.key.as_ref(), &options, async |tx| {
+        is_refused.store(false, Ordering::Release);
         let answer = plan.run(tx, update).await;
+        is_refused
+            .store(matches!(&answer, Ok(Answer::Commit(it)) if it.is_refusal()), Ordering::Release);
         update.enter_group().await;
         answer
     });
-    Ok(run.await?.with_tid())
+    match run.await {
+        Ok(reply) => Ok(reply.with_tid()),
+        // The tid of a refusal that may be committed would stand for the operations.
+        Err(unknown) if unknown.code() == Code::Unknown && is_refused.load(Ordering::Acquire) => {
+            let detail = "documents have changed since they were read";
+            Err(Problem::new(Code::Conflict, detail))
+        }
+        Err(problem) => Err(problem),
+    }
 }
 
 /// Checks the rights of a commit, and opens the collections of its operations.

@@ -45,7 +45,7 @@ impl Plan {
         }
         let found = contents(tx, self.addresses.iter()).await?;
         if let Some(changed) = changed(&self.addresses, &self.tokens, &found) {
-            if update.depends_on_others() {
+            if update.follows_others() {
                 // The group repeats the run after the earlier commits, on the same documents.
                 self.written.touch(tx).await?;
             }
@@ -83,6 +83,13 @@ impl Written {
             Some((documents.key(id_of(target)), (documents, id_of(target))))
         };
         Self(written.filter_map(document).collect())
+    }
+
+    /// The documents with their collections.
+    pub(super) fn documents(
+        &self,
+    ) -> impl Iterator<Item = (Key, (Collection<Raw>, DocumentId))> + '_ {
+        self.0.iter().map(|(key, document)| (key.clone(), document.clone()))
     }
 
     /// Writes the documents as they are.

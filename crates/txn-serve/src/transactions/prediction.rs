@@ -1,7 +1,10 @@
 //! The contents that a commit will give its documents, before the commit.
 
+use std::collections::BTreeMap;
+
 use txn_core::store::Key;
 use txn_core::{Error, Raw, Transaction};
+use txn_lock::LockError;
 use txn_requests::RequestError;
 
 use super::plan::Plan;
@@ -33,18 +36,25 @@ async fn run(
     plan: &Plan,
     update: &UpdateCommit,
 ) -> Result<Vec<Predicted>, Error> {
+    match plan.locks.check(tx).await {
+        Ok(()) => {}
+        Err(LockError::Engine(error)) => return Err(error),
+        Err(_) => return Ok(Vec::new()),
+    }
+    let read = plan
+        .addresses
+        .iter()
+        .filter_map(|address| Some((address.key()?, (address.documents.clone()?, address.id()))));
+    let documents: BTreeMap<_, _> = read.chain(plan.written.documents()).collect();
+    for (key, (documents, id)) in &documents {
+        match update.newest(key) {
+            Some(Some(content)) => tx.put(documents, id.clone(), &content)?,
+            Some(None) => tx.delete(documents, id.clone())?,
+            None => {}
+        }
+    }
     for (address, expected) in plan.addresses.iter().zip(&plan.tokens) {
-        let newest = address.key().and_then(|key| update.newest(&key));
-        let content = match (newest, &address.documents) {
-            (Some(newest), Some(documents)) => {
-                match &newest {
-                    Some(content) => tx.put(documents, address.id(), content)?,
-                    None => tx.delete(documents, address.id())?,
-                }
-                newest
-            }
-            _ => address.content(tx).await?,
-        };
+        let content = address.content(tx).await?;
         if token(content.as_ref().map(Raw::as_str)) != *expected {
             return Ok(Vec::new());
         }
@@ -55,9 +65,9 @@ async fn run(
         Err(_) => return Ok(Vec::new()),
     }
     let mut predicted = Vec::new();
-    for address in &plan.addresses {
-        if let Some(key) = address.key().filter(|key| update.reserves(key)) {
-            predicted.push((key, address.content(tx).await?));
+    for (key, (documents, id)) in documents {
+        if update.reserves(&key) {
+            predicted.push((key, tx.get(&documents, id).await?));
         }
     }
     Ok(predicted)

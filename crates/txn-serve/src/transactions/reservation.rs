@@ -175,9 +175,11 @@ pub(crate) struct UpdateCommit {
 }
 
 impl UpdateCommit {
-    /// Whether the client computed from contents of commits that were not decided.
-    pub(crate) fn depends_on_others(&self) -> bool {
-        !self.earlier.is_empty()
+    /// Whether the commit has yet to follow earlier commits into a group.
+    ///
+    /// A later run sees the results of the earlier commits, so its refusal is final.
+    pub(crate) fn follows_others(&self) -> bool {
+        self.joins_groups && !self.earlier.is_empty() && !*self.progress.borrow()
     }
 
     /// Whether other reads wait for the documents.
@@ -199,13 +201,20 @@ impl UpdateCommit {
     }
 
     /// Publishes the contents that the commit will give its documents, and ends the reservations.
+    ///
+    /// Without room for all contents the reservations stay, because the next reads would find the
+    /// contents before the commit.
     pub(crate) fn pass_on(&self, contents: Vec<(Key, Option<Raw>)>) {
         let Some(own) = self.tickets.first() else { return };
         let mut queues = self.all.queues.lock();
+        let mut has_room = true;
         for (key, content) in contents {
-            queues.publish(&key, Newest::new(*own, content, self.progress.subscribe()));
+            let newest = Newest::new(*own, content, self.progress.subscribe());
+            has_room &= queues.publish(&key, newest);
         }
-        self.tickets.iter().for_each(|ticket| queues.leave(*ticket));
+        if has_room {
+            self.tickets.iter().for_each(|ticket| queues.leave(*ticket));
+        }
     }
 
     /// Waits until the earlier commits are decided, if this commit cannot follow them in a group.
