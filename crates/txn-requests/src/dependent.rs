@@ -25,11 +25,12 @@ use txn_lock::name;
 use txn_lock::stored::{Format, Stored, Versioned};
 use txn_outbox::{Delivery, Failure, Handler, Outbox, OutboxError};
 
+use crate::contents::event::UPDATES;
 use crate::contents::request::{Condition, Expect, Operation, Target};
 use crate::contents::validate;
 use crate::error::{RequestError, Result};
 use crate::processing::apply::{Handles, Stop, carry_out};
-use crate::processing::emit::{UPDATES, check_domain};
+use crate::processing::emit::check_domain;
 use crate::processing::handles::OpenHandles;
 
 /// The topic of dependent updates.

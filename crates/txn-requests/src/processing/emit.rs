@@ -1,14 +1,11 @@
 //! The events and HTTP requests of a request.
 
 use txn_core::{Domain, Transaction};
-use txn_outbox::http::{self, HttpRequest, HttpRequests};
+use txn_outbox::http::{HttpRequest, HttpRequests};
 use txn_outbox::{Outbox, OutboxError};
 
 use crate::contents::event::Emit;
 use crate::error::{RequestError, Result};
-
-/// The topic of dependent updates.
-pub(crate) const UPDATES: &str = "dependent-updates";
 
 /// Refuses an outbox of another domain.
 ///
@@ -37,8 +34,9 @@ impl Emitter {
 
     /// The reason why an event or an HTTP request is impossible.
     pub(crate) fn check(&self, events: &[Emit], calls: &[HttpRequest]) -> Result<(), String> {
-        for (at, Emit { topic, key, payload }) in events.iter().enumerate() {
-            if [http::TOPIC, UPDATES].contains(&&**topic) {
+        for (at, event) in events.iter().enumerate() {
+            let Emit { topic, key, payload } = event;
+            if event.has_reserved_topic() {
                 return Err(format!("event {at}: the topic {topic} is reserved"));
             }
             let checked = self.outbox.check(topic, key, payload);

@@ -35,6 +35,10 @@ impl Events {
         }
         for event in &events {
             asked.caller.need(Verb::Emit, &event.topic)?;
+            if event.has_reserved_topic() {
+                let detail = format!("the topic {} is reserved", event.topic);
+                return Err(Problem::new(Code::Invalid, detail));
+            }
         }
         let outbox = backend.systems.outbox().await?;
         for (number, event) in events.iter().enumerate() {
