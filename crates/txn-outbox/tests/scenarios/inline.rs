@@ -10,7 +10,7 @@ const LARGE: usize = 5_000;
 
 /// Whether the payload of this number has too many bytes.
 fn is_large(number: i64) -> bool {
-    number.unsigned_abs() % 3 == 0
+    number % 3 == 0
 }
 
 async fn place(desk: &Desk, key: &str, number: i64) {
