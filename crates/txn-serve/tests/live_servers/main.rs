@@ -6,10 +6,13 @@ mod desk;
 mod documents;
 mod passing;
 mod repetitions;
+mod systems;
 
 txn_fixtures::on_both_kinds! {
     documents::clients_write_and_read;
     passing::writes_pass_unless_they_reach_a_collection;
     repetitions::lost_answers_have_one_effect;
     repetitions::drain_answers_running_requests;
+    systems::closures_of_clients_lose_no_update;
+    systems::systems_work_over_http;
 }
