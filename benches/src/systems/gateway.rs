@@ -3,7 +3,6 @@
 //! The gateway runs in this process, and its clients send HTTP requests to it. All transfers are on
 //! the same accounts as those of the library.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +19,8 @@ use crate::Failure;
 use crate::accounts::{Account, delta, index};
 use crate::load::{Load, Picker};
 use crate::pair::Rate;
+use crate::plain::Plain;
+use crate::setup::Setup;
 use crate::world::{Way, World};
 
 /// The requests of a load.
@@ -43,8 +44,8 @@ pub enum Requests {
 #[derive(Debug)]
 pub struct Gateway {
     world: Arc<World>,
-    client: reqwest::Client,
-    url: String,
+    /// Plain requests that go through the gateway.
+    through: Plain,
     index: String,
     stop: oneshot::Sender<()>,
     served: JoinHandle<bool>,
@@ -85,8 +86,9 @@ impl Gateway {
             let stopped = async { drop(stopped.await) };
             server.serve(listener, stopped).await
         });
-        let (client, index) = (crate::http()?, index(domain.name()));
-        Ok(Arc::new(Self { world: world.clone(), client, url, index, stop, served }))
+        let index = index(domain.name());
+        let through = Plain::new(&Setup::new(&url)?, &index);
+        Ok(Arc::new(Self { world: world.clone(), through, index, stop, served }))
     }
 
     /// Stops the gateway.
@@ -143,8 +145,8 @@ impl Gateway {
             }
             Requests::Operations => self.transfer(&ids).await,
             Requests::Closures => self.compute(&ids).await,
-            Requests::AtomicBulk => self.bulk(&self.url, &bulk(BULKS[0])).await,
-            Requests::PlainBulk => self.bulk(self.world.plain().url(), &bulk(BULKS[1])).await,
+            Requests::AtomicBulk => self.through.open(&bulk(BULKS[0])).await,
+            Requests::PlainBulk => self.world.plain().open(&bulk(BULKS[1])).await,
         }
     }
 
@@ -184,29 +186,12 @@ impl Gateway {
         }
     }
 
-    /// Writes documents by a bulk request.
-    async fn bulk(&self, url: &str, ids: &[String]) -> Result<(), Failure> {
-        let source = serde_json::to_string(&Account::default())?;
-        let mut body = String::new();
-        for id in ids {
-            writeln!(body, "{}\n{source}", json!({"index": {"_id": id}}))?;
-        }
-        let request = self.client.post(format!("{url}/{}/_bulk", self.index));
-        let request = request.header("content-type", "application/json").body(body);
-        let answer = request.send().await?.error_for_status()?.bytes().await?;
-        let answer: Value = serde_json::from_slice(&answer)?;
-        match answer["errors"] == false {
-            true => Ok(()),
-            false => Err("an action of a bulk failed".into()),
-        }
-    }
-
     fn target(&self, id: &str) -> Value {
         json!({"collection": self.index, "id": id})
     }
 
     async fn post(&self, path: &str, body: &Value) -> Result<reqwest::Response, Failure> {
-        let request = self.client.post(format!("{}{path}", self.url));
+        let request = self.through.client().post(format!("{}{path}", self.through.url()));
         let request = request.header("content-type", "application/json").body(body.to_string());
         Ok(request.send().await?)
     }
