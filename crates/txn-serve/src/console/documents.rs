@@ -9,7 +9,7 @@ use txn_core::admin::{CommitReport, DocumentLock, DocumentName, DocumentReport, 
 
 use super::parts::{
     age, badge, cut, document, document_of, fact, faults_with, process, prose, table, text, time,
-    transaction,
+    transaction, unrecorded,
 };
 use super::transactions::state;
 use crate::asked::Asked;
@@ -114,10 +114,7 @@ fn hot(waits: &[LockWait]) -> Markup {
     let rows: Vec<Markup> = hot.iter().take(HOT).map(row).collect();
     html! {
         @if rows.is_empty() {
-            p.note {
-                "No wait for a lock is recorded. Other processes record theirs with "
-                code { "Config::write_contention" } "."
-            }
+            (unrecorded("No wait for a lock is recorded."))
         } @else {
             (table(
                 "Hot documents",

@@ -158,6 +158,15 @@ pub(super) fn cut(truncated: bool, limit: usize) -> Markup {
     html! { @if truncated { p.note { "There are more than " (limit) " rows." } } }
 }
 
+/// A note in place of the past waits. Other processes may have waited without a record.
+pub(super) fn unrecorded(sentence: &str) -> Markup {
+    html! {
+        p.note {
+            (sentence) " Other processes record theirs with " code { "Config::write_contention" } "."
+        }
+    }
+}
+
 /// A pair of a list of facts.
 pub(super) fn fact(name: &str, value: &Markup) -> Markup {
     html! { div { dt { (name) } dd { (value) } } }

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use txn_core::{AttemptId, LockWait, PresentWait};
 
 use super::graph::{Edge, Layout};
-use super::parts::{age, badge, cut, document_of, table, text, time, transaction};
+use super::parts::{age, badge, cut, document_of, table, text, time, transaction, unrecorded};
 use crate::asked::Asked;
 use crate::backend::Backend;
 use crate::http::problem::Problem;
@@ -26,7 +26,7 @@ pub(super) async fn waits(backend: &Backend, asked: &mut Asked) -> Result<Markup
     let more = present.len() > limit;
     present.truncate(limit);
     let layout = Layout::new(edges(&present, &past.waits, now_ms));
-    let now: Vec<Markup> = present.iter().map(present_row).collect();
+    let now: Vec<Markup> = present.iter().map(|wait| Wait::present(wait).cells()).collect();
     let ended: Vec<Markup> = past.waits.iter().map(past_row).collect();
     Ok(html! {
         section aria-label="Picture" {
@@ -55,10 +55,7 @@ pub(super) async fn waits(backend: &Backend, asked: &mut Asked) -> Result<Markup
         section {
             h2 { "Past waits, newest first" }
             @if ended.is_empty() {
-                p.note {
-                    "None is recorded. Other processes record theirs with "
-                    code { "Config::write_contention" } "."
-                }
+                (unrecorded("None is recorded."))
             } @else {
                 (table(
                     "Past waits",
@@ -71,59 +68,89 @@ pub(super) async fn waits(backend: &Backend, asked: &mut Asked) -> Result<Markup
     })
 }
 
-/// The lines of the picture.
+/// The common part of present and ended waits.
+struct Wait<'a> {
+    waiter: AttemptId,
+    label: Option<&'a str>,
+    holder: AttemptId,
+    holder_label: Option<&'a str>,
+    collection: &'a str,
+    id: &'a str,
+    routing: Option<&'a str>,
+    waited_ms: u64,
+    is_present: bool,
+}
+
+/// Selects the common part: both kinds have fields of the same names.
+macro_rules! common {
+    ($wait:expr, $is_present:literal) => {
+        Wait {
+            waiter: $wait.tid,
+            label: $wait.label.as_deref(),
+            holder: $wait.holder,
+            holder_label: $wait.holder_label.as_deref(),
+            collection: &$wait.collection,
+            id: &$wait.id,
+            routing: $wait.routing.as_deref(),
+            waited_ms: $wait.waited_ms,
+            is_present: $is_present,
+        }
+    };
+}
+
+impl<'a> Wait<'a> {
+    fn present(wait: &'a PresentWait) -> Self {
+        common!(wait, true)
+    }
+
+    fn ended(wait: &'a LockWait) -> Self {
+        common!(wait, false)
+    }
+
+    /// The line of the picture.
+    fn edge(&self) -> Edge {
+        Edge {
+            waiter: self.waiter,
+            holder: self.holder,
+            document: format!("{}/{}", self.collection, self.id),
+            waited_ms: self.waited_ms,
+            is_present: self.is_present,
+        }
+    }
+
+    /// The cells of both tables.
+    fn cells(&self) -> Markup {
+        html! {
+            td.right { (age(self.waited_ms)) }
+            td { (transaction(self.waiter)) }
+            td { (text(self.label.unwrap_or_default())) }
+            td { (document_of(self.collection, self.id, self.routing)) }
+            td { (transaction(self.holder)) }
+            td { (text(self.holder_label.unwrap_or_default())) }
+        }
+    }
+}
+
+/// The lines of the picture: present waits, and those that ended lately.
 fn edges(present: &[PresentWait], past: &[LockWait], now_ms: u64) -> Vec<Edge> {
-    let name = |collection: &str, id: &str| format!("{collection}/{id}");
-    let present = present.iter().map(|wait| Edge {
-        waiter: wait.tid,
-        holder: wait.holder,
-        document: name(&wait.collection, &wait.id),
-        waited_ms: wait.waited_ms,
-        is_present: true,
-    });
     let is_late = |wait: &&LockWait| {
         wait.began_ms.saturating_add(wait.waited_ms).saturating_add(LATELY_MS) >= now_ms
     };
-    let past = past.iter().filter(is_late).map(|wait| Edge {
-        waiter: wait.tid,
-        holder: wait.holder,
-        document: name(&wait.collection, &wait.id),
-        waited_ms: wait.waited_ms,
-        is_present: false,
-    });
-    present.chain(past).collect()
+    let late = past.iter().filter(is_late).map(Wait::ended);
+    present.iter().map(Wait::present).chain(late).map(|wait| wait.edge()).collect()
 }
 
 fn labels(present: &[PresentWait], past: &[LockWait]) -> BTreeMap<AttemptId, String> {
-    let present = present
-        .iter()
-        .flat_map(|wait| [(wait.tid, &wait.label), (wait.holder, &wait.holder_label)]);
-    let past =
-        past.iter().flat_map(|wait| [(wait.tid, &wait.label), (wait.holder, &wait.holder_label)]);
-    let named = present.chain(past).filter_map(|(tid, label)| Some((tid, label.as_deref()?)));
-    named.map(|(tid, label)| (tid, label.to_owned())).collect()
-}
-
-fn present_row(wait: &PresentWait) -> Markup {
-    html! {
-        td.right { (age(wait.waited_ms)) }
-        td { (transaction(wait.tid)) }
-        td { (text(wait.label.as_deref().unwrap_or_default())) }
-        td { (document_of(&wait.collection, &wait.id, wait.routing.as_deref())) }
-        td { (transaction(wait.holder)) }
-        td { (text(wait.holder_label.as_deref().unwrap_or_default())) }
-    }
+    let waits = present.iter().map(Wait::present).chain(past.iter().map(Wait::ended));
+    let named =
+        waits.flat_map(|wait| [(wait.waiter, wait.label), (wait.holder, wait.holder_label)]);
+    named.filter_map(|(tid, label)| Some((tid, label?.to_owned()))).collect()
 }
 
 fn past_row(wait: &LockWait) -> Markup {
     html! {
         td { (time(wait.began_ms)) }
-        td.right { (age(wait.waited_ms)) }
-        td { (transaction(wait.tid)) }
-        td { (text(wait.label.as_deref().unwrap_or_default())) }
-        td { (document_of(&wait.collection, &wait.id, wait.routing.as_deref())) }
-        td { (transaction(wait.holder)) }
-        td { (text(wait.holder_label.as_deref().unwrap_or_default())) }
+        (Wait::ended(wait).cells())
         td { (badge("plain", wait.end.as_str())) }
     }
 }

@@ -15,13 +15,9 @@ use crate::http::reply::Reply;
 use crate::operator::answers::take_limit;
 use crate::operator::{backlog_json, dead_letters_json};
 
-/// The validated events of a commit.
+/// The validated events of a commit, and the outbox that they enter; `None` without events.
 #[derive(Debug)]
-pub(crate) struct Events {
-    /// `None` without events.
-    outbox: Option<Outbox>,
-    events: Vec<Emit>,
-}
+pub(crate) struct Events(Option<(Outbox, Vec<Emit>)>);
 
 impl Events {
     /// Checks the rights and the contents of events. The first event opens the outbox.
@@ -31,7 +27,7 @@ impl Events {
         events: Vec<Emit>,
     ) -> Result<Self, Problem> {
         if events.is_empty() {
-            return Ok(Self { outbox: None, events });
+            return Ok(Self(None));
         }
         for event in &events {
             asked.caller.need(Verb::Emit, &event.topic)?;
@@ -45,16 +41,15 @@ impl Events {
             let checked = outbox.check(&event.topic, &event.key, &event.payload);
             checked.map_err(|error| Problem::from(error).within(&format!("event {number}")))?;
         }
-        Ok(Self { outbox: Some(outbox.clone()), events })
+        Ok(Self(Some((outbox.clone(), events))))
     }
 
     /// Emits the events in a transaction. Returns their ids.
     pub(crate) async fn emit(&self, tx: &Transaction) -> Result<Vec<String>, OutboxError> {
-        let mut ids = Vec::with_capacity(self.events.len());
-        for Emit { topic, key, payload } in &self.events {
-            if let Some(outbox) = &self.outbox {
-                ids.push(outbox.emit(tx, topic, key, payload).await?);
-            }
+        let Some((outbox, events)) = &self.0 else { return Ok(Vec::new()) };
+        let mut ids = Vec::with_capacity(events.len());
+        for Emit { topic, key, payload } in events {
+            ids.push(outbox.emit(tx, topic, key, payload).await?);
         }
         Ok(ids)
     }

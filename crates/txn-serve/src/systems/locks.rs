@@ -183,10 +183,9 @@ impl Conditions {
 
     /// Checks in a transaction that the locks are held.
     pub(crate) async fn check(&self, tx: &Transaction) -> Result<(), LockError> {
+        let Some(leases) = &self.leases else { return Ok(()) };
         for (name, token) in &self.locks {
-            if let Some(leases) = &self.leases {
-                leases.check(tx, name, *token).await?;
-            }
+            leases.check(tx, name, *token).await?;
         }
         Ok(())
     }
