@@ -172,8 +172,9 @@ impl Queue {
 
     /// Adds what the queue knows of a waiting event: failures, unfinished starts and the shard.
     pub(crate) fn waiting_event(&self, event: Event) -> Event {
-        let unfinished = self.failing_of(event.sequence).map_or(0, |failing| failing.unfinished);
-        let failures = self.failures_of(event.sequence);
+        let failing = self.failing_of(event.sequence);
+        let (failures, unfinished) =
+            failing.map_or((0, 0), |failing| (failing.failures, failing.unfinished));
         Event { failures, unfinished, shard: self.shard_number(), ..event }
     }
 

@@ -88,7 +88,7 @@ impl<'a> LockWaits<'a> {
                 changed = true;
                 let contention = &self.attempt.engine.contention;
                 contention.note_live(*holder);
-                contention.note_wait(self.attempt.tid, *holder, key);
+                contention.note_wait(self.attempt.tid, *holder, key, now);
                 (*holder, now)
             });
         }

@@ -132,12 +132,17 @@ impl Contention {
         self.context.emit(&Event::Waiting { tid, label, holder, holder_label, document });
     }
 
-    /// Remembers a wait until its end.
-    pub(crate) fn note_wait(&self, tid: AttemptId, holder: AttemptId, document: &Key) {
-        let now = self.context.now();
+    /// Remembers a wait since this moment of the monotonic clock, until its end.
+    pub(crate) fn note_wait(
+        &self,
+        tid: AttemptId,
+        holder: AttemptId,
+        document: &Key,
+        since: Duration,
+    ) {
         let mut present = self.present.lock();
         if present.len() < MOST_PRESENT {
-            present.insert((tid, document.clone()), (holder, now));
+            present.insert((tid, document.clone()), (holder, since));
         }
     }
 
