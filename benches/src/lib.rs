@@ -4,6 +4,7 @@ pub mod accounts;
 pub mod content;
 pub mod load;
 pub mod measure;
+pub mod network;
 pub mod pair;
 pub mod plain;
 pub mod report;

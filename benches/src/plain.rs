@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -83,6 +84,25 @@ impl Plain {
     pub async fn transfer(&self, ids: &[String]) -> Result<(), Failure> {
         let found = self.read(ids).await?;
         self.write(moved(found, false)?).await
+    }
+
+    /// Moves one unit by the requests of a transaction without its protocol, one after the other:
+    /// `_mget`, `_bulk`, and `_bulk` of one document.
+    ///
+    /// Returns the duration of all three, and that of the last two.
+    ///
+    /// # Errors
+    /// As the server.
+    pub async fn transfer_in_steps(&self, ids: &[String]) -> Result<[Duration; 2], Failure> {
+        let began = Instant::now();
+        let found = self.read(ids).await?;
+        let read = Instant::now();
+        let body = moved(found, false)?;
+        let first: Vec<&str> = body.split_inclusive('\n').take(2).collect();
+        let first = first.concat();
+        self.write(body).await?;
+        self.write(first).await?;
+        Ok([began.elapsed(), read.elapsed()])
     }
 
     /// Moves one unit on the versions that were read.

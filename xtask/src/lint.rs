@@ -19,7 +19,7 @@ use crate::{commits, links, prose};
 const MOST_FILES: usize = 12;
 
 /// The workspace crates that a crate may depend on, except in tests.
-const MAY_DEPEND_ON: [(&str, &[&str]); 11] = [
+const MAY_DEPEND_ON: [(&str, &[&str]); 14] = [
     ("txn-store", &[]),
     ("txn-protocol", &["txn-store"]),
     ("txn-core", &["txn-protocol", "txn-store"]),
@@ -31,6 +31,21 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 11] = [
     ("txn-outbox", &["txn-core", "txn-lock"]),
     ("txn-metrics", &["txn-core"]),
     ("txn-serve", &["txn-core", "txn-es", "txn-lock", "txn-outbox", "txn-requests"]),
+    (
+        "txn-cli",
+        &[
+            "txn-core",
+            "txn-es",
+            "txn-lock",
+            "txn-metrics",
+            "txn-outbox",
+            "txn-redb",
+            "txn-requests",
+            "txn-serve",
+        ],
+    ),
+    ("txn-bank", &["txn-cli", "txn-core", "txn-lock", "txn-outbox", "txn-requests"]),
+    ("txn-testkit", &[]),
 ];
 
 /// The layers of `txn-core`, and the layers above them, which they must not name.
@@ -61,6 +76,7 @@ pub(crate) fn lint() -> Result<(), Failure> {
         mutations: read(&root.join("tests/simulation/tests/mutations.rs"))?,
     };
     let mut gaps = unnamed(Rule::ALL, &mentions);
+    gaps.extend(miscounted(Rule::ALL, &read(&root.join("docs/testing.md"))?));
     for package in folders(&root.join("crates"))? {
         let texts = texts(&package.join("src"))?;
         gaps.extend(long_files(&texts));
@@ -122,6 +138,18 @@ fn unnamed(rules: &[Rule], mentions: &Mentions) -> Vec<String> {
         }
     }
     gaps
+}
+
+/// Returns the row of the evidence with the counts of the rules, if a text has other counts.
+fn miscounted(rules: &[Rule], text: &str) -> Option<String> {
+    let count = |is_shown: fn(&Rule) -> bool| rules.iter().filter(|rule| is_shown(rule)).count();
+    let models = count(|rule| rule.shown_by().has_model());
+    let simulation = count(|rule| rule.shown_by().has_mutation());
+    let row = format!(
+        "| rules of the protocol | {}; models omit {models}, the simulation omits {simulation}; ",
+        rules.len()
+    );
+    (!text.contains(&row)).then(|| format!("docs/testing.md lacks the row: {row}"))
 }
 
 /// Returns the list of flaws of a model.
@@ -328,6 +356,19 @@ mod tests {
         let reasons = REASONS.replacen("`TOUCH_ABORTED`", "TOUCH_ABORTED", 1);
         let gaps = unnamed(&RULES, &mentions(&reasons, MODEL, MUTATIONS));
         assert_eq!(gaps, ["TOUCH_ABORTED has no reason or no row in docs/protocol.md"]);
+    }
+
+    #[test]
+    fn wrong_counts_of_rules_are_a_gap() {
+        let models = RULES.iter().filter(|rule| rule.shown_by().has_model()).count();
+        let simulation = RULES.iter().filter(|rule| rule.shown_by().has_mutation()).count();
+        let row = |all: usize| {
+            format!(
+                "| rules of the protocol | {all}; models omit {models}, the simulation omits {simulation}; each |"
+            )
+        };
+        assert_eq!(miscounted(&RULES, &row(2)), None);
+        assert!(miscounted(&RULES, &row(3)).is_some());
     }
 
     #[test]

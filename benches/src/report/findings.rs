@@ -39,6 +39,8 @@ pub(super) struct Size {
     pub(super) documents: usize,
     /// Plain `_mget` and `_bulk`.
     pub(super) plain: f64,
+    /// The requests of a transaction in turn, without its protocol: with the read, and without it.
+    pub(super) steps: [f64; 2],
     /// A transaction that reads from the server.
     pub(super) transaction: f64,
     /// A transaction on the last writes of its process.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use txn_core::store::MemoryStore;
-use txn_core::{Config, Domain, LockMode, Options, Typed, WaitFor};
+use txn_core::{Config, Domain, LockMode, Options, Raw, Typed, WaitFor};
 
 use super::findings::Findings;
 use super::scale::Scale;
@@ -159,7 +159,7 @@ fn recovery(locks: usize) -> Result<f64, Failure> {
         let before = thread_time()?;
         let config = config.with_janitor_interval(Some(LEASE / 2));
         let domain = Domain::open_or_create(store, "growth", config).await?;
-        domain.raw_collection("growth-accounts").await?;
+        domain.collection::<Raw>("growth-accounts").await?;
         loop {
             tokio::time::sleep(3 * LEASE).await;
             let took = thread_time()? - before;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use txn_core::clock::{Clock, Entropy};
+use txn_core::clock::Clock;
 use txn_core::store::Store;
 use txn_core::{AttemptId, Collection, Config, Domain, Error, Options, TransactionOutcome, Typed};
 use txn_outbox::{Outbox, OutboxConfig};
@@ -26,8 +26,6 @@ pub struct Bank {
     domain: Domain,
     accounts: Collection<Typed<Account>>,
     transfers: Collection<Typed<Transfer>>,
-    clock: Arc<dyn Clock>,
-    entropy: Arc<dyn Entropy>,
     /// The derived owners, if the bank keeps them.
     owners: Option<Owners>,
     /// The statements, if the bank keeps them.
@@ -70,25 +68,12 @@ impl Bank {
         domain: Domain,
         voided: Arc<VoidedLocks>,
     ) -> Result<Self> {
-        let config = domain.config();
-        let (clock, entropy) = (config.clock.clone(), config.entropy.clone());
         let (accounts, transfers) = collections::names(domain.name());
         // Adds mappings of new fields to the collections of an older version.
         let accounts = domain.create_collection(&accounts, Some(ACCOUNTS)).await?;
         let transfers = domain.create_collection(&transfers, Some(TRANSFERS)).await?;
         let (owners, statements, outbox) = (None, None, None);
-        let bank = Self {
-            store,
-            domain,
-            accounts,
-            transfers,
-            clock,
-            entropy,
-            owners,
-            statements,
-            outbox,
-            voided,
-        };
+        let bank = Self { store, domain, accounts, transfers, owners, statements, outbox, voided };
         bank.with_what_is_kept().await
     }
 
@@ -150,7 +135,7 @@ impl Bank {
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {
-        &*self.clock
+        self.domain.config().clock()
     }
 
     pub(crate) fn collections(
@@ -171,11 +156,11 @@ impl Bank {
     }
 
     pub(crate) fn now(&self) -> u64 {
-        u64::try_from(self.clock.wall().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.clock().wall().as_millis()).unwrap_or(u64::MAX)
     }
 
     pub(crate) fn random(&self) -> u64 {
-        self.entropy.next_u64()
+        self.domain.config().entropy().next_u64()
     }
 
     /// A random key for a new transfer.

@@ -148,7 +148,7 @@ async fn closing_moves_the_debt_to_the_other_account() {
     assert!(bank.close("empty", None).await.expect("closes").moved.is_none());
     clean(&bank).await;
     // The audit finds money that another program put into the account.
-    let raw = bank.domain().raw_collection("bank-accounts").await.expect("opens");
+    let raw = bank.domain().collection::<Raw>("bank-accounts").await.expect("opens");
     let text = bank.domain().reader().get(&raw, "empty").await.expect("reads").expect("is there");
     let text = text.as_str().replacen("\"balance\":0", "\"balance\":7", 1);
     let put = bank

@@ -140,7 +140,7 @@ async fn owners_are_rebuilt_during_transfers() {
     let refused = bank.owner("Ann").await.expect_err("not yet");
     assert!(matches!(refused, BankError::UnknownOwner(_)), "{refused}");
     // An owner without accounts, and a wrong owner.
-    let raw = bank.domain().raw_collection("bank-owners").await.expect("opens");
+    let raw = bank.domain().collection::<Raw>("bank-owners").await.expect("opens");
     let wrong = |owner: &str| {
         Raw::new(format!(
             r#"{{"format":1,"owner":"{owner}","accounts":["a1","gone"],"totals":[]}}"#
@@ -182,8 +182,8 @@ async fn failed_owner_does_not_stop_the_rebuild() {
         let new = NewAccount::new(name, "Max", i64::MAX, "EUR").expect("sound");
         bank.open_account(&new).await.expect("opened");
     }
-    let owners = bank.domain().raw_collection("bank-owners").await.expect("opens");
-    let accounts = bank.domain().raw_collection("bank-accounts").await.expect("opens");
+    let owners = bank.domain().collection::<Raw>("bank-owners").await.expect("opens");
+    let accounts = bank.domain().collection::<Raw>("bank-accounts").await.expect("opens");
     bank.domain()
         .transact::<_, Error, _>(async |tx| {
             tx.put(&owners, "Ann", &Raw::new(r#"{"format":2}"#))?;

@@ -210,7 +210,7 @@ async fn changes_of_lines_by_other_programs_are_found() {
     bank.transfer(Some("rent"), &legs(&[("alice", -30), ("bob", 30)])).await.expect("moves");
     let report = bank.domain().barrier(PATIENCE).await.expect("passes");
     report.into_result().expect("applied");
-    let raw = bank.domain().raw_collection("bank-statements").await.expect("opens");
+    let raw = bank.domain().collection::<Raw>("bank-statements").await.expect("opens");
     let id = "alice:000000000002";
     let text = bank.domain().reader().get(&raw, id).await.expect("reads").expect("is there");
     for (from, to, words) in [

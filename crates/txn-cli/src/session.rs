@@ -102,6 +102,6 @@ pub(crate) fn config(global: &Global) -> Config {
         .with_application_name(Some("txn".to_owned()))
         .with_janitor_interval(None)
         .with_lease(lease)
-        .with_attempt_timeout(Config::default().attempt_timeout.max(lease))
+        .with_attempt_timeout(Config::default().attempt_timeout().max(lease))
         .with_retention_days(LONGEST_RETENTION)
 }

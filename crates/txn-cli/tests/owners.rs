@@ -84,8 +84,8 @@ pub(crate) async fn collections(
     domain: &Domain,
     names: &Names,
 ) -> (Collection<Raw>, Collection<Raw>) {
-    let stock = domain.raw_collection(&names.stock).await.expect("opens");
-    let orders = domain.raw_collection(&names.orders).await.expect("opens");
+    let stock = domain.collection::<Raw>(&names.stock).await.expect("opens");
+    let orders = domain.collection::<Raw>(&names.orders).await.expect("opens");
     (stock, orders)
 }
 

@@ -150,7 +150,7 @@ fn dead_letter_stays_if_the_retry_fails() {
     let desk = Desk::new();
     set_aside(&desk, &["a", "b"]);
     desk.beside(async |domain| {
-        let outbox = domain.raw_collection("shop-outbox").await.expect("opens");
+        let outbox = domain.collection::<Raw>("shop-outbox").await.expect("opens");
         let newer = Raw::new(r#"{"kind":"queue","format":9,"topic":"mails","key":"a"}"#);
         let write =
             domain.transact::<_, Error, _>(async |tx| tx.put(&outbox, "queue:mails/a", &newer));

@@ -125,7 +125,7 @@ fn deleted_participant_is_told_from_a_missing_one() {
     };
     // `orders/one` was applied. A transaction deletes it.
     desk.beside(async |domain| {
-        let orders = domain.raw_collection("orders").await.expect("opens");
+        let orders = domain.collection::<txn_core::Raw>("orders").await.expect("opens");
         let delete = domain.transact::<_, txn_core::Error, _>(async |tx| tx.delete(&orders, "one"));
         delete.await.expect("deletes");
     });

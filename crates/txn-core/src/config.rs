@@ -14,113 +14,41 @@ use txn_protocol::rule::Rules;
 
 /// Settings of a [`Domain`](crate::Domain).
 ///
-/// All processes of a domain should have the same `lease` and `attempt_timeout`. Different values
-/// break nothing. A process with a shorter lease recovers the transactions of the other processes
-/// too early, and aborts transactions that are alive.
+/// All processes of a domain should have the same lease and attempt timeout. Different values break
+/// nothing. A process with a shorter lease recovers the transactions of the other processes too
+/// early, and aborts transactions that are alive. The figures come from `docs/benchmarks.md`.
+///
+/// ```
+/// use std::time::Duration;
+/// use txn_core::Config;
+///
+/// let config = Config::default()
+///     .with_application_name(Some("checkout".to_owned()))
+///     .with_timeout(Duration::from_secs(5));
+/// # let _ = config;
+/// ```
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Config {
-    /// How long a lock and its record stay unchanged before another process recovers them.
-    ///
-    /// A short lease releases the documents of a dead process sooner, and aborts transactions of a
-    /// process that pauses longer, for example in a garbage collection of the server. A heartbeat
-    /// writes the record of a running transaction three times per lease, from half a lease on. The
-    /// lease doubles with each attempt of a transaction, up to `attempt_timeout`. Default: 1 s,
-    /// at least 10 ms.
-    pub lease: Duration,
-    /// How long one attempt may take until it sends its commit.
-    ///
-    /// After this time the attempt releases its locks, even if its closure still runs. A long
-    /// timeout lets a stuck closure block its documents longer. Default: 10 s; together with
-    /// `timeout` at most 12 hours.
-    pub attempt_timeout: Duration,
-    /// How long a transaction with all its attempts may take until its outcome is known.
-    ///
-    /// A short timeout answers callers sooner, with [`ErrorKind::Conflict`](crate::ErrorKind) or
-    /// [`ErrorKind::Unknown`](crate::ErrorKind). Default: 30 s.
-    pub timeout: Duration,
-    /// The maximum number of attempts of one transaction. Default: 1,000; at most 16,384.
-    pub max_attempts: u16,
-    /// The maximum number of documents that one transaction reads and writes.
-    ///
-    /// All documents of a transaction are locked at the same time, and their contents are in one
-    /// record. Default: 10,000.
-    pub max_documents: usize,
-    /// The maximum number of transactions that run at the same time in this process.
-    ///
-    /// Further transactions wait for a quarter of their timeout, and then fail with
-    /// [`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded). Nested transactions and those of
-    /// [`Domain::begin`](crate::Domain::begin) do not count. Default: 1,024.
-    pub max_concurrent_transactions: usize,
-    /// The maximum difference between the wall clock of the process and the clock of the server.
-    ///
-    /// Beyond this difference the process refuses to write. The engine also refuses a commit over a
-    /// version that is further in the future. A timestamp becomes readable
-    /// ([`Domain::snapshot_at`](crate::Domain::snapshot_at)) after this time. Default: 60 s.
-    pub max_drift: Duration,
-    /// For how many days before today the transaction table keeps its records.
-    ///
-    /// [`Domain::outcome`](crate::Domain::outcome) answers for this time. Each day is a collection
-    /// of its own. Default: 7, at least 1.
-    pub retention_days: u16,
-    /// How often the janitor scans the domain for transactions of dead processes.
-    ///
-    /// One process of the domain scans at a time. A short interval releases documents sooner that
-    /// no other transaction wants, at the cost of one scan. With `None` this process never scans.
-    /// Default: 10 s.
-    pub janitor_interval: Option<Duration>,
-    /// Whether running transactions of this process share requests to the store.
-    ///
-    /// Shared requests give more transactions per second if many transactions run at the same time,
-    /// and change nothing for one client. A slow request delays all transactions that share the
-    /// request. `None`, the default, follows
-    /// [`Limits::batches_requests`](crate::store::Limits::batches_requests): yes on servers, no in
-    /// embedded stores.
-    pub request_batching: Option<bool>,
-    /// Whether the process merges concurrent transactions into groups, each with one commit.
-    ///
-    /// Clients of a hot document then share its writes. Closures run more often, because a
-    /// transaction runs again on the result of the members before it. A single client sees no
-    /// difference. `None`, the default, follows
-    /// [`Limits::merges_transactions`](crate::store::Limits::merges_transactions): yes on servers
-    /// and in files, no in memory.
-    pub group_commit: Option<bool>,
-    /// The name of the application, for operators who read records.
-    pub application_name: Option<String>,
-    /// The name of this process, for operators who read records. Default: the process id.
-    pub process_name: String,
-    /// The address of this process's metrics, for operators who list the processes of the domain.
-    pub metrics_address: Option<String>,
-    /// How many ended waits for locks this process remembers.
-    ///
-    /// [`Admin::contention`](crate::Admin::contention) returns them. A wait takes about 300 bytes.
-    /// With 0 the process remembers none. Default: 1,024; at most 65,536.
-    pub contention_waits: usize,
-    /// Whether this process writes its last waits for locks into the domain.
-    ///
-    /// Operators can then read the waits of all processes, even after their end. Once per
-    /// `janitor_interval` the process writes one document with its last 500 waits, if there are new
-    /// ones. No commit waits for this write. Default: no.
-    pub write_contention: bool,
-    /// Receives the events of the domain, for logs and metrics.
-    pub observer: Option<Arc<dyn Observer>>,
-    /// The runtime for tasks of callers in current-thread runtimes: commits, applies, heartbeats
-    /// and shared requests.
-    ///
-    /// A current-thread runtime runs its tasks only within `block_on`. A multi-thread runtime runs
-    /// the tasks of its callers on its own threads. `None`, the default, takes the runtime in which
-    /// the domain is opened, if that is a multi-thread runtime. Otherwise each task runs in the
-    /// runtime of its caller. While that runtime rests, its last commits stay unapplied, and
-    /// transactions of other runtimes wait for their documents.
-    ///
-    /// Set a runtime if several current-thread runtimes use one domain. The cost is one change of
-    /// threads per task. The runtime needs its time driver, and must run until the domain is shut
-    /// down. If the runtime ends earlier, later tasks run in the runtimes of their callers.
-    pub runtime: Option<Handle>,
-    /// The source of time. Tests may set their own.
-    pub clock: Arc<dyn Clock>,
-    /// The source of randomness. Tests may set their own.
-    pub entropy: Arc<dyn Entropy>,
+    pub(crate) lease: Duration,
+    pub(crate) attempt_timeout: Duration,
+    pub(crate) timeout: Duration,
+    pub(crate) max_attempts: u16,
+    pub(crate) max_documents: usize,
+    pub(crate) max_concurrent_transactions: usize,
+    pub(crate) max_drift: Duration,
+    pub(crate) retention_days: u16,
+    pub(crate) janitor_interval: Option<Duration>,
+    pub(crate) request_batching: Option<bool>,
+    pub(crate) group_commit: Option<bool>,
+    pub(crate) application_name: Option<String>,
+    pub(crate) process_name: String,
+    pub(crate) metrics_address: Option<String>,
+    pub(crate) contention_waits: usize,
+    pub(crate) write_contention: bool,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) runtime: Option<Handle>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) rules: Rules,
 }
 
@@ -174,46 +102,186 @@ macro_rules! setters {
 
 impl Config {
     setters! {
-        /// Sets [`Config::lease`].
+        /// Sets how long a lock and its record stay unchanged before another process recovers them.
+        ///
+        /// A short lease releases the documents of a dead process sooner, and aborts transactions
+        /// of a process that pauses longer, for example in a garbage collection of the server. A
+        /// heartbeat writes the record of a running transaction three times per lease, from half a
+        /// lease on. The lease doubles with each attempt of a transaction, up to the attempt
+        /// timeout. Default: 1 s, at least 10 ms.
         with_lease: lease: Duration;
-        /// Sets [`Config::attempt_timeout`].
+        /// Sets how long one attempt may take until it sends its commit.
+        ///
+        /// After this time the attempt releases its locks, even if its closure still runs. A long
+        /// timeout lets a stuck closure block its documents longer. Default: 10 s; together with
+        /// [`Config::with_timeout`] at most 12 hours.
         with_attempt_timeout: attempt_timeout: Duration;
-        /// Sets [`Config::timeout`].
+        /// Sets how long a transaction with all its attempts may take until its outcome is known.
+        ///
+        /// A short timeout answers callers sooner, with [`ErrorKind::Conflict`](crate::ErrorKind) or
+        /// [`ErrorKind::Unknown`](crate::ErrorKind). Default: 30 s.
         with_timeout: timeout: Duration;
-        /// Sets [`Config::max_attempts`].
+        /// Sets the maximum number of attempts of one transaction.
+        ///
+        /// With few attempts a contended transaction fails sooner, although it would commit once it
+        /// is the oldest. The timeout usually ends a transaction first. Default: 1,000; at most
+        /// 16,384.
         with_max_attempts: max_attempts: u16;
-        /// Sets [`Config::max_documents`].
+        /// Sets the maximum number of documents that one transaction reads and writes.
+        ///
+        /// All documents of a transaction are locked at the same time, and their contents are in
+        /// one record, so large transactions block others longer. Default: 10,000.
         with_max_documents: max_documents: usize;
-        /// Sets [`Config::max_concurrent_transactions`].
+        /// Sets the maximum number of transactions that run at the same time in this process.
+        ///
+        /// Further transactions wait for a quarter of their timeout, and then fail with
+        /// [`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded). Nested transactions and those of
+        /// [`Domain::begin`](crate::Domain::begin) do not count. Default: 1,024.
         with_max_concurrent_transactions: max_concurrent_transactions: usize;
-        /// Sets [`Config::max_drift`].
+        /// Sets the maximum difference between the clocks of the process and of the server.
+        ///
+        /// Beyond this difference the process refuses to write. The engine also refuses a commit
+        /// over a version that is further in the future. A timestamp becomes readable
+        /// ([`History::at`](crate::History::at)) after this time, so a small value makes past reads
+        /// fresher and stops processes with worse clocks. Default: 60 s.
         with_max_drift: max_drift: Duration;
-        /// Sets [`Config::retention_days`].
+        /// Sets for how many days before today the transaction table keeps its records.
+        ///
+        /// [`Domain::outcome`](crate::Domain::outcome) answers for this time. Each day is a
+        /// collection of its own, so each further day costs one shard and the records of a day.
+        /// Default: 7, at least 1.
         with_retention_days: retention_days: u16;
-        /// Sets [`Config::janitor_interval`].
+        /// Sets how often the janitor scans the domain for transactions of dead processes.
+        ///
+        /// One process of the domain scans at a time. A short interval releases documents sooner
+        /// that no other transaction wants, at the cost of one scan of each collection. With `None`
+        /// this process never scans. Default: 10 s.
         with_janitor_interval: janitor_interval: Option<Duration>;
-        /// Sets [`Config::runtime`].
+        /// Sets the runtime for tasks of callers in current-thread runtimes: commits, applies,
+        /// heartbeats and shared requests.
+        ///
+        /// A current-thread runtime runs its tasks only within `block_on`. A multi-thread runtime
+        /// runs the tasks of its callers on its own threads. `None`, the default, takes the runtime
+        /// in which the domain is opened, if that is a multi-thread runtime. Otherwise each task
+        /// runs in the runtime of its caller. While that runtime rests, its last commits stay
+        /// unapplied, and transactions of other runtimes wait for their documents.
+        ///
+        /// Set a runtime if several current-thread runtimes use one domain. The cost is one change
+        /// of threads per task. The runtime needs its time driver, and must run until the domain is
+        /// shut down. If the runtime ends earlier, later tasks run in the runtimes of their
+        /// callers.
         with_runtime: runtime: Option<Handle>;
-        /// Sets [`Config::request_batching`].
+        /// Sets whether running transactions of this process share requests to the store.
+        ///
+        /// With 64 clients on one server, shared requests reach 1.05 of the throughput of plain
+        /// clients, and own requests 0.23. One client sees no difference. A slow request delays all
+        /// transactions that share the request. `None`, the default, follows
+        /// [`Limits::batches_requests`](txn_store::Limits::batches_requests): yes on servers, no in
+        /// embedded stores.
         with_request_batching: request_batching: Option<bool>;
-        /// Sets [`Config::group_commit`].
+        /// Sets whether the process merges concurrent transactions into groups, each with one
+        /// commit.
+        ///
+        /// Clients of a hot document then share its writes: 64 clients on ten documents reach 59
+        /// times the throughput of plain clients that retry, and without groups 0.35. Closures run
+        /// more often, because a transaction runs again on the result of the members before it. A
+        /// single client sees no difference. `None`, the default, follows
+        /// [`Limits::merges_transactions`](txn_store::Limits::merges_transactions): yes on servers
+        /// and in files, no in memory.
         with_group_commit: group_commit: Option<bool>;
-        /// Sets [`Config::application_name`].
+        /// Sets the name of the application, for operators who read records. Default: none.
         with_application_name: application_name: Option<String>;
-        /// Sets [`Config::process_name`].
+        /// Sets the name of this process, for operators who read records. Default: the process id.
         with_process_name: process_name: String;
-        /// Sets [`Config::metrics_address`].
+        /// Sets the address of this process's metrics, for operators who list the processes.
         with_metrics_address: metrics_address: Option<String>;
-        /// Sets [`Config::contention_waits`].
+        /// Sets how many ended waits for locks this process remembers.
+        ///
+        /// [`Admin::contention`](crate::Admin::contention) returns them. A wait takes about 300
+        /// bytes. With 0 the process remembers none. Default: 1,024; at most 65,536.
         with_contention_waits: contention_waits: usize;
-        /// Sets [`Config::write_contention`].
+        /// Sets whether this process writes its last waits for locks into the domain.
+        ///
+        /// Operators can then read the waits of all processes, even after their end. Once per
+        /// janitor interval the process writes one document with its last 500 waits, if there are
+        /// new ones. No commit waits for this write. Default: no.
         with_write_contention: write_contention: bool;
-        /// Sets [`Config::observer`].
+        /// Sets the receiver of the domain's events, for logs and metrics.
+        ///
+        /// The engine calls the observer while it works, so a slow observer slows transactions.
         with_observer: observer: Option<Arc<dyn Observer>>;
-        /// Sets [`Config::clock`].
+        /// Sets the source of time. Tests may set their own.
         with_clock: clock: Arc<dyn Clock>;
-        /// Sets [`Config::entropy`].
+        /// Sets the source of randomness. Tests may set their own.
         with_entropy: entropy: Arc<dyn Entropy>;
+    }
+
+    /// Returns the lease ([`Config::with_lease`]).
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// Returns the timeout of one attempt ([`Config::with_attempt_timeout`]).
+    #[must_use]
+    pub fn attempt_timeout(&self) -> Duration {
+        self.attempt_timeout
+    }
+
+    /// Returns the timeout of transactions ([`Config::with_timeout`]).
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Returns the permitted difference of clocks ([`Config::with_max_drift`]).
+    #[must_use]
+    pub fn max_drift(&self) -> Duration {
+        self.max_drift
+    }
+
+    /// Returns whether transactions are merged; `None` follows the store
+    /// ([`Config::with_group_commit`]).
+    #[must_use]
+    pub fn group_commit(&self) -> Option<bool> {
+        self.group_commit
+    }
+
+    /// Returns the name of this process ([`Config::with_process_name`]).
+    #[must_use]
+    pub fn process_name(&self) -> &str {
+        &self.process_name
+    }
+
+    /// Returns the receiver of events ([`Config::with_observer`]), so that another can pass them
+    /// on.
+    #[must_use]
+    pub fn observer(&self) -> Option<&Arc<dyn Observer>> {
+        self.observer.as_ref()
+    }
+
+    /// Returns the name of the application ([`Config::with_application_name`]).
+    #[must_use]
+    pub fn application_name(&self) -> Option<&str> {
+        self.application_name.as_deref()
+    }
+
+    /// Returns the source of time, which systems on top of the domain share.
+    #[must_use]
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    /// Returns the source of time, for tasks of systems on top of the domain.
+    #[must_use]
+    pub fn shared_clock(&self) -> Arc<dyn Clock> {
+        self.clock.clone()
+    }
+
+    /// Returns the source of randomness, which systems on top of the domain share.
+    #[must_use]
+    pub fn entropy(&self) -> &dyn Entropy {
+        &*self.entropy
     }
 
     /// Leaves rules of the protocol out, so that tests can show that they detect it.
@@ -286,7 +354,7 @@ impl Config {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WaitFor {
     /// The commit is durable, and each transaction and reader of this crate sees it. A task of the
-    /// domain applies the documents afterwards ([`Config::runtime`]).
+    /// domain applies the documents afterwards ([`Config::with_runtime`]).
     #[default]
     Commit,
     /// The documents are applied: plain GETs see the commit.
@@ -298,7 +366,7 @@ pub enum WaitFor {
 /// When a transaction locks its documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LockMode {
-    /// Optimistic: at the commit, alone or in a group ([`Config::group_commit`]).
+    /// Optimistic: at the commit, alone or in a group ([`Config::with_group_commit`]).
     ///
     /// After conflicts the transaction leaves the groups, and locks as with [`LockMode::AtRead`].
     #[default]
@@ -328,26 +396,22 @@ pub enum ReadMode {
 }
 
 /// Settings of one transaction.
+///
+/// ```
+/// use txn_core::{Options, WaitFor};
+///
+/// let options = Options::default().with_label("checkout").with_wait_for(WaitFor::Apply);
+/// # let _ = options;
+/// ```
 #[derive(Clone, Default)]
-#[non_exhaustive]
 pub struct Options {
-    /// When the transaction locks its documents.
-    pub lock_mode: LockMode,
-    /// The treatment of documents that are only read.
-    pub read_mode: ReadMode,
-    /// Whether the transaction refuses writes.
-    pub read_only: bool,
-    /// The point at which the transaction returns.
-    pub wait_for: WaitFor,
-    /// Replaces [`Config::timeout`], within the same bound.
-    pub timeout: Option<Duration>,
-    /// A name for what the transaction does, such as `checkout`.
-    ///
-    /// Records, events, metrics and errors of waiting transactions carry the label. A label has 1
-    /// to 64 of the characters `a-z`, `A-Z`, `0-9` and `-_.:/`. Use few labels, and no ids.
-    pub label: Option<Arc<str>>,
-    /// A JSON value that the record keeps for operators and their programs. Never logged.
-    pub metadata: Option<String>,
+    pub(crate) lock_mode: LockMode,
+    pub(crate) read_mode: ReadMode,
+    pub(crate) read_only: bool,
+    pub(crate) wait_for: WaitFor,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) label: Option<Arc<str>>,
+    pub(crate) metadata: Option<String>,
 }
 
 /// Leaves the metadata of the caller out of logs.
@@ -369,21 +433,27 @@ impl fmt::Debug for Options {
 
 impl Options {
     setters! {
-        /// Sets [`Options::lock_mode`].
+        /// Sets when the transaction locks its documents.
         with_lock_mode: lock_mode: LockMode;
-        /// Sets [`Options::read_mode`].
+        /// Sets the treatment of documents that are only read.
         with_read_mode: read_mode: ReadMode;
-        /// Sets [`Options::read_only`].
+        /// Sets whether the transaction refuses writes.
         with_read_only: read_only: bool;
-        /// Sets [`Options::wait_for`].
+        /// Sets the point at which the transaction returns.
         with_wait_for: wait_for: WaitFor;
-        /// Sets [`Options::timeout`].
+        /// Replaces [`Config::with_timeout`], within the same bound.
         with_timeout: timeout: Option<Duration>;
-        /// Sets [`Options::metadata`].
+        /// Sets a JSON value that the record keeps for operators and their programs. Never logged.
+        ///
+        /// A transaction with metadata always has a record, so a `put` of one document costs two
+        /// more round trips.
         with_metadata: metadata: Option<String>;
     }
 
-    /// Sets [`Options::label`].
+    /// Sets a name for what the transaction does, such as `checkout`.
+    ///
+    /// Records, events, metrics and errors of waiting transactions carry the label. A label has 1
+    /// to 64 of the characters `a-z`, `A-Z`, `0-9` and `-_.:/`. Use few labels, and no ids.
     #[must_use]
     pub fn with_label(mut self, label: impl Into<Arc<str>>) -> Self {
         self.label = Some(label.into());

@@ -4,9 +4,9 @@
 
 use std::fmt;
 
-use crate::store::{Key, Outcome, Refusal, RefusalKind, StoreError, StoreErrorKind};
 use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::invariant::Invariant;
+use txn_store::{Key, Outcome, Refusal, RefusalKind, StoreError, StoreErrorKind};
 
 /// The reaction of the caller that an [`Error`] calls for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,14 +31,14 @@ pub enum ErrorKind {
     /// The process runs too many transactions at once.
     ///
     /// All permits of
-    /// [`Config::max_concurrent_transactions`](crate::Config::max_concurrent_transactions) are
+    /// [`Config::with_max_concurrent_transactions`](crate::Config::with_max_concurrent_transactions) are
     /// taken, and the transaction waited in vain. Start fewer transactions at once, or run this
     /// transaction again later. Nothing was sent.
     Overloaded,
     /// The transaction may be committed or not, but only as a whole.
     ///
     /// Ask [`Domain::outcome`](crate::Domain::outcome) with [`Error::tid`] before running the
-    /// transaction again.
+    /// transaction again. A put of one document may have no tid; then read the document.
     Unknown,
     /// Another request was answered under the idempotency key.
     ///

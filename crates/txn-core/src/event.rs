@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::holders::transaction_outcome::TransactionOutcome;
-use crate::store::Key;
 use txn_protocol::ids::{AttemptId, CommitVersion, Day};
+use txn_store::Key;
 
 /// Receives the events of a domain.
 ///

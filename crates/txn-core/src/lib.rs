@@ -47,7 +47,7 @@ pub use api::collection::{Codec, Collection, DecodeError, DocumentId, Raw, Typed
 pub use api::domain::idempotent::{Answer, Answered, IdempotencyKey, PurgedAnswers};
 pub use api::domain::load::Load;
 pub use api::domain::{Committed, Domain, TransactionFn};
-pub use api::history::SnapshotReader;
+pub use api::history::{History, SnapshotReader};
 pub use api::reader::{CompareAndSet, Reader, Versioned};
 pub use api::transaction::Transaction;
 pub use attempt::Receipt;

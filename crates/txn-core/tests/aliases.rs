@@ -35,7 +35,7 @@ async fn open(lease: Duration) -> (Arc<Asked>, Domain, Collection<Raw>) {
         domain.create_collection::<Raw>(name, None).await.expect("creates");
     }
     store.inner.add_alias("stock", "stock-1").await.expect("added");
-    let stock = domain.raw_collection("stock").await.expect("opens");
+    let stock = domain.collection::<Raw>("stock").await.expect("opens");
     (store, domain, stock)
 }
 
@@ -68,7 +68,7 @@ async fn moved_alias_is_refused_until_reopened() {
     tx.put(&stock, "a", &Raw::new("{}")).expect("buffered");
     assert_moved(&tx.commit().await.expect_err("moved"), "stock-2");
 
-    let again = domain.raw_collection("stock").await.expect("opens");
+    let again = domain.collection::<Raw>("stock").await.expect("opens");
     put(&domain, &again).await.expect("writes to the other collection");
     assert_moved(&put(&domain, &stock).await.expect_err("the old handle is refused"), "stock-2");
     // The alias moves back to the collection that the first handle opened.
@@ -87,7 +87,7 @@ async fn alias_is_resolved_once_per_lease() {
     assert_eq!(store.count.load(SeqCst), 0, "the lease since the opening has not expired");
     let (store, domain, stock) = open(Duration::from_millis(20)).await;
     put(&domain, &stock).await.expect("written");
-    let own = domain.raw_collection("stock-2").await.expect("opens");
+    let own = domain.collection::<Raw>("stock-2").await.expect("opens");
     tokio::time::sleep(Duration::from_millis(30)).await;
     let before = store.count.load(SeqCst);
     for _ in 0..10 {

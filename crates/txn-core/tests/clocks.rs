@@ -138,7 +138,7 @@ impl Process {
     }
 
     async fn read_at(&self, moment: Duration) -> Vec<Option<String>> {
-        let reader = self.domain.snapshot_at(moment).expect("readable");
+        let reader = self.domain.history().at(moment).expect("readable");
         let mut found = Vec::new();
         for id in ["a", "b"] {
             let content = reader.get(&self.items, id).await.expect("reads");
@@ -157,11 +157,11 @@ async fn snapshot_does_not_change_after_later_commits() {
     for (reader, writer) in [(50, -50), (-50, 50), (50, 50), (59, -59)] {
         let world = World::new(true);
         let reader = world.process(reader).await;
-        reader.domain.enable_history(&reader.items, DRIFT * 60).await.expect("enables history");
+        reader.domain.history().enable(&reader.items, DRIFT * 60).await.expect("enables history");
         reader.write(1).await.expect("writes");
         tokio::time::sleep(DRIFT * 15).await;
         let writer = world.process(writer).await;
-        let moment = reader.domain.latest_timestamp();
+        let moment = reader.domain.history().latest_timestamp();
         let before = reader.read_at(moment).await;
         let version = writer.write(2).await.expect("the clock is within the limit");
         assert!(version.unix_time() > moment, "{version:?} at {moment:?}");

@@ -37,7 +37,7 @@ impl Shop {
         let config = config(&wall).with_group_commit(Some(groups));
         let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("opens");
         let items: Items = domain.create_collection("items", None).await.expect("opens");
-        domain.enable_history(&items, WEEK).await.expect("begins");
+        domain.history().enable(&items, WEEK).await.expect("begins");
         Self { store, wall, domain, items }
     }
 
@@ -63,7 +63,7 @@ impl Shop {
     }
 
     async fn at(&self, time: Duration, ids: &[&str]) -> Result<Vec<Option<u64>>, Error> {
-        let values = self.domain.snapshot_at(time)?.get_many(&self.items, ids).await?;
+        let values = self.domain.history().at(time)?.get_many(&self.items, ids).await?;
         Ok(values.into_iter().map(|item| item.map(|item| item.n)).collect())
     }
 }
@@ -122,16 +122,21 @@ async fn snapshot_finds_documents_older_than_the_history() {
     };
     put("a", 1).await;
     put("b", 1).await;
-    shop.domain.enable_history(&old, WEEK).await.expect("begins");
+    shop.domain.history().enable(&old, WEEK).await.expect("begins");
     let began = shop.wall.wall();
     put("a", 2).await;
     put("c", 1).await;
     shop.pass(DRIFT * 2);
     let values =
-        shop.domain.snapshot_at(began).expect("kept").get_many(&old, ["a", "b", "c"]).await;
+        shop.domain.history().at(began).expect("kept").get_many(&old, ["a", "b", "c"]).await;
     assert_eq!(values.expect("reads"), [Some(Item { n: 1 }), Some(Item { n: 1 }), None]);
-    let too_early =
-        shop.domain.snapshot_at(began - Duration::from_secs(1)).expect("kept").get(&old, "a").await;
+    let too_early = shop
+        .domain
+        .history()
+        .at(began - Duration::from_secs(1))
+        .expect("kept")
+        .get(&old, "a")
+        .await;
     assert_eq!(too_early.expect_err("no history at that time").kind(), ErrorKind::Invalid);
 }
 
@@ -148,7 +153,7 @@ async fn history_keeps_routed_documents() {
     let between = shop.wall.wall();
     put(2).await;
     shop.pass(DRIFT * 2);
-    let read = shop.domain.snapshot_at(between).expect("kept").get(&shop.items, &id).await;
+    let read = shop.domain.history().at(between).expect("kept").get(&shop.items, &id).await;
     assert_eq!(read.expect("reads"), Some(Item { n: 1 }));
 }
 
@@ -157,24 +162,24 @@ async fn unreadable_timestamps_are_refused() {
     let shop = Shop::open(false).await;
     shop.write(&[("a", Some(1))]).await;
     let now = shop.wall.wall();
-    let too_late = shop.domain.snapshot_at(now).expect_err("a commit may still precede");
+    let too_late = shop.domain.history().at(now).expect_err("a commit may still precede");
     assert_eq!(too_late.kind(), ErrorKind::Invalid);
     assert!(too_late.to_string().contains("ask again in"), "{too_late}");
     shop.pass(WEEK + DRIFT);
     let too_early = shop.at(now, &["a"]).await.expect_err("no longer kept");
     assert_eq!(too_early.kind(), ErrorKind::Invalid);
     let other: Items = shop.domain.create_collection("other", None).await.expect("opens");
-    let latest = shop.domain.latest_timestamp();
-    let none = shop.domain.snapshot_at(latest).expect("kept").get(&other, "a").await;
-    assert!(none.expect_err("no history").to_string().contains("enable_history"));
-    let again = shop.domain.enable_history(&shop.items, 2 * WEEK).await;
+    let latest = shop.domain.history().latest_timestamp();
+    let none = shop.domain.history().at(latest).expect("kept").get(&other, "a").await;
+    assert!(none.expect_err("no history").to_string().contains("History::enable"));
+    let again = shop.domain.history().enable(&shop.items, 2 * WEEK).await;
     assert_eq!(again.expect_err("another retention").kind(), ErrorKind::Misconfigured);
     let own: Items = shop.domain.create_collection("other-history", None).await.expect("opens");
     let put = shop.domain.transact::<_, Error, _>(async |tx| tx.put(&own, "a", &Item { n: 1 }));
     put.await.expect("writes");
-    let taken = shop.domain.enable_history(&other, WEEK).await.expect_err("in use");
+    let taken = shop.domain.history().enable(&other, WEEK).await.expect_err("in use");
     assert!(taken.to_string().contains("not empty"), "{taken}");
-    let short = shop.domain.enable_history(&other, DRIFT).await;
+    let short = shop.domain.history().enable(&other, DRIFT).await;
     assert_eq!(short.expect_err("never readable").kind(), ErrorKind::Invalid);
 }
 
@@ -213,7 +218,10 @@ async fn compare_and_set_keeps_the_overwritten_version() {
     assert_eq!(again, CompareAndSet::Mismatch);
     shop.pass(DRIFT * 2);
     assert_eq!(shop.at(between, &["a"]).await.expect("reads"), [Some(1)]);
-    assert_eq!(shop.at(shop.domain.latest_timestamp(), &["a"]).await.expect("reads"), [Some(2)]);
+    assert_eq!(
+        shop.at(shop.domain.history().latest_timestamp(), &["a"]).await.expect("reads"),
+        [Some(2)]
+    );
 }
 
 /// Another process opens the collection and keeps its history. A release ends the history.
@@ -233,7 +241,7 @@ async fn process_learns_of_the_history_at_the_opening() {
     assert_eq!(shop.at(first, &["a"]).await.expect("reads"), [Some(1)]);
     other.admin().release_collection("items").await.expect("releases");
     let items: Items = shop.domain.collection("items").await.expect("claims again");
-    let ended = shop.domain.snapshot_at(first).expect("kept").get(&items, "a").await;
+    let ended = shop.domain.history().at(first).expect("kept").get(&items, "a").await;
     assert_eq!(ended.expect_err("no history").kind(), ErrorKind::Invalid);
 }
 
@@ -250,13 +258,17 @@ async fn purge_drops_only_unreadable_versions() {
         tokio::time::sleep(Duration::from_millis(1)).await;
         told.push((shop.write(&[("a", Some(n))]).await, n));
     }
-    assert_eq!(shop.domain.purge_history(&shop.items).await.expect("purges"), 0, "a day too early");
+    assert_eq!(
+        shop.domain.history().purge(&shop.items).await.expect("purges"),
+        0,
+        "a day too early"
+    );
     shop.pass(2 * WEEK - Duration::from_secs(1));
     let kept = versions(&shop).await;
     // Purged: the versions of `a` before the version at the start of the week, and all of `gone`.
-    assert_eq!(shop.domain.purge_history(&shop.items).await.expect("purges"), 19 + 10);
+    assert_eq!(shop.domain.history().purge(&shop.items).await.expect("purges"), 19 + 10);
     assert_eq!(versions(&shop).await, kept - 29);
-    assert_eq!(shop.domain.purge_history(&shop.items).await.expect("purges"), 0);
+    assert_eq!(shop.domain.history().purge(&shop.items).await.expect("purges"), 0);
     assert_eq!(shop.at(start, &["a", "gone"]).await.expect("kept"), [Some(19), None]);
     for (time, n) in told {
         assert_eq!(shop.at(time, &["a", "gone"]).await.expect("kept"), [Some(n), None]);
@@ -287,7 +299,7 @@ async fn purge_keeps_versions_without_a_readable_head() {
     }
     shop.pass(3 * WEEK);
     let before = versions(&shop).await;
-    assert_eq!(shop.domain.purge_history(&shop.items).await.expect("purges"), 0);
+    assert_eq!(shop.domain.history().purge(&shop.items).await.expect("purges"), 0);
     assert_eq!(versions(&shop).await, before);
 }
 

@@ -10,7 +10,7 @@ use txn_core::event::Event;
 use txn_core::store::fields::TRANSACTION_TID;
 use txn_core::store::{Filter, Key, MemoryStore, Read, Store, Version, Write, WriteOp};
 use txn_core::{
-    CompareAndSet, Config, Domain, Error, ErrorKind, LockMode, Options, ReadMode,
+    CompareAndSet, Config, Domain, Error, ErrorKind, LockMode, Options, Raw, ReadMode,
     TransactionOutcome, record::State,
 };
 use txn_sim::CountingStore;
@@ -302,7 +302,7 @@ async fn limits_are_errors_before_the_first_lock() {
     for (domain, id, text) in
         [(&w.domain, &*long, "x"), (&w.domain, "c", &*big), (&small, "c", "x")]
     {
-        let raw = domain.raw_collection("items").await.expect("opens");
+        let raw = domain.collection::<Raw>("items").await.expect("opens");
         let error = domain
             .transact::<_, Error, _>(async |tx| {
                 tx.put(&w.items, "a", &Item { n: 9 })?;
@@ -312,7 +312,7 @@ async fn limits_are_errors_before_the_first_lock() {
             .expect_err("over a limit");
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     }
-    let twice = w.domain.raw_collection("items").await.expect("opens");
+    let twice = w.domain.collection::<Raw>("items").await.expect("opens");
     for text in ["{\"a\":1,\"a\":2}", "[]", "{\"transaction_version\":\"x\"}", "{"] {
         let tx = w.domain.begin(&Options::default()).expect("begins");
         let error = tx.put(&twice, "c", &txn_core::Raw::new(text)).expect_err(text);
@@ -373,10 +373,10 @@ async fn a_collection_belongs_to_one_domain() {
     let w = world().await;
     let other =
         Domain::open_or_create(w.store.clone(), "other", Config::default()).await.expect("opens");
-    let error = other.raw_collection("items").await.expect_err("taken");
+    let error = other.collection::<Raw>("items").await.expect_err("taken");
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     assert!(error.to_string().contains("shop"), "{error}");
-    let missing = w.domain.raw_collection("nowhere").await.expect_err("missing");
+    let missing = w.domain.collection::<Raw>("nowhere").await.expect_err("missing");
     assert_eq!(missing.kind(), ErrorKind::Misconfigured);
     for name in ["", "Bank", "a b", "-a", &"a".repeat(65)] {
         let error =

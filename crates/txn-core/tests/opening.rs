@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::support::{Item, Items, TestStore, Wall, config};
 use txn_core::store::{CollectionSpec, Key, Outcome, Read, Role, Store, Version, Write, WriteOp};
-use txn_core::{Admin, AttemptId, Domain, Error, ErrorKind, LockMode, Options, Typed};
+use txn_core::{Admin, AttemptId, Domain, Error, ErrorKind, LockMode, Options, Raw, Typed};
 
 fn domain_key() -> Key {
     Key::new("txn-registry", "domain:shop")
@@ -126,7 +126,7 @@ async fn lost_registry_is_reported_and_rebuilt() {
     assert!(!report.is_clean(), "{report:?}");
     // Another domain creates the registry again, and does not get the collection.
     let other = Domain::open_or_create(w.store.clone(), "other", config()).await.expect("creates");
-    let error = other.raw_collection("items").await.expect_err("not owned");
+    let error = other.collection::<Raw>("items").await.expect_err("not owned");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("shop"), "{error}");
 
@@ -234,7 +234,7 @@ async fn lost_claim_is_reported_and_restored() {
     w.delete(&Key::new("txn-registry", format!("collection:{uid}"))).await;
     let report = w.domain.admin().inspect().await.expect("inspects");
     assert!(report.damaged.iter().any(|(_, what)| what.contains("claim")), "{report:?}");
-    w.domain.raw_collection("items").await.expect("claims again");
+    w.domain.collection::<Raw>("items").await.expect("claims again");
     assert!(w.domain.admin().inspect().await.expect("inspects").is_clean());
 }
 
@@ -337,7 +337,7 @@ async fn a_claim_whose_touch_is_in_doubt_is_still_a_claim() {
 async fn collection_with_a_lock_is_not_released() {
     let w = world().await;
     let other = Domain::open_or_create(w.store.clone(), "other", config()).await.expect("creates");
-    other.raw_collection("items").await.expect_err("belongs to the first");
+    other.collection::<Raw>("items").await.expect_err("belongs to the first");
     let error = other.admin().release_collection("items").await.expect_err("not owned");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     w.lock("a", &tid_of(0).to_string()).await;
@@ -457,7 +457,7 @@ async fn future_version_error_names_the_wrong_clock() {
     ] {
         store.set_time(time);
         let right = Domain::open(store.clone(), "shop", config()).await.expect("opens");
-        right.raw_collection("items").await.expect("opens");
+        right.collection::<Raw>("items").await.expect("opens");
         let error = write(&right).await.expect_err("in the future");
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
         assert!(error.to_string().contains(words), "{error}");

@@ -164,7 +164,7 @@ async fn refused_write_dooms_the_transaction() {
     let config = Config::default().with_janitor_interval(None).with_max_documents(2);
     let domain = Domain::open_or_create(store, "bank", config).await.expect("opens");
     let accounts: Accounts = domain.create_collection("accounts", None).await.expect("opens");
-    let raw = domain.raw_collection("accounts").await.expect("opens");
+    let raw = domain.collection::<Raw>("accounts").await.expect("opens");
     let (one, no_json) = (Account { balance: 1 }, Raw::new("no JSON"));
     for refused in 0..6 {
         for options in [Options::default(), Options::default().with_lock_mode(LockMode::AtRead)] {

@@ -33,7 +33,7 @@ impl Shop {
             Domain::open_or_create(Arc::new(self.store.clone()), &self.name, Config::default())
                 .await;
         let domain = domain.expect("opens");
-        let documents = domain.raw_collection(&self.name).await.expect("fit");
+        let documents = domain.collection::<Raw>(&self.name).await.expect("fit");
         (domain, documents)
     }
 

@@ -69,7 +69,7 @@ impl Inner {
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {
-        &*self.repository.domain().config().clock
+        self.repository.domain().config().clock()
     }
 
     /// How long the held locks are still safe. `None` if this process holds no lock.

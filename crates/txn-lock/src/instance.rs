@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use txn_core::clock::Clock;
 use txn_core::store::{Filter, StoreError};
 use txn_core::{Collection, Domain, Error, LockMode, Options, Result, Transaction};
 
@@ -114,9 +113,9 @@ impl Instances {
     ) -> Result<Self> {
         let documents = domain.create_system_collection(collection, mappings).await?;
         let config = domain.config();
-        let name = match &config.application_name {
-            Some(application) => format!("{application} ({})", config.process_name),
-            None => config.process_name.clone(),
+        let name = match config.application_name() {
+            Some(application) => format!("{application} ({})", config.process_name()),
+            None => config.process_name().to_owned(),
         };
         let own = Own {
             id: new_id(domain),
@@ -175,7 +174,7 @@ impl Instances {
     }
 
     fn now(&self) -> Duration {
-        self.domain.config().clock.monotonic()
+        self.domain.config().clock().monotonic()
     }
 
     fn moment(&self) -> Moment {
@@ -373,14 +372,14 @@ fn new_id(domain: &Domain) -> String {
 /// A random text of 128 bits, for unique ids.
 #[must_use]
 pub fn random(domain: &Domain) -> String {
-    let entropy = &domain.config().entropy;
+    let entropy = domain.config().entropy();
     format!("{:016x}{:016x}", entropy.next_u64(), entropy.next_u64())
 }
 
 /// The wall clock of the domain, in milliseconds since the Unix epoch.
 #[must_use]
 pub fn wall_ms(domain: &Domain) -> u64 {
-    let clock: &dyn Clock = &*domain.config().clock;
+    let clock = domain.config().clock();
     u64::try_from(clock.wall().as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -147,7 +147,7 @@ impl Leases {
     /// If the returned future is dropped, the lease may be granted. It then ends by itself.
     pub async fn acquire(&self, request: &LeaseRequest, timeout: Duration) -> Result<Lease> {
         let grant = request.grant.clone().unwrap_or_else(|| random(&self.domain));
-        let clock = &*self.domain.config().clock;
+        let clock = self.domain.config().clock();
         let began = clock.monotonic();
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
@@ -173,7 +173,7 @@ impl Leases {
                 let timeout = Timeout { lock, waited, holder, failure };
                 return Err(LockError::Timeout(Box::new(timeout)));
             }
-            let pause = backoff.next(&*self.domain.config().entropy);
+            let pause = backoff.next(self.domain.config().entropy());
             clock.sleep(pause.min(left)).await;
         }
     }

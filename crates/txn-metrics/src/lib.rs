@@ -40,7 +40,7 @@ use systems::Systems;
 
 pub use systems::OutboxLevels;
 
-/// An observer for [`Config::observer`](txn_core::Config::observer) that counts events.
+/// An observer for [`Config::with_observer`](txn_core::Config::with_observer) that counts events.
 ///
 /// Create one per domain and process. The observer takes no lock, and waits only if the recorder
 /// does.

@@ -180,7 +180,7 @@ impl Requests {
                 let (id, waited) = (id.to_owned(), deadline);
                 return Err(RequestError::Timeout { id, waited, state: status.state });
             }
-            let pause = backoff.next(&*inner.domain.config().entropy).min(left);
+            let pause = backoff.next(inner.domain.config().entropy()).min(left);
             tokio::select! {
                 () = changed => {}
                 () = inner.clock().sleep(pause) => {}

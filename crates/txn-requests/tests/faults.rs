@@ -229,7 +229,7 @@ async fn protected_collection_is_known_under_every_name() {
     }
     // Past versions belong to the engine.
     let accounts = world.accounts(&domain).await;
-    domain.enable_history(&accounts, Duration::from_secs(3600)).await.expect("kept");
+    domain.history().enable(&accounts, Duration::from_secs(3600)).await.expect("kept");
     let history = format!("{}-history", world.accounts_name());
     world.store.add_alias("past", &history).await.expect("named");
     for name in [&*history, "past"] {

@@ -72,7 +72,7 @@ impl Asked {
 
     /// The id of a new document.
     pub(crate) fn new_id(&self, domain: &Domain) -> String {
-        let entropy = &domain.config().entropy;
+        let entropy = domain.config().entropy();
         format!("{:016x}{:016x}", entropy.next_u64(), entropy.next_u64())
     }
 }

@@ -402,7 +402,7 @@ impl Gateway {
     /// The name and the version, in the servers' shape.
     fn info(&self) -> Reply {
         let body = json!({
-            "name": self.backend.domain.config().process_name,
+            "name": self.backend.domain.config().process_name(),
             "cluster_name": self.backend.domain.name(),
             "version": { "number": env!("CARGO_PKG_VERSION"), "distribution": "txn" },
             "tagline": "all or nothing",

@@ -10,8 +10,7 @@
 //!   replaced exactly the version that the write named.
 //! - A store never gives one [`Version`] to two contents of one document of one collection, even
 //!   after a deletion or a restart. A collection that is dropped and created again is a new
-//!   collection, with a new [`CollectionInfo::uid`]. The versions of the new collection differ,
-//!   too, if the store can ensure this. Elasticsearch cannot, so the engine also compares uids.
+//!   collection, with a new [`CollectionInfo::uid`] and another [`Version::incarnation`].
 //! - After an acknowledged write, no write that is conditioned on an older version of the document
 //!   succeeds.
 //! - A write to a dropped collection fails, and never recreates the collection.

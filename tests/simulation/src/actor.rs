@@ -158,7 +158,7 @@ impl Actor {
             return Plan::Barrier;
         }
         // Once the run is old enough for reads of history.
-        let past = self.past.map(|since| (since, self.domain.latest_timestamp()));
+        let past = self.past.map(|since| (since, self.domain.history().latest_timestamp()));
         if let Some((since, latest)) = past
             && latest > since
             && dice.u8(..6) == 0

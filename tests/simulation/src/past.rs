@@ -29,7 +29,7 @@ pub(crate) async fn look_back(
     docs: &[Doc],
 ) -> Result<Moment, Error> {
     let ids = docs.iter().map(|doc| doc.id());
-    let found = domain.snapshot_at(moment)?.get_many(world, ids).await?;
+    let found = domain.history().at(moment)?.get_many(world, ids).await?;
     Ok(docs.iter().copied().zip(found).collect())
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn look_through(
     docs.extend((0..SHEETS).map(Doc::Sheet).chain(journals));
     let tids: Vec<Duration> =
         operations.iter().filter_map(|operation| Some(operation.tid?.unix_time())).collect();
-    let latest = domain.latest_timestamp();
+    let latest = domain.history().latest_timestamp();
     let mut moments = Vec::new();
     for _ in 0..MOMENTS {
         let Some(tid) = tids.get(dice.usize(..tids.len().max(1))) else { break };

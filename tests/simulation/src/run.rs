@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use txn_core::store::{Key, Store};
-use txn_core::{Config, Domain, Error, TransactionOutcome, record::State};
+use txn_core::{Config, Domain, Error, Raw, TransactionOutcome, record::State};
 use txn_protocol::rule::Rules;
 use txn_sim::{CountingStore, FaultStore};
 
@@ -202,8 +202,8 @@ impl Simulation {
         let domain = self.domain(&process, false).await?;
         let world: World = domain.create_collection("world", None).await?;
         if self.scenario.past {
-            domain.enable_history(&world, FOR_EVER).await?;
-            self.past = Some(domain.config().clock.wall());
+            domain.history().enable(&world, FOR_EVER).await?;
+            self.past = Some(domain.config().clock().wall());
         }
         domain
             .transact(async |tx| {
@@ -406,7 +406,7 @@ impl Simulation {
         let caretaker = tokio::time::timeout(PEACE, self.domain(&caretaker, true)).await;
         if self.meddler.made_again.is_some()
             && let Ok(Ok(caretaker)) = &caretaker
-            && let Err(error) = caretaker.raw_collection("annex").await
+            && let Err(error) = caretaker.collection::<Raw>("annex").await
         {
             self.violations.push(format!("the caretaker cannot open the new annex: {error}"));
         }

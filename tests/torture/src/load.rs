@@ -84,7 +84,7 @@ impl Load {
             domains
                 .push(Domain::open_or_create(store, &lists, config.clone()).await.map_err(failed)?);
         }
-        let patient = Config::default().with_lease(config.lease).with_timeout(PATIENCE);
+        let patient = Config::default().with_lease(config.lease()).with_timeout(PATIENCE);
         let witness = Domain::open_or_create(witness, &lists, patient).await.map_err(failed)?;
         Ok(Self {
             ledger,

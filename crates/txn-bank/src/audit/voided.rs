@@ -52,7 +52,7 @@ impl fmt::Debug for VoidedLocks {
 impl VoidedLocks {
     /// Observes a domain that is opened with the returned configuration.
     pub(crate) fn observe(config: Config) -> (Config, Arc<Self>) {
-        let this = Arc::new(Self { next: config.observer.clone(), seen: Mutex::default() });
+        let this = Arc::new(Self { next: config.observer().cloned(), seen: Mutex::default() });
         (config.with_observer(Some(this.clone())), this)
     }
 

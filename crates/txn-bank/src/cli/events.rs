@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use txn_bank::{Bank, BankError, OWNERS, Owner, Rebuilt};
-use txn_core::clock::Clock;
 use txn_outbox::http::{self, HttpConfig};
 use txn_outbox::{EventSource, Processor, ProcessorConfig};
 
@@ -135,7 +134,7 @@ async fn until_done(
     at_most: Option<Duration>,
     moved: impl Fn() -> u64,
 ) -> Result<bool, Failure> {
-    let clock: &dyn Clock = &*bank.domain().config().clock;
+    let clock = bank.domain().config().clock();
     if let Some(at_most) = at_most {
         clock.sleep(at_most).await;
         return Ok(true);

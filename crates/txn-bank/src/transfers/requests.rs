@@ -29,7 +29,7 @@ impl Bank {
         let (owners, statements) = (self.owners().cloned(), self.statements().cloned());
         let (accounts, transfers) = self.collections();
         let (accounts, transfers) = (accounts.clone(), transfers.name().to_owned());
-        let clock = self.domain().config().clock.clone();
+        let clock = self.domain().config().shared_clock();
         let companion = Accompanies { owners, statements, accounts, transfers, clock };
         let outbox = config.outbox.clone().or_else(|| self.known_outbox().cloned());
         let config = config.with_outbox(outbox);

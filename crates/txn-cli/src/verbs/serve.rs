@@ -54,7 +54,7 @@ pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, 
     let config = Config::default()
         .with_application_name(Some("txn serve".to_owned()))
         .with_lease(lease)
-        .with_attempt_timeout(Config::default().attempt_timeout.max(lease))
+        .with_attempt_timeout(Config::default().attempt_timeout().max(lease))
         .with_observer(Some(Arc::new(Metrics::new(&name))));
     let domain = match embedded {
         true => Domain::open_or_create(open.store.clone(), &name, config).await,

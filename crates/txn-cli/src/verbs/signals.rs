@@ -54,9 +54,8 @@ fn row(report: &ProcessReport) -> [String; 8] {
 pub(super) async fn history(domain: &Domain, limit: usize) -> Result<Answer, Failure> {
     let contention = domain.admin().contention_of_all(limit).await?;
     let mut text = match contention.waits.is_empty() {
-        true => {
-            "No wait is recorded. Processes record them with `Config::write_contention`.".to_owned()
-        }
+        true => "No wait is recorded. Processes record them with `Config::with_write_contention`."
+            .to_owned(),
         false => {
             let header = ["began", "waited", "document", "label", "holder", "its label", "end"];
             let mut table = table(header, &[1]);

@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::Key;
 use txn_protocol::document::Image;
+use txn_store::Key;
 
 /// The id of a document, with its optional routing value.
 ///

@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 use tracing::Instrument;
 
 use crate::api::admin::Admin;
-use crate::api::collection::{Codec, Collection, Raw};
+use crate::api::collection::{Codec, Collection};
 use crate::api::shutdown::shut_down;
 use crate::api::transaction::Transaction;
 use crate::api::transaction_run::{Next, TransactionRun, check_open};
@@ -25,7 +25,7 @@ use crate::engine::admin::collections::IfMissing;
 use crate::engine::attempt_error::AttemptError;
 use crate::error::{Error, Result};
 use crate::group::Groups;
-use crate::store::Store;
+use txn_store::Store;
 
 /// A handle of a domain, for transactions, readers and maintenance.
 ///
@@ -131,7 +131,7 @@ impl Domain {
 
     /// Opens an existing collection, and claims it for this domain.
     ///
-    /// `C` is [`Typed`](crate::Typed) for serde values, or [`Raw`].
+    /// `C` is [`Typed`](crate::Typed) for serde values, or [`Raw`](crate::Raw).
     ///
     /// # Errors
     /// [`ErrorKind::Misconfigured`] if the collection does not exist, belongs to another domain, or
@@ -139,14 +139,6 @@ impl Domain {
     ///
     /// [`ErrorKind::Misconfigured`]: crate::ErrorKind::Misconfigured
     pub async fn collection<C: Codec>(&self, name: &str) -> Result<Collection<C>> {
-        self.open_collection(name, IfMissing::Fail).await
-    }
-
-    /// Opens an existing collection of raw JSON, and claims it for this domain.
-    ///
-    /// # Errors
-    /// As [`Domain::collection`].
-    pub async fn raw_collection(&self, name: &str) -> Result<Collection<Raw>> {
         self.open_collection(name, IfMissing::Fail).await
     }
 
@@ -241,17 +233,17 @@ impl Domain {
     /// Retries end with the deadline and the attempt limit. A transaction keeps its age over all
     /// attempts, so that it wins each conflict once it is the oldest.
     ///
-    /// Unless [`Options::lock_mode`] says otherwise, the first attempt locks at the commit. Later
-    /// attempts with writes lock each document when they read it. With groups
-    /// ([`Config::group_commit`](crate::Config::group_commit)) the first eight attempts lock at the
-    /// commit. If the closure returns an error, nothing is written. The engine returns this error
-    /// after it has validated the reads of the closure.
+    /// Unless [`Options::with_lock_mode`] says otherwise, the first attempt locks at the commit.
+    /// Later attempts with writes lock each document when they read it. With groups
+    /// ([`Config::with_group_commit`](crate::Config::with_group_commit)) the first eight attempts
+    /// lock at the commit. If the closure returns an error, nothing is written. The engine returns
+    /// this error after it has validated the reads of the closure.
     ///
     /// A transaction that the closure begins is independent, and commits by itself. The engine
     /// refuses a nested transaction that uses a locked document of the outer transaction. If the
     /// nested transaction waits for a third transaction, and that one waits for the outer one, all
     /// three wait until the outer one reaches
-    /// [`Config::attempt_timeout`](crate::Config::attempt_timeout) and starts again.
+    /// [`Config::with_attempt_timeout`](crate::Config::with_attempt_timeout) and starts again.
     ///
     /// # Cancel safety
     /// If the returned future is dropped before the commit began, the transaction rolls back in the

@@ -10,15 +10,15 @@ use crate::api::domain::Domain;
 use crate::attempt::nesting::enclosing;
 use crate::engine::attempt_error::AttemptError;
 use crate::error::{Error, Result};
-use crate::store::Key;
 use txn_protocol::document::Image;
+use txn_store::Key;
 
 /// Reads collections as of one timestamp, without locks.
 ///
-/// [`Domain::enable_history`] lets a collection keep its history. Each transaction is visible as a
+/// [`History::enable`] lets a collection keep its history. Each transaction is visible as a
 /// whole or not at all, over any number of documents, calls and collections. A transaction is
 /// visible if its commit version is not later than the timestamp. The members of a group
-/// ([`Config::group_commit`](crate::Config::group_commit)) share one commit version.
+/// ([`Config::with_group_commit`](crate::Config::with_group_commit)) share one commit version.
 ///
 /// The result need not be a state of one serial order of all transactions. If clocks differ, a
 /// transaction that only *read* a write may be visible without the writing transaction (RESTBase
@@ -29,7 +29,37 @@ pub struct SnapshotReader<'a> {
     time: Duration,
 }
 
+/// The calls of a domain on past versions of documents.
+///
+/// [`Domain::history`] returns it.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use txn_core::{Collection, Domain, Error, Raw};
+/// # async fn read(domain: &Domain, stock: &Collection<Raw>) -> Result<(), Error> {
+/// let history = domain.history();
+/// history.enable(stock, Duration::from_secs(3600)).await?;
+/// // Later:
+/// let before = history.latest_timestamp() - Duration::from_secs(60);
+/// let shelf = history.at(before)?.get(stock, "shelf").await?;
+/// # let _ = shelf;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct History<'a> {
+    domain: &'a Domain,
+}
+
 impl Domain {
+    /// Returns the calls on past versions of documents.
+    #[must_use]
+    pub fn history(&self) -> History<'_> {
+        History { domain: self }
+    }
+}
+
+impl<'a> History<'a> {
     /// Keeps the past versions of a collection for `retention`.
     ///
     /// A second collection, `<name>-history`, stores the versions that transactions overwrite and
@@ -44,31 +74,31 @@ impl Domain {
     /// For each document, a transaction also writes a small document (the head) twice, and the
     /// overwritten version once. The commit takes two more round trips. A transaction of one
     /// document is no longer one conditional write. Heads remain, even for deleted documents.
-    /// [`Domain::purge_history`] drops past versions.
+    /// [`History::purge`] drops past versions.
     ///
     /// # Errors
     /// - [`ErrorKind::Misconfigured`](crate::ErrorKind::Misconfigured) if the collection has
     ///   another retention already, or the history collection cannot be created.
     /// - [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if `retention` is not longer than
-    ///   [`Config::max_drift`](crate::Config::max_drift).
+    ///   [`Config::with_max_drift`](crate::Config::with_max_drift).
     ///
     /// # Cancel safety
     /// After a dropped future, the call can be repeated.
-    pub async fn enable_history<C: Codec>(
+    pub async fn enable<C: Codec>(
         &self,
         collection: &Collection<C>,
         retention: Duration,
     ) -> Result<()> {
-        self.enable_history_of(&collection.name, retention).await
+        self.enable_of(&collection.name, retention).await
     }
 
     /// Returns the latest timestamp that can be read now.
     ///
     /// The result is the time since the Unix epoch: the wall clock of this process or of the
-    /// server, whichever is earlier, minus [`max_drift`](crate::Config::max_drift).
+    /// server, whichever is earlier, minus [maximum drift](crate::Config::with_max_drift).
     #[must_use]
     pub fn latest_timestamp(&self) -> Duration {
-        self.engine.time.settled_until()
+        self.domain.engine.time.settled_until()
     }
 
     /// Returns a reader at a timestamp.
@@ -78,8 +108,8 @@ impl Domain {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if `timestamp` is later than
-    /// [`Domain::latest_timestamp`].
-    pub fn snapshot_at(&self, timestamp: Duration) -> Result<SnapshotReader<'_>> {
+    /// [`History::latest_timestamp`].
+    pub fn at(&self, timestamp: Duration) -> Result<SnapshotReader<'a>> {
         let latest = self.latest_timestamp();
         if timestamp > latest {
             let message = format!(
@@ -88,7 +118,7 @@ impl Domain {
             );
             return Err(Error::invalid(message));
         }
-        Ok(SnapshotReader { domain: self, time: timestamp })
+        Ok(SnapshotReader { domain: self.domain, time: timestamp })
     }
 
     /// Drops expired past versions, and returns their number.
@@ -102,12 +132,15 @@ impl Domain {
     ///
     /// # Cancel safety
     /// After a dropped future, the call can be repeated.
-    pub async fn purge_history<C: Codec>(&self, collection: &Collection<C>) -> Result<u64> {
-        self.purge_history_of(&collection.name).await
+    pub async fn purge<C: Codec>(&self, collection: &Collection<C>) -> Result<u64> {
+        self.purge_of(&collection.name).await
     }
 
-    fn purge_history_of<'a>(&'a self, collection: &'a Arc<str>) -> BoxFuture<'a, Result<u64>> {
-        let engine = &self.engine;
+    fn purge_of<'b>(&self, collection: &'b Arc<str>) -> BoxFuture<'b, Result<u64>>
+    where
+        'a: 'b,
+    {
+        let engine = &self.domain.engine;
         Box::pin(async move {
             let history = engine.reads.history_of(collection)?;
             let purged = engine.histories.purge_history(collection, &history).await;
@@ -115,12 +148,11 @@ impl Domain {
         })
     }
 
-    fn enable_history_of<'a>(
-        &'a self,
-        collection: &'a str,
-        retention: Duration,
-    ) -> BoxFuture<'a, Result<()>> {
-        let engine = &self.engine;
+    fn enable_of<'b>(&self, collection: &'b str, retention: Duration) -> BoxFuture<'b, Result<()>>
+    where
+        'a: 'b,
+    {
+        let engine = &self.domain.engine;
         Box::pin(async move {
             let drift = engine.context.config.max_drift;
             if retention <= drift {

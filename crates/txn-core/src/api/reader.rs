@@ -11,10 +11,10 @@ use crate::engine::attempt_error::AttemptError;
 use crate::engine::read_entry::ReadEntry;
 use crate::engine::store::store_access::ReadPreference;
 use crate::error::{Error, Result};
-use crate::store::Key;
 use txn_protocol::document::{Image, View};
 use txn_protocol::ids::CommitVersion;
 use txn_protocol::machines::settle::SingleOutcome;
+use txn_store::Key;
 
 /// Reads committed content, without a transaction and without locks.
 ///
@@ -80,7 +80,7 @@ impl Domain {
     ///   The transaction waits for the holder, and recovers a dead holder.
     /// - No transaction has written the document yet. Such a document has no list of commits, which
     ///   could settle a write without a record.
-    /// - The collection keeps its history ([`Domain::enable_history`]).
+    /// - The collection keeps its history ([`History::enable`]).
     ///
     /// The value replaces the whole content. Fields that the type does not know are lost.
     /// [`Transaction::update`](crate::Transaction::update) keeps them.

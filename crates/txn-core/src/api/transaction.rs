@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::api::collection::{Codec, Collection, DocumentId};
-use crate::attempt::committing::release::Why;
+use crate::attempt::committing::rollback::Why;
 use crate::attempt::{Attempt, AttemptMode, Edit, Receipt};
 use crate::config::Options;
 use crate::engine::SharedEngine;
@@ -15,9 +15,9 @@ use crate::engine::attempt_error::AttemptError;
 use crate::engine::hot::board::Contender;
 use crate::error::{Error, Result};
 use crate::event::AbortReason;
-use crate::store::Key;
 use txn_protocol::document::Image;
 use txn_protocol::ids::{AttemptId, CommitVersion};
+use txn_store::Key;
 
 /// The handle through which a closure reads and writes.
 ///
@@ -319,7 +319,8 @@ impl Transaction {
         })
     }
 
-    /// Ends the transaction without a commit, and returns after its locks are released.
+    /// Ends the transaction without a commit, and returns after its locks are released, at the
+    /// latest at the deadline of the transaction. Later the release continues in the background.
     pub async fn rollback(self) {
         let why = Why::ended(AbortReason::RolledBack, "rolled back by the application");
         self.attempt.roll_back(why).await;

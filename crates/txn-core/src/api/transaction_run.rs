@@ -12,7 +12,7 @@ use tokio::sync::SemaphorePermit;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::api::transaction::Transaction;
-use crate::attempt::committing::release::Why;
+use crate::attempt::committing::rollback::Why;
 use crate::attempt::{AttemptMode, Receipt, nesting};
 use crate::config::{LockMode, Options, ReadMode};
 use crate::engine::SharedEngine;

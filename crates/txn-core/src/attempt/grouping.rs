@@ -12,7 +12,7 @@ use crate::attempt::{Attempt, Mutation, ReadWriteSet};
 use crate::config::{LockMode, ReadMode};
 use crate::engine::attempt_error::RetryReason;
 use crate::engine::read_entry::ReadEntry;
-use crate::store::Key;
+use txn_store::Key;
 
 impl Attempt {
     /// Whether the attempt cannot join a group.

@@ -34,13 +34,13 @@ use crate::engine::signals::label::named;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::event::{AbortReason, Event};
-use crate::store::{Key, Source, Version, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
 use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::machines::record::RecordWriter;
+use txn_store::{Key, Source, Version, Write, WriteOp};
 
 use committing::participants::{head_of, stand_in};
-use committing::release::{Why, release};
+use committing::rollback::{Why, release};
 use locking::validate;
 use merging::members::Members;
 use merging::reservation::Reservations;

@@ -11,9 +11,9 @@ use super::locking::lock::acquire_for_reading;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::store::store_access::ReadPreference;
 use crate::error::Error;
-use crate::store::Key;
 use txn_protocol::document::Image;
 use txn_protocol::ids::CommitVersion;
+use txn_store::Key;
 
 impl Attempt {
     /// Returns the contents of documents, one per key, in order.

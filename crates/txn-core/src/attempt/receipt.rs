@@ -8,8 +8,8 @@ use txn_protocol::ids::{AttemptId, CommitVersion};
 pub struct Receipt {
     /// The attempt that succeeded, for [`Domain::outcome`](crate::Domain::outcome).
     ///
-    /// `None` if the transaction left no record, because the transaction only read, or wrote one
-    /// document without a record.
+    /// In a group this is the attempt of the group. `None` if the transaction left no record,
+    /// because the transaction only read, or wrote one document without a record.
     pub tid: Option<AttemptId>,
     /// The version of all documents that the transaction wrote.
     ///

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::event::AbortReason;
-use crate::store::Key;
+use txn_store::Key;
 
 /// Why an attempt ends early.
 #[derive(Debug)]

@@ -60,7 +60,7 @@ use crate::engine::store::store_access::StoreAccess;
 use crate::engine::table::Table;
 use crate::engine::time::Time;
 use crate::error::Error;
-use crate::store::Store;
+use txn_store::Store;
 
 /// The parts of the engine, from the lowest to the highest.
 pub(crate) struct Engine {

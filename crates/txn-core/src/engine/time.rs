@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 use crate::engine::context::Context;
 use crate::engine::store::store_access::StoreAccess;
 use crate::error::{Error, ErrorKind};
-use crate::store::StoreError;
 use txn_protocol::ids::{AttemptId, CommitVersion, Day};
 use txn_protocol::rule::Rule;
 use txn_protocol::timekeeper::{ClockState, Clocks, Timekeeper, Told};
+use txn_store::StoreError;
 
 /// The interval between requests for the server's time.
 ///

@@ -6,7 +6,7 @@ use txn_protocol::ids::AttemptId;
 
 use crate::engine::signals::label::named;
 use crate::error::{Error, ErrorKind};
-use crate::store::Key;
+use txn_store::Key;
 
 /// The reason of a wait.
 #[derive(Clone, Debug)]

@@ -12,8 +12,8 @@ use crate::attempt::Receipt;
 use crate::attempt::merging::serial_batch::SerialBatch;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::error::{Error, ErrorKind};
-use crate::store::Key;
 use txn_protocol::ids::AttemptId;
+use txn_store::Key;
 
 /// The maximum delay of an answer after the deadline of the caller.
 ///

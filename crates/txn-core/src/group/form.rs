@@ -20,8 +20,8 @@ use crate::config::Options;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::error::ErrorKind;
 use crate::event::Event;
-use crate::store::Key;
 use txn_protocol::ids::AttemptId;
+use txn_store::Key;
 
 /// How long a group waits for all closures that run again.
 ///

@@ -26,8 +26,8 @@ use crate::attempt::Attempt;
 use crate::attempt::merging::reservation::{DocumentReservation, Reservation};
 use crate::engine::SharedEngine;
 use crate::engine::hot::GroupQueue;
-use crate::store::Key;
 use txn_protocol::ids::{Age, MAX_ATTEMPT};
+use txn_store::Key;
 
 use caller::LONGEST_WAIT_OF_READERS;
 use membership::SharedMembership;

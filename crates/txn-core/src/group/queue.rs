@@ -16,8 +16,8 @@ use crate::config::WaitFor;
 use crate::engine::Engine;
 use crate::engine::hot::Hot;
 use crate::engine::hot::board::Wanted;
-use crate::store::Key;
 use txn_protocol::ids::Age;
+use txn_store::Key;
 
 /// The maximum number of groups of the same collections at once.
 ///

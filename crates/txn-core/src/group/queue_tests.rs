@@ -4,9 +4,9 @@ use super::*;
 use crate::attempt::AttemptMode;
 use crate::config::{Config, Options};
 use crate::engine::SharedEngine;
-use crate::store::MemoryStore;
 use txn_protocol::document::View;
 use txn_protocol::rules::testing::tid;
+use txn_store::MemoryStore;
 
 /// A queue with its transactions by age: a smaller age is older.
 struct Scene {

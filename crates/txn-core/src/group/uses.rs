@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::engine::hot::handoff::HandoffTable;
-use crate::store::Key;
+use txn_store::Key;
 
 /// The documents of one transaction, or of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

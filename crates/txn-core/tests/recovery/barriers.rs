@@ -86,7 +86,7 @@ async fn record_that_readers_touch_does_not_delay_barrier() {
         loop {
             let (version, source) = w.stored(&record).await.expect("a record");
             w.write(Write::new(record.clone(), WriteOp::Replace(source, version))).await;
-            tokio::time::sleep(p.domain.config().lease / 4).await;
+            tokio::time::sleep(p.domain.config().lease() / 4).await;
         }
     };
     tokio::select! {

@@ -255,7 +255,7 @@ impl Layer for SlowSearch {
         if matches!(filter, Filter::AnyOf("deletes", _))
             && !self.was_slow.swap(true, Ordering::SeqCst)
         {
-            tokio::time::sleep(2 * Config::default().lease).await;
+            tokio::time::sleep(2 * Config::default().lease()).await;
         }
         self.memory.scan(collection, filter, size, from).await
     }

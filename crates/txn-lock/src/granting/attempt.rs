@@ -231,7 +231,7 @@ impl<'a> Attempt<'a> {
 
     async fn pause(&self, backoff: &mut Backoff) {
         let config = self.inner.repository.domain().config();
-        config.clock.sleep(backoff.next(&*config.entropy)).await;
+        config.clock().sleep(backoff.next(config.entropy())).await;
     }
 }
 

@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::inner::Inner;
 
 pub(crate) fn start(service: &Arc<Inner>) {
-    let clock = service.repository.domain().config().clock.clone();
+    let clock = service.repository.domain().config().shared_clock();
     let (closing, stirred) = (service.closing.clone(), service.stirred.clone());
     let (weak, config) = (Arc::downgrade(service), service.config.clone());
     let heartbeat = config.heartbeat;

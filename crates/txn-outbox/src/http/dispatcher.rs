@@ -77,7 +77,7 @@ impl Handler for Dispatcher {
             )));
         }
         let kept = kept(&delivery)?;
-        let clock = &*delivery.domain.config().clock;
+        let clock = delivery.domain.config().clock();
         let key = kept.idempotency_key(&event.id);
         let called = match allowed(config, &kept.request) {
             Err(why) => Err(NoAnswer::Refused(why)),
@@ -149,7 +149,7 @@ async fn done(
     result: &HttpResult,
 ) -> Result<(), Failure> {
     // Leaves the rest of the handler's time for the mark without the result.
-    let patience = LONGEST_NOTE.min(delivery.limit() / 4).min(delivery.domain.config().timeout);
+    let patience = LONGEST_NOTE.min(delivery.limit() / 4).min(delivery.domain.config().timeout());
     let options = Options::default().with_timeout(Some(patience));
     let noted = delivery
         .run::<_, OutboxError, _>(&options, async |tx| results.note(tx, result).await)

@@ -73,7 +73,7 @@ impl PostgresSource {
         config: &PostgresConfig,
     ) -> Result<()> {
         config.check()?;
-        let link = Link::new(database, domain.config().clock.clone(), config.limit)?;
+        let link = Link::new(database, domain.config().shared_clock(), config.limit)?;
         let PostgresConfig { shards, max_backlog, max_payload, .. } = config;
         // An arbitrary number that no other program uses.
         let all = format!(
@@ -97,7 +97,7 @@ impl PostgresSource {
         config: PostgresConfig,
     ) -> Result<Arc<Self>> {
         config.check()?;
-        let clock = || domain.config().clock.clone();
+        let clock = || domain.config().shared_clock();
         let link = Link::new(database, clock(), config.limit)?;
         let looks = Link::for_looks(database, clock(), config.limit)?;
         let settings = "SELECT format, shards, epoch::text FROM txn_outbox.settings";

@@ -50,7 +50,7 @@ impl fmt::Debug for Inner {
 
 impl Inner {
     pub(crate) fn clock(&self) -> &dyn Clock {
-        &*self.domain.config().clock
+        self.domain.config().clock()
     }
 
     /// Counts a batch of events that a lane begins.

@@ -296,7 +296,7 @@ fn due_in(this: &Inner, event: &Event) -> Option<Duration> {
 
 /// Whether a process may have died while it handled the event.
 fn is_suspect(this: &Inner, claim: &Claim, lanes: &Lanes, event: &Event) -> bool {
-    let drift = u64::try_from(this.domain.config().max_drift.as_millis()).unwrap_or(u64::MAX);
+    let drift = u64::try_from(this.domain.config().max_drift().as_millis()).unwrap_or(u64::MAX);
     let may_have_begun = event.unfinished > 0 || claim.may_have_begun(event, drift);
     may_have_begun && !lanes.proven.lock().contains(&event.queue)
 }
@@ -457,7 +457,7 @@ fn pause(this: &Inner, failures: u32) -> Duration {
     let config = &this.config;
     let whole = config.first_pause.saturating_mul(1 << failures.saturating_sub(1).min(16));
     let whole = whole.min(config.longest_pause);
-    Backoff::new(whole, whole).next(&*this.domain.config().entropy)
+    Backoff::new(whole, whole).next(this.domain.config().entropy())
 }
 
 /// Retries a transient error of the source.
@@ -476,7 +476,7 @@ where
                     && !this.stop.is_cancelled() =>
             {
                 tries += 1;
-                this.clock().sleep(backoff.next(&*this.domain.config().entropy)).await;
+                this.clock().sleep(backoff.next(this.domain.config().entropy())).await;
             }
             done => return done,
         }

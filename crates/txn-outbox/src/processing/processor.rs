@@ -73,7 +73,7 @@ impl Processor {
         let inner = Arc::new(Inner {
             domain: domain.clone(),
             heard: source.fresh().listen(shards.clone()),
-            agenda: Agenda::new(domain.config().clock.clone()),
+            agenda: Agenda::new(domain.config().shared_clock()),
             source,
             work_limit: WorkLimit::new(config.concurrency),
             config,
@@ -83,7 +83,7 @@ impl Processor {
             begun: AtomicUsize::new(0),
             running: Arc::default(),
             suspects: tokio::sync::Mutex::default(),
-            counters: Counters::new(&*domain.config().clock),
+            counters: Counters::new(domain.config().clock()),
             tasks: TaskTracker::new(),
             stop: stop.clone(),
         });
@@ -177,7 +177,7 @@ async fn look(this: Arc<Inner>) {
         found.extend(polled.queues.into_iter().map(|name| (name, Start::Polled)));
         if is_due {
             (told, begun) = (told / 2, begun / 2);
-            let pause = pause.next(&*this.domain.config().entropy);
+            let pause = pause.next(this.domain.config().entropy());
             look_at = this.now() + if leaves_some { Duration::ZERO } else { pause };
         }
         for (name, start) in found {

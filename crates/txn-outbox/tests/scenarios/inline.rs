@@ -46,7 +46,7 @@ fn topics(desk: &Desk) -> Topics {
 /// The positions of the events of a queue with documents of their own.
 async fn own_documents(desk: &Desk, key: &str) -> Vec<i64> {
     let name = desk.domain.collection_name("outbox");
-    let raw = desk.domain.collection::<Raw>(&name).await.expect("opens");
+    let raw = desk.domain.collection::<txn_core::Raw>(&name).await.expect("opens");
     let ids = (1..=2 * EVENTS).map(|at| format!("event:orders/{at}/{key}"));
     let found = desk.domain.reader().verified().get_many(&raw, ids).await.expect("reads");
     (1..).zip(found).filter_map(|(at, document)| document.map(|_| at)).collect()

@@ -199,7 +199,7 @@ impl Inner {
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {
-        &*self.domain.config().clock
+        self.domain.config().clock()
     }
 
     pub(crate) fn now(&self) -> Duration {

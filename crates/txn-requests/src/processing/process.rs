@@ -124,7 +124,7 @@ impl Inner {
             if tries >= TRIES || self.closing.is_cancelled() {
                 return Err(error.into());
             }
-            let pause = backoff.next(&*self.domain.config().entropy);
+            let pause = backoff.next(self.domain.config().entropy());
             self.clock().sleep(pause).await;
         }
     }

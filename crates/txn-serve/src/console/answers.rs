@@ -14,7 +14,7 @@ use crate::http::route::Work;
 use crate::samples::Samples;
 
 /// The style of all pages.
-const STYLE: &str = include_str!("console.css");
+const STYLE: &str = include_str!("../../assets/console.css");
 
 /// The seconds between two reads of a page that a caller may ask for.
 const REFRESHES: std::ops::RangeInclusive<u64> = 2..=3_600;

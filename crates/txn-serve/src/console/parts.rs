@@ -162,7 +162,7 @@ pub(super) fn cut(truncated: bool, limit: usize) -> Markup {
 pub(super) fn unrecorded(sentence: &str) -> Markup {
     html! {
         p.note {
-            (sentence) " Other processes record theirs with " code { "Config::write_contention" } "."
+            (sentence) " Other processes record theirs with " code { "Config::with_write_contention" } "."
         }
     }
 }

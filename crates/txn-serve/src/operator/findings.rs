@@ -81,7 +81,7 @@ impl Findings {
 /// The time without progress that is a fault, in milliseconds.
 #[must_use]
 pub fn stall_ms(domain: &Domain) -> u64 {
-    let lease = u64::try_from(domain.config().lease.as_millis()).unwrap_or(u64::MAX);
+    let lease = u64::try_from(domain.config().lease().as_millis()).unwrap_or(u64::MAX);
     lease.saturating_mul(LEASES).max(PATIENCE_MS)
 }
 
@@ -266,7 +266,7 @@ async fn without_record(
     let mut old: Vec<&DocumentLock> = locks.locks.iter().filter(is_old).collect();
     let later;
     if old.iter().any(|lock| !lock.overdue) {
-        tokio::time::sleep(domain.config().lease).await;
+        tokio::time::sleep(domain.config().lease()).await;
         later = domain.admin().locks(limit).await?;
         let name = |lock: &DocumentLock| (lock.document.clone(), lock.holder);
         let still: BTreeSet<_> = later

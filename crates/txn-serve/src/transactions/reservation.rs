@@ -38,7 +38,7 @@ pub(crate) struct Reservations {
 
 impl Reservations {
     pub(crate) fn new(domain: &Domain, config: &ServeConfig) -> Self {
-        let groups = domain.config().group_commit;
+        let groups = domain.config().group_commit();
         Self {
             queues: Arc::default(),
             domain: domain.clone(),
@@ -56,7 +56,7 @@ impl Reservations {
     /// # Cancel safety
     /// A dropped future leaves all queues.
     pub(crate) async fn reserve(&self, keys: BTreeSet<Key>) -> Option<Reservation> {
-        let entropy = &self.domain.config().entropy;
+        let entropy = self.domain.config().entropy();
         let ticket = Ticket::from(entropy.next_u64()) << 64 | Ticket::from(entropy.next_u64());
         let wake = Arc::new(Notify::new());
         let until = Instant::now() + LONGEST_WAIT;

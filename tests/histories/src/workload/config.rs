@@ -35,7 +35,7 @@ pub struct WorkloadConfig {
     pub max_writes_per_key: u32,
     /// The share of operations that read.
     pub reads: f64,
-    /// The share of transactions that are read-only, by [`txn_core::Options::read_only`].
+    /// The share of transactions that are read-only, by [`txn_core::Options::with_read_only`].
     pub read_only: f64,
     /// The share of single reads by [`txn_core::Reader::verified`].
     pub verified_reads: f64,

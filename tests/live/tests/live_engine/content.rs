@@ -135,7 +135,7 @@ pub(crate) async fn strict_mapping_is_supported(fixture: &Fixture) {
         bank::spread(&domain, &accounts, &names, &options).await.expect("moves");
     }
     bank::fund(&domain, &accounts, &["new".to_owned()], 1).await;
-    let raw = domain.raw_collection(&name).await.expect("opens");
+    let raw = domain.collection::<Raw>(&name).await.expect("opens");
     let unknown = domain
         .transact::<_, Error, _>(async |tx| {
             tx.put(&raw, "a0", &Raw::new(r#"{"balance":0}"#))?;
@@ -195,7 +195,7 @@ pub(crate) async fn values_keep_their_bytes(fixture: &Fixture) {
     let first = format!(r#"{{"balance":1,{payload}}}"#);
     fixture.plain.put(&name, "plain", &first).await;
     let domain = fixture.domain().await;
-    let things = domain.raw_collection(&name).await.expect("opens");
+    let things = domain.collection::<Raw>(&name).await.expect("opens");
     let holds = async |id: &str, balance: i64, locked: bool| {
         let source = fixture.plain.source(&name, id).await.expect("it is there");
         assert!(source.contains(&payload), "{source}");

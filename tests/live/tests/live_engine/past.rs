@@ -26,7 +26,7 @@ pub(crate) async fn timestamps_show_whole_transactions(fixture: &Fixture) {
     let config = Fixture::config().with_max_drift(DRIFT);
     let domain = fixture.domain_on(fixture.store(), config).await;
     let accounts = bank::open(&domain, &fixture.name("accounts")).await;
-    domain.enable_history(&accounts, HOUR).await.expect("begins");
+    domain.history().enable(&accounts, HOUR).await.expect("begins");
     let mut told = Vec::new();
     for n in 0..12 {
         let balances = [Some(n), (n % 4 != 3).then_some(-n)];
@@ -35,14 +35,14 @@ pub(crate) async fn timestamps_show_whole_transactions(fixture: &Fixture) {
         // Timestamps have a resolution of one microsecond.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    while domain.latest_timestamp() < told[told.len() - 1].0 {
+    while domain.history().latest_timestamp() < told[told.len() - 1].0 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     for (moment, balances) in told {
-        let reader = domain.snapshot_at(moment).expect("past");
+        let reader = domain.history().at(moment).expect("past");
         let found = reader.get_many(&accounts, ["a", "b"]).await.expect("reads");
         assert_eq!(found, balances.map(|balance| balance.map(account)), "at {moment:?}");
     }
-    assert_eq!(domain.purge_history(&accounts).await.expect("looks"), 0);
+    assert_eq!(domain.history().purge(&accounts).await.expect("looks"), 0);
     fixture.settle(&domain).await;
 }

@@ -99,7 +99,7 @@ pub(crate) async fn document_that_violates_the_mapping_is_refused(fixture: &Fixt
     }});
     let name = fixture.make("accounts", mappings).await;
     let domain = fixture.domain().await;
-    let raw = domain.raw_collection(&name).await.expect("opens");
+    let raw = domain.collection::<Raw>(&name).await.expect("opens");
     let fine = Raw::new(r#"{"balance":1,"since":"2024-02-29"}"#);
     let write = async |options: &Options, second: &str| {
         domain
@@ -154,7 +154,7 @@ pub(crate) async fn term_that_cannot_be_indexed_is_refused(fixture: &Fixture) {
     let mut let_through = Vec::new();
     for (what, field) in [("keyword", keyword), ("text", whole)] {
         let name = fixture.make(what, json!({"properties": {"name": field}})).await;
-        let raw = domain.raw_collection(&name).await.expect("opens");
+        let raw = domain.collection::<Raw>(&name).await.expect("opens");
         let long = Raw::new(json!({"name": long}).to_string());
         let refused = domain
             .transact::<_, Error, _>(async |tx| {

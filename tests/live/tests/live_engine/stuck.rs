@@ -18,7 +18,7 @@ pub(crate) async fn mapping_changed_before_the_apply_is_reported(fixture: &Fixtu
     let gate = Arc::new(ApplyGate::default());
     let tapped = Arc::new(Tapped::new(fixture.store(), gate.clone()));
     let domain = fixture.domain_on(tapped, Fixture::config()).await;
-    let things = domain.raw_collection(&name).await.expect("opens");
+    let things = domain.collection::<Raw>(&name).await.expect("opens");
 
     gate.close();
     let (fine, odd) = (r#"{"balance":2}"#, r#"{"balance":2,"extra":"text"}"#);
@@ -40,7 +40,7 @@ pub(crate) async fn mapping_changed_before_the_apply_is_reported(fixture: &Fixtu
 
     // Another process, without knowledge of the commit.
     let witness = fixture.domain().await;
-    let things = witness.raw_collection(&name).await.expect("opens");
+    let things = witness.collection::<Raw>(&name).await.expect("opens");
     let commit_version = committed.receipt.commit_version.expect("it wrote");
     let outcome =
         witness.outcome(committed.receipt.tid.expect("it has a record")).await.expect("known");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use txn_core::store::{Store, WriteOp};
-use txn_core::{Domain, Error, LockMode, Options};
+use txn_core::{Domain, Error, LockMode, Options, Raw};
 use txn_protocol::rule::Rules;
 use txn_sim::server::{Manners, Reach, Server};
 
@@ -90,9 +90,9 @@ async fn commit_while_dropped(
 ) -> Result<Drop, Error> {
     let server = ground(rules, &["a".to_owned(), "b".to_owned()]).await?;
     let (owner, domain) = coordinator(rules, &server, "owner", 0).await?;
-    let things = domain.raw_collection("things").await?;
+    let things = domain.collection::<Raw>("things").await?;
     let (process, late) = coordinator(rules, &server, "late janitor", DAYS).await?;
-    let late_things = late.raw_collection("things").await?;
+    let late_things = late.collection::<Raw>("things").await?;
     if other != Other::Absent {
         dies_holding_b(rules, &server).await?;
     }
@@ -150,7 +150,7 @@ fn partition(server: &Server) -> Option<Arc<str>> {
 /// A process locks `b`, and dies before its first record.
 async fn dies_holding_b(rules: &Rules, server: &Arc<Server>) -> Result<(), Error> {
     let (process, domain) = coordinator(rules, server, "dead", 0).await?;
-    let things = domain.raw_collection("things").await?;
+    let things = domain.collection::<Raw>("things").await?;
     let tx = domain.begin(&Options::default().with_lock_mode(LockMode::AtRead))?;
     tx.get(&things, "b").await?;
     process.kill_after(1);
@@ -188,7 +188,7 @@ pub(super) fn a_watermark_that_vanishes(rules: &Rules) -> Vec<String> {
         let way = Directed::new(server.clone());
         let (late_process, late) = coordinator_on(rules, way.clone(), "late janitor", DAYS).await?;
         let (_, finder) = coordinator(rules, &server, "finder", DAYS).await?;
-        let of_finder = finder.raw_collection("things").await?;
+        let of_finder = finder.collection::<Raw>("things").await?;
         // The partition of its own day exists.
         add(&finder, "b", 1).await?;
         let (_, second) = coordinator(rules, &server, "second janitor", 0).await?;
@@ -198,7 +198,7 @@ pub(super) fn a_watermark_that_vanishes(rules: &Rules) -> Vec<String> {
         dies_holding_b(rules, &server).await?;
         let (process, owner) = coordinator(rules, &server, "owner", 0).await?;
         let owning = owner.begin(&Options::default().with_lock_mode(LockMode::AtRead))?;
-        let things = owner.raw_collection("things").await?;
+        let things = owner.collection::<Raw>("things").await?;
         let read = number(owning.get(&things, "a").await?);
         owning.put(&things, "a", &thing(read + 1))?;
         // No heartbeat is sent meanwhile.
@@ -240,7 +240,7 @@ pub(super) fn a_watermark_that_vanishes(rules: &Rules) -> Vec<String> {
 
 /// Adds to a document, and waits for the commit.
 async fn add(domain: &Domain, id: &str, more: u64) -> Result<(), Error> {
-    let things = domain.raw_collection("things").await?;
+    let things = domain.collection::<Raw>("things").await?;
     let options = Options::default().with_metadata(Some("\"with a record\"".to_owned()));
     let added = domain.run::<_, Error, _>(&options, async |tx| {
         let read = number(tx.get(&things, id).await?);

@@ -34,7 +34,7 @@ impl Writer {
         let server = ground(rules, &["a".to_owned()]).await?;
         let way = Directed::new(server.clone());
         let (_, domain) = coordinator_on(rules, way.clone(), "writer", 0).await?;
-        let things = domain.raw_collection("things").await?;
+        let things = domain.collection::<Raw>("things").await?;
         Ok(Self { server, way, domain, things })
     }
 
@@ -110,7 +110,7 @@ pub(super) fn a_later_commit_that_vanishes(rules: &Rules) -> Vec<String> {
         let writer = Writer::of(rules).await?;
         let Writer { server, way, .. } = &writer;
         let (process, other) = coordinator(rules, server, "other", 0).await?;
-        let of_other = other.raw_collection("things").await?;
+        let of_other = other.collection::<Raw>("things").await?;
         let read = writer.read().await?;
         let read_by_other = other.reader().read(&of_other, "a").await?;
         server.set_manners(hangs());
@@ -165,7 +165,7 @@ pub(super) fn an_own_commit_that_is_written_over(rules: &Rules) -> Vec<String> {
 
 /// Writes `a` and inserts or deletes `x`, and waits for the apply.
 async fn turn(domain: &Domain, a: u64, x: bool) -> Result<(), Error> {
-    let things = domain.raw_collection("things").await?;
+    let things = domain.collection::<Raw>("things").await?;
     let options = Options::default().with_wait_for(WaitFor::Apply);
     let turn = domain.run::<_, Error, _>(&options, async |tx| {
         tx.put(&things, "a", &thing(a))?;
@@ -187,7 +187,7 @@ pub(super) fn an_absence_that_ends_and_begins(rules: &Rules) -> Vec<String> {
         let way = Directed::new(server.clone());
         let (_, reader) = coordinator_on(rules, way.clone(), "reader", 0).await?;
         let (_, other) = coordinator(rules, &server, "other", 0).await?;
-        let things = reader.raw_collection("things").await?;
+        let things = reader.collection::<Raw>("things").await?;
         let verifies_a =
             |write: &Write| &*write.key.id == "a" && matches!(write.op, WriteOp::Verify(Some(_)));
         way.cue(Fate::Held, verifies_a);
@@ -221,7 +221,7 @@ pub(super) fn an_absence_that_ends_and_begins(rules: &Rules) -> Vec<String> {
 
 /// Deletes one document and inserts the other, so that exactly one exists.
 async fn change_places(domain: &Domain, from: &str, to: &str) -> Result<(), Error> {
-    let things = domain.raw_collection("things").await?;
+    let things = domain.collection::<Raw>("things").await?;
     let options = Options::default().with_wait_for(WaitFor::Apply);
     let changed = domain.run::<_, Error, _>(&options, async |tx| {
         tx.delete(&things, from)?;
@@ -240,7 +240,7 @@ pub(super) fn absences_that_change_places(rules: &Rules) -> Vec<String> {
         let way = Directed::new(server.clone());
         let (_, reader) = coordinator_on(rules, way.clone(), "reader", 0).await?;
         let (_, other) = coordinator(rules, &server, "other", 0).await?;
-        let things = reader.raw_collection("things").await?;
+        let things = reader.collection::<Raw>("things").await?;
         let (changing, is_first) = (other.clone(), Arc::new(AtomicBool::new(true)));
         let verifies_x =
             |write: &Write| &*write.key.id == "x" && matches!(write.op, WriteOp::Verify(None));

@@ -65,8 +65,8 @@ pub(super) async fn dies_committed(
     participants: Vec<(&str, String)>,
 ) -> Result<(), Error> {
     let (owner, domain) = coordinator(rules, server, "owner", 0).await?;
-    let things = domain.raw_collection("things").await?;
-    let annex = domain.raw_collection("annex").await?;
+    let things = domain.collection::<Raw>("things").await?;
+    let annex = domain.collection::<Raw>("annex").await?;
     let participants: Vec<(Collection<Raw>, String)> = participants
         .into_iter()
         .map(|(name, id)| (if name == "annex" { annex.clone() } else { things.clone() }, id))
@@ -150,11 +150,11 @@ pub(super) fn an_abort_that_vanishes(rules: &Rules) -> Vec<String> {
         let (older_process, older) = coordinator(rules, &server, "older", 0).await?;
         let (_, taker) = coordinator(rules, &server, "taker", 0).await?;
         let (_, owner) = coordinator(rules, &server, "owner", 0).await?;
-        let things = owner.raw_collection("things").await?;
-        let of_taker = taker.raw_collection("things").await?;
-        let of_older = older.raw_collection("things").await?;
+        let things = owner.collection::<Raw>("things").await?;
+        let of_taker = taker.collection::<Raw>("things").await?;
+        let of_older = older.collection::<Raw>("things").await?;
         // This process knows the partition, so that its next write of a record is the abort.
-        let of_annex = older.raw_collection("annex").await?;
+        let of_annex = older.collection::<Raw>("annex").await?;
         let with_record = Options::default().with_metadata(Some("\"with a record\"".to_owned()));
         let put =
             older.run::<_, Error, _>(&with_record, async |tx| tx.put(&of_annex, "a", &thing(2)));
@@ -249,7 +249,7 @@ async fn until(reached: impl Fn() -> bool) {
 
 /// A reader sees the commit of a dead owner before it is applied.
 #[must_use]
-pub(super) fn what_a_dead_owner_committed(rules: &Rules) -> Vec<String> {
+pub(super) fn commits_of_dead_owner(rules: &Rules) -> Vec<String> {
     told(async {
         let server = ground(rules, &["a".to_owned()]).await?;
         dies_committed(rules, &server, vec![("things", "a".to_owned()), ("annex", "a".to_owned())])
@@ -257,7 +257,7 @@ pub(super) fn what_a_dead_owner_committed(rules: &Rules) -> Vec<String> {
         let mut wrong = Vec::new();
         let (_, reader) = coordinator(rules, &server, "reader", 0).await?;
         for name in ["things", "annex"] {
-            let collection = reader.raw_collection(name).await?;
+            let collection = reader.collection::<Raw>(name).await?;
             let seen = reader.reader().get(&collection, "a").await?;
             if !seen.as_ref().is_some_and(|seen| seen.as_str().contains('2')) {
                 wrong.push(format!("a reader of {name} saw {seen:?} after the commit"));
@@ -289,7 +289,7 @@ pub(super) fn an_index_that_is_lost(rules: &Rules) -> Vec<String> {
         if let Err(error) = passes(&witness).await {
             wrong.push(format!("the janitor gives up: {error}"));
         }
-        let things = witness.raw_collection("things").await?;
+        let things = witness.collection::<Raw>("things").await?;
         if !locked(&server).is_empty() {
             wrong.push("the other member is still locked".to_owned());
         }
@@ -325,7 +325,7 @@ pub(super) fn a_lock_that_was_copied(rules: &Rules) -> Vec<String> {
             server.write_many(&[Write::new(Key::new("things", *id), create)]).await;
         }
         // A transaction finds one copy, and the janitor finds the other.
-        let things = witness.raw_collection("things").await?;
+        let things = witness.collection::<Raw>("things").await?;
         let write = witness.transact::<_, Error, _>(async |tx| {
             tx.get(&things, "a").await?;
             tx.put(&things, "a", &thing(3))?;
@@ -357,7 +357,7 @@ pub(super) fn an_owner_that_hangs(rules: &Rules) -> Vec<String> {
     told(async {
         let server = ground(rules, &["a".to_owned()]).await?;
         let (_, hung) = coordinator(rules, &server, "hung", 0).await?;
-        let things = hung.raw_collection("things").await?;
+        let things = hung.collection::<Raw>("things").await?;
         let tx = hung.begin(&Options::default().with_lock_mode(LockMode::AtRead))?;
         tx.get(&things, "a").await?;
         tx.put(&things, "a", &thing(2))?;
@@ -405,7 +405,7 @@ pub(super) fn an_observer_that_panics(rules: &Rules) -> Vec<String> {
         let config = config.with_observer(Some(Arc::new(Rash)));
         let store = Arc::new(crate::process::StoreOf(process));
         let domain = Domain::open_or_create(store, "shop", config).await?;
-        let things = domain.raw_collection("things").await?;
+        let things = domain.collection::<Raw>("things").await?;
         let mut wrong = Vec::new();
         for round in 2..5 {
             let write = domain.transact::<_, Error, _>(async |tx| {

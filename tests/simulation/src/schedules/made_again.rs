@@ -38,7 +38,7 @@ pub(super) fn an_index_that_is_made_again(rules: &Rules) -> Vec<String> {
             [Read::Found { source, .. }] if source.contains("\"n\":5") => {}
             other => wrong.push(format!("the later write is gone: {other:?}")),
         }
-        let things = witness.raw_collection("things").await?;
+        let things = witness.collection::<Raw>("things").await?;
         let shown = witness.reader().get(&things, "a").await?;
         if !shown.is_some_and(|shown| shown.as_str().contains('2')) {
             wrong.push("nothing was committed: the schedule shows nothing".to_owned());

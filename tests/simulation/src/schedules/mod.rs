@@ -35,7 +35,7 @@ pub const OF_RULES: [Schedule; 18] = [
     ("an own commit that is written over", in_between::an_own_commit_that_is_written_over),
     ("an absence that ends and begins", in_between::an_absence_that_ends_and_begins),
     ("absences that change places", in_between::absences_that_change_places),
-    ("what a dead owner committed", left_behind::what_a_dead_owner_committed),
+    ("what a dead owner committed", left_behind::commits_of_dead_owner),
     ("a commit that vanishes", undecided::a_commit_that_vanishes),
     ("a reader beside a late commit", undecided::a_reader_beside_a_late_commit),
     ("a watermark that vanishes", days::a_watermark_that_vanishes),
@@ -87,7 +87,7 @@ async fn run_vanishing(
     let server = Server::new(1, Manners::default());
     let (_, founder) = coordinator(rules, &server, "founder", 0).await?;
     founder.create_collection::<Raw>("things", None).await?;
-    let things = founder.raw_collection("things").await?;
+    let things = founder.collection::<Raw>("things").await?;
     let (before, after) = (Raw::new("{\"n\":1}"), Raw::new("{\"n\":2}"));
     founder.transact::<_, Error, _>(async |tx| tx.insert(&things, "a", &before)).await?;
     founder.shutdown(Duration::from_secs(10)).await;
@@ -107,7 +107,7 @@ async fn run_vanishing(
         _ => false,
     };
     let (owner, domain) = coordinator(rules, &server, "owner", 0).await?;
-    let things = domain.raw_collection("things").await?;
+    let things = domain.collection::<Raw>("things").await?;
     let slow = Manners { slow_replication: 1.0, ..Manners::default() };
     server.set_manners(slow);
     let options = Options::default().with_metadata(Some("\"with a record\"".to_owned()));
@@ -148,7 +148,7 @@ async fn run_vanishing(
     if report.partitions_dropped == 0 {
         violations.push(format!("no partition was dropped: {report:?}"));
     }
-    let things = late.raw_collection("things").await?;
+    let things = late.collection::<Raw>("things").await?;
     let stands = late.reader().verified().get(&things, "a").await?;
     let undone = match change {
         Change::Deletion => stands.is_some(),

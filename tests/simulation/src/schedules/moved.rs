@@ -30,7 +30,7 @@ impl Inserting {
         let server = ground(rules, &["a".to_owned()]).await?;
         let way = Directed::new(server.clone());
         let (process, domain) = coordinator_on(rules, way.clone(), "owner", 0).await?;
-        let things = domain.raw_collection("things").await?;
+        let things = domain.collection::<Raw>("things").await?;
         way.cue(Fate::HeldBefore, |write| {
             write.key == new() && matches!(write.op, WriteOp::Replace(..))
         });
@@ -50,7 +50,7 @@ impl Inserting {
 
     async fn other(&self, rules: &Rules) -> Result<(Domain, Collection<Raw>), Error> {
         let (_, domain) = coordinator(rules, &self.server, "other", 0).await?;
-        let things = domain.raw_collection("things").await?;
+        let things = domain.collection::<Raw>("things").await?;
         Ok((domain, things))
     }
 }

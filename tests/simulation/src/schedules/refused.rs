@@ -158,7 +158,7 @@ async fn strike(
     let server = Server::new(1, Manners::default());
     let (_, founder) = coordinator(rules, &server, "founder", 0).await?;
     founder.create_collection::<Raw>("things", None).await?;
-    let things = founder.raw_collection("things").await?;
+    let things = founder.collection::<Raw>("things").await?;
     let inserted = founder.transact::<_, Error, _>(async |tx| {
         tx.insert(&things, "a", &amount(100))?;
         tx.insert(&things, "b", &amount(100))
@@ -185,7 +185,7 @@ async fn strike(
         }
         _ => {
             let (_, domain) = coordinator_on(rules, store.clone(), "owner", 0).await?;
-            let things = domain.raw_collection("things").await?;
+            let things = domain.collection::<Raw>("things").await?;
             store.arm(at, ends);
             let told = moves(work, &domain, &things).await;
             domain.shutdown(Duration::from_secs(90)).await;
@@ -207,7 +207,7 @@ async fn opens(rules: &Rules, store: &Arc<Striking>) -> Result<(), Error> {
 /// A transfer with an owner that dies while it holds its locks.
 async fn leave_behind(rules: &Rules, server: &Arc<Server>) -> Result<(), Error> {
     let (process, domain) = coordinator(rules, server, "mortal", 0).await?;
-    let things = domain.raw_collection("things").await?;
+    let things = domain.collection::<Raw>("things").await?;
     let tx = domain.begin(&Options::default().with_lock_mode(LockMode::AtRead))?;
     tx.get(&things, "a").await?;
     tx.get(&things, "b").await?;
@@ -270,7 +270,7 @@ async fn look(
         insert.await?;
         return Ok(wrong);
     }
-    let things = witness.raw_collection("things").await?;
+    let things = witness.collection::<Raw>("things").await?;
     let mut found = Vec::new();
     for id in ["a", "b", "slip"] {
         let thing = witness.reader().verified().get(&things, id).await?;

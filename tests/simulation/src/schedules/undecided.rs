@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use txn_core::store::{Write, WriteOp};
-use txn_core::{Error, Options, WaitFor};
+use txn_core::{Error, Options, Raw, WaitFor};
 use txn_protocol::rule::Rules;
 use txn_sim::server::{HUNG, Manners};
 
@@ -33,8 +33,8 @@ pub(super) fn a_commit_that_vanishes(rules: &Rules) -> Vec<String> {
         let server = ground(rules, &["a".to_owned()]).await?;
         let way = Directed::new(server.clone());
         let (owner, domain) = coordinator_on(rules, way.clone(), "owner", 0).await?;
-        let things = domain.raw_collection("things").await?;
-        let annex = domain.raw_collection("annex").await?;
+        let things = domain.collection::<Raw>("things").await?;
+        let annex = domain.collection::<Raw>("annex").await?;
         way.cue(Fate::HeldBefore, is_committed);
         let (of_things, of_annex) = (things.clone(), annex.clone());
         let owning = tokio::spawn(async move {
@@ -65,7 +65,7 @@ pub(super) fn a_commit_that_vanishes(rules: &Rules) -> Vec<String> {
         passes(&witness).await?;
         let mut stands = Vec::new();
         for name in ["things", "annex"] {
-            let collection = witness.raw_collection(name).await?;
+            let collection = witness.collection::<Raw>(name).await?;
             stands.push(number(witness.reader().verified().get(&collection, "a").await?));
         }
         if stands[0] != stands[1] {
@@ -88,8 +88,8 @@ pub(super) fn a_reader_beside_a_late_commit(rules: &Rules) -> Vec<String> {
         let (_, owner) = coordinator_on(rules, way.clone(), "owner", 0).await?;
         let (_, other) = coordinator(rules, &server, "other", 0).await?;
         let (_, reader) = coordinator(rules, &server, "reader", 0).await?;
-        let things = owner.raw_collection("things").await?;
-        let annex = owner.raw_collection("annex").await?;
+        let things = owner.collection::<Raw>("things").await?;
+        let annex = owner.collection::<Raw>("annex").await?;
         way.cue(Fate::HeldBefore, is_committed);
         let owning = tokio::spawn(async move {
             let reads_b = owner.transact::<_, Error, _>(async |tx| {
@@ -101,12 +101,12 @@ pub(super) fn a_reader_beside_a_late_commit(rules: &Rules) -> Vec<String> {
             reads_b.await
         });
         way.reached().await;
-        let of_other = other.raw_collection("things").await?;
+        let of_other = other.collection::<Raw>("things").await?;
         let applied = Options::default().with_wait_for(WaitFor::Apply);
         let overtaking =
             other.run::<_, Error, _>(&applied, async |tx| tx.put(&of_other, "b", &thing(2)));
         overtaking.await?;
-        let of_reader = reader.raw_collection("things").await?;
+        let of_reader = reader.collection::<Raw>("things").await?;
         let mut reading = tokio::spawn(async move {
             let read = reader
                 .transact::<_, Error, _>(async |tx| tx.get_many(&of_reader, ["a", "b"]).await);

@@ -17,10 +17,10 @@ use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::store::store_access::{ReadPreference, view};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{CollectionSpec, Filter, Key, Role, Source, Version, fields};
 use txn_protocol::document::{Stored, View};
 use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::rules::apply::is_held_by;
+use txn_store::{CollectionSpec, Filter, Key, Role, Source, Version, fields};
 
 /// The number of records in one read. Records hold contents, so few of them are in memory.
 const READS: usize = 50;

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::engine::admin::rebuild::RebuildReport;
 use crate::engine::attempt_error::AttemptError;
 use crate::error::Result;
-use crate::store::Store;
+use txn_store::Store;
 
 impl Admin<'_> {
     /// Rebuilds the domain document from the remaining partitions and claims.

@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use crate::ids::Day;
 use crate::record::{Op, State};
-use crate::store::Key;
 use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::rules::conflict::HolderState;
+use txn_store::Key;
 
 /// The name of a document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

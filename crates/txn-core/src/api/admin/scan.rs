@@ -8,9 +8,9 @@ use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::store::pages::PAGE;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Filter, Key, Source, Version};
 use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::domain::DomainDocument;
+use txn_store::{Filter, Key, Source, Version};
 
 /// The greatest limit of a list.
 const MOST: usize = 10_000;

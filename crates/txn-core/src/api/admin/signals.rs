@@ -44,7 +44,7 @@ impl Admin<'_> {
     /// Lists the processes that use the domain, the oldest first. Changes nothing.
     ///
     /// A process registers itself if it has a janitor
-    /// ([`Config::janitor_interval`](crate::Config::janitor_interval)). The entries are hints: a
+    /// ([`Config::with_janitor_interval`](crate::Config::with_janitor_interval)). The entries are hints: a
     /// dead process stays listed as silent for an hour.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Admin<'_> {
 
     /// Returns the last waits for locks of this process, newest first.
     ///
-    /// The process remembers [`Config::contention_waits`](crate::Config::contention_waits) waits. A
+    /// The process remembers [`Config::with_contention_waits`](crate::Config::with_contention_waits) waits. A
     /// wait for the turn of another process at a hot document is none of them.
     #[must_use]
     pub fn contention(self, limit: usize) -> Contention {
@@ -88,7 +88,7 @@ impl Admin<'_> {
     /// Returns the last waits of all processes, newest first. Changes nothing.
     ///
     /// The answer has the waits of this process, and of each process with
-    /// [`Config::write_contention`](crate::Config::write_contention) up to its last write. The
+    /// [`Config::with_write_contention`](crate::Config::with_write_contention) up to its last write. The
     /// waits of a process that has ended are kept for a day.
     ///
     /// # Errors

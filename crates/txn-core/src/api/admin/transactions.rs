@@ -18,11 +18,11 @@ use crate::engine::store::store_access::{Look, ReadPreference};
 use crate::engine::table::format::read_record;
 use crate::engine::table::retention::open_records;
 use crate::error::{Error, Result};
-use crate::store::{Filter, Key, fields};
 use txn_protocol::document::View;
 use txn_protocol::ids::AttemptId;
 use txn_protocol::record::{Participant, Record};
 use txn_protocol::rules::apply::{Applying, Committed, applying, is_locked_by};
+use txn_store::{Filter, Key, fields};
 
 /// The number of documents in one read.
 const READS: usize = 500;
@@ -61,8 +61,7 @@ impl Admin<'_> {
         let mut oldest = Smallest::new(limit);
         let mut faults = Faults::new(limit);
         for name in document.partitions.values() {
-            let visit = |key: Key, _, source: crate::store::Source| match read_record(&key, &source)
-            {
+            let visit = |key: Key, _, source: txn_store::Source| match read_record(&key, &source) {
                 // A scan is stale, and may show a record that is finished since.
                 Ok(record) if record.is_open() => oldest.add(record.tid, open(engine, &record)),
                 Ok(_) => {}

@@ -28,7 +28,7 @@ impl Domain {
     ///
     /// # Errors
     /// - [`ErrorKind::Conflict`] if a commit that can be applied is not applied after `wait`. The
-    ///   bound of [`Config::timeout`](crate::Config::timeout) applies to `wait`, too.
+    ///   bound of [`Config::with_timeout`](crate::Config::with_timeout) applies to `wait`, too.
     /// - [`ErrorKind::Unavailable`] if the store does not answer.
     /// - [`ErrorKind::Damaged`] or [`ErrorKind::Misconfigured`] if a part of the transaction table
     ///   or a collection is missing.

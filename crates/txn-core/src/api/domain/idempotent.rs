@@ -18,7 +18,7 @@ use crate::config::Options;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::store::pages::PAGE;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Filter, Key, LAST_DATE_MS};
+use txn_store::{Filter, Key, LAST_DATE_MS};
 
 /// The system of the collection with the answers.
 const SYSTEM: &str = "idempotency";
@@ -231,7 +231,7 @@ impl Domain {
     /// Deletes the answers whose time has passed.
     ///
     /// Call it now and then, in one process. The cost is a scan of the collection. An answer is
-    /// kept for its time and for [`Config::max_drift`](crate::Config::max_drift). A domain without
+    /// kept for its time and for [`Config::with_max_drift`](crate::Config::with_max_drift). A domain without
     /// answers gets no collection by this call.
     ///
     /// The purge keeps an answer that cannot be read, names the answer in its result, and goes on.

@@ -10,7 +10,7 @@ pub struct Load {
     /// [`Domain::begin`].
     pub running: usize,
     /// The number of transactions that wait for a permit
-    /// ([`Config::max_concurrent_transactions`](crate::Config::max_concurrent_transactions)).
+    /// ([`Config::with_max_concurrent_transactions`](crate::Config::with_max_concurrent_transactions)).
     pub waiting: usize,
     /// The number of running transactions that wait for a group.
     pub queued: usize,

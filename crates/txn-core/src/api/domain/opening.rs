@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::error::Result;
 use crate::group::Groups;
-use crate::store::Store;
+use txn_store::Store;
 
 impl Domain {
     /// Opens an existing domain.

@@ -12,8 +12,9 @@ impl Domain {
     /// If the transaction is undecided, the call watches the transaction for one lease. Without a
     /// sign of life the call then aborts the transaction.
     ///
-    /// A one-document transaction leaves no record, and its errors carry no tid. Do not ask for its
-    /// outcome.
+    /// Ask only with a tid of a [`Receipt`](crate::Receipt) or of an error. A put of one document
+    /// may leave no record, and then has no such tid. For another tid of such a transaction the
+    /// call would answer [`TransactionOutcome::Aborted`], although the write is there.
     ///
     /// # Errors
     /// - [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if the transaction still runs at the

@@ -9,10 +9,10 @@ use futures::FutureExt;
 use tokio::sync::oneshot;
 
 use crate::attempt::Attempt;
+use crate::attempt::committing::after_commit::{complete, refresh_if_asked};
 use crate::attempt::committing::commit_outcome::{CommitOutcome, CommittedRecord};
 use crate::attempt::committing::commit_steps::commit_inner;
-use crate::attempt::committing::finish::{complete, refresh_if_asked};
-use crate::attempt::committing::release::{Why, leave_to_others, release};
+use crate::attempt::committing::rollback::{Why, leave_to_others, release};
 use crate::attempt::committing::single::commit_single;
 use crate::attempt::receipt::Receipt;
 use crate::attempt::state::{CommitKind, Stage};

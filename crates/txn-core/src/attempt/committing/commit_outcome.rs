@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::attempt::committing::single::Single;
-use crate::store::{Key, Version};
 use txn_protocol::document::View;
 use txn_protocol::record::Record;
+use txn_store::{Key, Version};
 
 /// The result of the steps up to the commit point.
 pub(in crate::attempt) enum CommitOutcome {

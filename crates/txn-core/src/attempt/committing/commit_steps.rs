@@ -21,13 +21,13 @@ use crate::attempt::{Attempt, Mutation, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::store::{Key, Write, WriteOp};
 use txn_protocol::document::{Image, Stored};
 use txn_protocol::ids::CommitVersion;
 use txn_protocol::machines::attempt::{Footprint, Phase, operation};
 use txn_protocol::machines::invariant::check_order;
 use txn_protocol::record::{Op, Participant};
 use txn_protocol::rule::Rule;
+use txn_store::{Key, Write, WriteOp};
 
 /// Runs all steps up to and including the commit point.
 ///

@@ -9,13 +9,13 @@ use crate::engine::attempt_error::AttemptError;
 use crate::engine::history::History;
 use crate::engine::history::heads::read_head;
 use crate::error::{Error, ErrorKind};
-use crate::store::{Key, Version};
 use txn_protocol::document::{Image, View};
 use txn_protocol::history;
 use txn_protocol::ids::CommitVersion;
 use txn_protocol::machines::attempt::{Change, operation};
 use txn_protocol::machines::invariant::Invariant;
 use txn_protocol::record::{Op, Participant};
+use txn_store::{Key, Version};
 
 /// The participants of a record, with their contents.
 #[derive(Default)]

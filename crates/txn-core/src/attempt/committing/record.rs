@@ -12,12 +12,12 @@ use crate::engine::table::partitions::Partition;
 use crate::engine::table::record_lookup::RecordLookup;
 use crate::engine::table::records::{RecordOf, settled_version};
 use crate::error::{Error, ErrorKind};
-use crate::store::{Key, Outcome, Refusal, RefusalKind, Version};
 use txn_protocol::document::Image;
 use txn_protocol::ids::CommitVersion;
 use txn_protocol::machines::invariant::{Invariant, check_commit_version};
 use txn_protocol::machines::record::{Commit, Decision};
 use txn_protocol::record::{Op, Participant, Record, State};
+use txn_store::{Key, Outcome, Refusal, RefusalKind, Version};
 
 /// Checks the size of the record before the first lock.
 ///

@@ -11,11 +11,11 @@ use crate::attempt::{Attempt, Mutation, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::store::store_access::ReadPreference;
 use crate::event::Event;
-use crate::store::Key;
 use txn_protocol::document::Image;
 use txn_protocol::ids::CommitVersion;
 use txn_protocol::machines::settle::SingleOutcome;
 use txn_protocol::rule::Rule;
+use txn_store::Key;
 
 /// The only document of a transaction that commits without a record.
 pub(in crate::attempt) struct Single {

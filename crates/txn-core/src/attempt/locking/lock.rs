@@ -20,11 +20,11 @@ use crate::engine::holders::lock::Lock;
 use crate::engine::recovery::roll_forward::Resolution;
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
-use crate::store::{Key, Write};
 use txn_protocol::document::View;
 use txn_protocol::ids::AttemptId;
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::lock::{Locking, locking};
+use txn_store::{Key, Write};
 
 /// Locks documents when a pessimistic closure reads them.
 pub(in crate::attempt) async fn acquire_for_reading(
@@ -179,7 +179,7 @@ impl LockPhase<'_> {
                 // The other members of the group do not wait for this document. A lock that was
                 // sent has to be settled.
                 Ok(Step::Blocked(holder))
-                    if members.are_several()
+                    if members.has_several_components()
                         && !members.is_evicted(key)
                         && !is_applied_soon(attempt, request, holder) =>
                 {

@@ -1,9 +1,9 @@
 //! A pending lock request, and the known state of its document.
 
-use crate::store::{Version, WriteOp};
 use txn_protocol::document::View;
 use txn_protocol::ids::AttemptId;
 use txn_protocol::rules::validate::Observed;
+use txn_store::{Version, WriteOp};
 
 /// A lock that the attempt still has to acquire.
 #[derive(Debug, Default)]

@@ -10,8 +10,8 @@ use crate::attempt::locking::waiting::LockWaits;
 use crate::attempt::{Attempt, Mutation, ReadEntry};
 use crate::clock::Backoff;
 use crate::engine::hot::handoff::Handoff;
-use crate::store::{Key, Write};
 use txn_protocol::document::View;
+use txn_store::{Key, Write};
 
 /// One acquisition of locks, round by round.
 pub(super) struct LockPhase<'a> {

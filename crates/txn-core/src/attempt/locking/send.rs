@@ -10,10 +10,10 @@ use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
 use crate::event::Event;
-use crate::store::{Key, Outcome, Version, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::validate::Observed;
+use txn_store::{Key, Outcome, Version, Write, WriteOp};
 
 /// The result of one bulk.
 #[derive(Default)]

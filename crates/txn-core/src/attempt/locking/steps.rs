@@ -5,9 +5,9 @@ use crate::attempt::locking::lock_request::{LockRequest, Step};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::recovery::roll_forward::Resolution;
 use crate::error::Error;
-use crate::store::{Key, WriteOp};
 use txn_protocol::document::{Stored, View};
 use txn_protocol::rules::lock::{Locking, locking};
+use txn_store::{Key, WriteOp};
 
 /// Returns the next step towards one lock.
 ///

@@ -19,13 +19,13 @@ use crate::engine::recovery::roll_forward::Resolution;
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
-use crate::store::{Key, Outcome, Write, WriteOp};
 use txn_protocol::document::View;
 use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::attempt::{locks_absences, validated_first};
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::Requester;
 use txn_protocol::rules::validate::{Observed, Validity, validity};
+use txn_store::{Key, Outcome, Write, WriteOp};
 
 /// A transaction without locks waits this often before a retry.
 const MOST_WAITS: u32 = 16;

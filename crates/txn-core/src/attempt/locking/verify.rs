@@ -7,9 +7,9 @@ use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
-use crate::store::{Key, Outcome, Write, WriteOp};
 use txn_protocol::document::View;
 use txn_protocol::rule::Rule;
+use txn_store::{Key, Outcome, Write, WriteOp};
 
 /// Verifies that all locks were held at the same time.
 ///

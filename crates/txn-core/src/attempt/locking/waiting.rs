@@ -14,10 +14,10 @@ use crate::engine::hot::lock_queue::LockWait;
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::event::WaitEnd;
-use crate::store::Key;
 use txn_protocol::ids::AttemptId;
 use txn_protocol::record::State;
 use txn_protocol::rules::conflict::{HolderState, Requester};
+use txn_store::Key;
 
 /// The grace for a holder in another process, in round trips.
 ///
@@ -51,8 +51,8 @@ impl<'a> LockWaits<'a> {
 
     /// Returns how the attempt resolves the holder of a document.
     ///
-    /// An attempt with several members gives no grace, because the attempt can evict the members
-    /// that use the document.
+    /// An attempt with several components gives no grace, because the attempt can evict the
+    /// components that use the document. An attempt without a board gives none either.
     pub(in crate::attempt) fn requester(&self, key: &Key, holder: AttemptId) -> Requester {
         let now = self.attempt.engine.context.now();
         let is_over = |since: Duration, grace| now.saturating_sub(since) >= grace;
@@ -63,7 +63,7 @@ impl<'a> LockWaits<'a> {
                 .holders
                 .get(key)
                 .is_some_and(|(before, since)| *before == holder && is_over(*since, grace));
-        match self.attempt.hot.members.are_several() || stands {
+        match self.attempt.hot.members.has_several_components() || stands {
             true => Requester::Locking(self.attempt.tid),
             false => Requester::WithinGrace(self.attempt.tid),
         }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use parking_lot::Mutex;
 
 use crate::engine::attempt_error::RetryReason;
-use crate::store::Key;
+use txn_store::Key;
 
 /// The members of an attempt, by component.
 #[derive(Debug, Default)]
@@ -128,7 +128,7 @@ impl Members {
     }
 
     /// Whether the attempt commits several independent components.
-    pub(in crate::attempt) fn are_several(&self) -> bool {
+    pub(in crate::attempt) fn has_several_components(&self) -> bool {
         self.0.lock().active.len() > 1
     }
 }

@@ -8,7 +8,7 @@ use std::fmt::Debug;
 
 use parking_lot::Mutex;
 
-use crate::store::Key;
+use txn_store::Key;
 
 /// A guard that frees its reservation when dropped.
 pub(crate) trait Reservation: Debug + Send + Sync {}

@@ -11,7 +11,7 @@ use txn_protocol::rules::validate::Observed;
 
 use crate::attempt::{Mutation, ReadWriteSet};
 use crate::engine::read_entry::ReadEntry;
-use crate::store::Key;
+use txn_store::Key;
 
 /// The result of merging a transaction into a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

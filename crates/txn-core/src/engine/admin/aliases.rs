@@ -14,7 +14,7 @@ use crate::engine::base::Base;
 use crate::engine::context::Context;
 use crate::engine::store::store_access::StoreAccess;
 use crate::error::{Error, ErrorKind};
-use crate::store::{CollectionIdentity, CollectionInfo, StoreError, StoreErrorKind};
+use txn_store::{CollectionIdentity, CollectionInfo, StoreError, StoreErrorKind};
 
 /// The aliases of opened collections, by physical name.
 pub(crate) struct Aliases {

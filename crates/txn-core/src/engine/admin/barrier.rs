@@ -19,10 +19,10 @@ use crate::engine::table::Table;
 use crate::engine::table::record_lookup::RecordLookup;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Filter, Key};
 use txn_protocol::ids::{AttemptId, CommitVersion, Day};
 use txn_protocol::record::State;
 use txn_protocol::rules::conflict::{HolderState, Requester};
+use txn_store::{Filter, Key};
 
 /// The number of holders that a barrier rolls forward at a time.
 ///
@@ -192,7 +192,7 @@ impl Barrier {
         awaited: &mut Awaited,
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
-        let open = Filter::any_of(crate::store::fields::STATE, ["committed"]);
+        let open = Filter::any_of(txn_store::fields::STATE, ["committed"]);
         match self.store.refresh(partition, deadline).await {
             // Another process dropped the day, so every transaction of the day was finished.
             Err(AttemptError::Fail(error))

@@ -16,8 +16,8 @@ use crate::engine::table::domain_document::RegistryDocument;
 use crate::engine::table::{REGISTRY, Table};
 use crate::engine::time::Time;
 use crate::error::{Error, ErrorKind};
-use crate::store::{CollectionInfo, CollectionSpec, Filter, Key, Role, Source};
 use txn_protocol::machines::domain::{Confirm, MakeOnce};
+use txn_store::{CollectionInfo, CollectionSpec, Filter, Key, Role, Source};
 
 /// The claim of a collection, in the registry under `collection:<uid>`.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]

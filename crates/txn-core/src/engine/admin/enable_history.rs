@@ -9,9 +9,9 @@ use crate::engine::history::heads::{Entry, history_entry};
 use crate::engine::store::pages::PAGE;
 use crate::engine::table::domain_document::RegistryDocument;
 use crate::error::{Error, ErrorKind};
-use crate::store::{Filter, Source};
 use txn_protocol::format::Format;
 use txn_protocol::machines::domain::MakeOnce;
+use txn_store::{Filter, Source};
 
 /// The mappings of a history collection: no search uses its fields.
 const UNSEARCHED: &str = r#"{"dynamic":false}"#;

@@ -9,9 +9,9 @@ use crate::engine::admin::scan::Faults;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::error::Error;
-use crate::store::{Filter, Key, Read};
 use txn_protocol::ids::Day;
 use txn_protocol::machines::domain::DomainDocument;
+use txn_store::{Filter, Key, Read};
 
 impl DomainAdmin {
     /// The existing partitions of this domain, by name, official or not.

@@ -21,12 +21,12 @@ use crate::engine::table::format::read_record;
 use crate::engine::table::record_lookup::RecordLookup;
 use crate::engine::time::Time;
 use crate::error::{Error, ErrorKind};
-use crate::store::{Key, Read, Version};
 use txn_protocol::document::View;
 use txn_protocol::ids::{AttemptId, Day};
 use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::record::State;
 use txn_protocol::rules::conflict::Requester;
+use txn_store::{Key, Read, Version};
 
 /// The findings of the janitor in a domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use crate::engine::context::Context;
 use crate::engine::signals::processes::Processes;
 use crate::engine::store::store_access::StoreAccess;
 use crate::engine::table::Table;
-use crate::store::{Outcome, Read, Version, Write, WriteOp};
+use txn_store::{Outcome, Read, Version, Write, WriteOp};
 
 /// The janitor task of a process.
 pub(crate) struct JanitorElection {

@@ -6,8 +6,8 @@ use crate::engine::deadline::Deadline;
 use crate::engine::table::REGISTRY;
 use crate::engine::table::domain_document::{RegistryDocument, encode};
 use crate::error::{Error, ErrorKind};
-use crate::store::{CollectionSpec, Role};
 use txn_protocol::machines::domain::{DomainDocument, MakeOnce};
+use txn_store::{CollectionSpec, Role};
 
 impl DomainAdmin {
     /// Opens a complete domain, or creates it if no part exists.

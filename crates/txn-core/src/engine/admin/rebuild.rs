@@ -11,9 +11,9 @@ use crate::engine::deadline::Deadline;
 use crate::engine::store::settle::write_under;
 use crate::engine::table::domain_document::encode;
 use crate::error::{Error, ErrorKind};
-use crate::store::{CollectionSpec, Filter, Key, Outcome, Role, Version, Write};
 use txn_protocol::ids::Day;
 use txn_protocol::machines::domain::DomainDocument;
+use txn_store::{CollectionSpec, Filter, Key, Outcome, Role, Version, Write};
 
 /// The result of [`Admin::rebuild`](crate::Admin::rebuild).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,9 +11,9 @@ use crate::engine::table::format::read_record;
 use crate::engine::table::retention::open_records;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
-use crate::store::{CollectionSpec, Filter, Key, Role, Write, WriteOp};
 use txn_protocol::board::MOST_SLOTS;
 use txn_protocol::machines::settle::Answer;
+use txn_store::{CollectionSpec, Filter, Key, Role, Write, WriteOp};
 
 impl DomainAdmin {
     /// See [`Admin::release_collection`](crate::Admin::release_collection).
@@ -72,7 +72,7 @@ impl DomainAdmin {
             Err(AttemptError::Fail(error)) if error.is_not_found() => return Ok(()),
             refreshed => refreshed?,
         }
-        let locked = Filter::Exists(crate::store::fields::TRANSACTION_TID);
+        let locked = Filter::Exists(txn_store::fields::TRANSACTION_TID);
         let mut pages = self.store.pages(name, locked, PAGE);
         while let Some(documents) = self.store.next_page(&mut pages, deadline).await? {
             for (key, version, source) in documents {

@@ -14,10 +14,10 @@ use crate::engine::table::Table;
 use crate::engine::table::format::read_record;
 use crate::engine::table::retention::open_records;
 use crate::error::{Error, ErrorKind};
-use crate::store::{CollectionSpec, Filter, Key, Pages, Role, StoreErrorKind};
 use txn_protocol::ids::{AttemptId, Day};
 use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::record::State;
+use txn_store::{CollectionSpec, Filter, Key, Pages, Role, StoreErrorKind};
 
 /// A collection or a partition to scan.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ impl Place {
 
     fn filter(&self) -> Filter {
         match self {
-            Self::Collection { .. } => Filter::Exists(crate::store::fields::TRANSACTION_TID),
+            Self::Collection { .. } => Filter::Exists(txn_store::fields::TRANSACTION_TID),
             Self::Partition { .. } => open_records(),
         }
     }

@@ -8,9 +8,9 @@ use crate::engine::apply::Applier;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::table::record_lookup::RecordLookup;
-use crate::store::{Key, Outcome, Write, WriteOp};
 use txn_protocol::document::Stored;
 use txn_protocol::ids::AttemptId;
+use txn_store::{Key, Outcome, Write, WriteOp};
 
 impl Applier {
     /// Proves that a document is absent. Returns whether the proof succeeded.

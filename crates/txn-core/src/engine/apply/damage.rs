@@ -4,8 +4,8 @@ use crate::engine::apply::Applier;
 use crate::engine::apply::progress::Apply;
 use crate::error::ErrorKind;
 use crate::event::{DamageCause, Event};
-use crate::store::Key;
 use txn_protocol::ids::AttemptId;
+use txn_store::Key;
 
 impl Applier {
     /// Emits the damage that an operator must inspect.

@@ -2,7 +2,7 @@
 
 mod absence;
 mod damage;
-pub(crate) mod finish;
+pub(crate) mod finish_record;
 pub(crate) mod moved_locks;
 pub(crate) mod participants;
 pub(crate) mod progress;

@@ -26,14 +26,14 @@ use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
 use crate::event::DamageCause;
-use crate::store::fields::DELETES;
-use crate::store::{Filter, Key, Outcome, Write, WriteOp};
 use txn_protocol::document::Stored;
 use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::record::{Participant, State};
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::apply::Applying;
 use txn_protocol::rules::conflict::HolderState;
+use txn_store::fields::DELETES;
+use txn_store::{Filter, Key, Outcome, Write, WriteOp};
 
 /// The number of documents in one search.
 const KEYS_AT_ONCE: usize = 500;

@@ -16,13 +16,13 @@ use crate::engine::table::own_record::OwnRecord;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
 use crate::event::DamageCause;
-use crate::store::{Key, Outcome, Write, WriteOp};
 use txn_protocol::document::{Stored, View};
 use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::roll_forward::{RollForward, roll_forward};
 use txn_protocol::record::{Participant, Record, State};
 use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::apply::{Applying, is_locked_by};
+use txn_store::{Key, Outcome, Write, WriteOp};
 
 /// The writes and checks of one round.
 #[derive(Default)]

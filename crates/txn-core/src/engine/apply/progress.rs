@@ -10,12 +10,12 @@ use crate::engine::table::own_record::OwnRecord;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
 use crate::event::DamageCause;
-use crate::store::{Key, Version};
 use txn_protocol::document::View;
 use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::record::{Op, Participant, Record};
 use txn_protocol::rule::Rules;
 use txn_protocol::rules::apply::{Applying, Committed, applying};
+use txn_store::{Key, Version};
 
 /// The participants without an acknowledged apply, each with the reason.
 ///

@@ -15,9 +15,9 @@ use crate::engine::holders::failure_detector::NO_NODE_LAGS_FOR;
 use crate::engine::store::store_access::{Look, missing_collection};
 use crate::engine::wait_reason::WaitReason;
 use crate::event::DamageCause;
-use crate::store::{CollectionSpec, Key, Role, StoreErrorKind};
 use txn_protocol::document::View;
 use txn_protocol::record::{Op, Participant};
+use txn_store::{CollectionSpec, Key, Role, StoreErrorKind};
 
 /// The report for a collection that is gone.
 const GONE: &str = "its collection is gone, and the unapplied commit is lost with it";

@@ -20,7 +20,7 @@ use crate::engine::store::settle::{Because, Settled, Unsettled};
 use crate::engine::store::store_access::StoreAccess;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
-use crate::store::{Key, Outcome, Version, Write, WriteOp};
+use txn_store::{Key, Outcome, Version, Write, WriteOp};
 
 /// The writes of transactions that commit without a record.
 pub(crate) struct SingleWrites {

@@ -1,8 +1,8 @@
 //! The write of one step of an apply.
 
-use crate::store::WriteOp;
 use txn_protocol::document::{Stored, View};
 use txn_protocol::rules::apply::Applying;
+use txn_store::WriteOp;
 
 /// Returns the write of a step, if the step needs one.
 pub(in crate::engine) fn step_write(

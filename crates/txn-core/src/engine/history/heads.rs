@@ -19,7 +19,7 @@ use crate::engine::store::store_access::ReadPreference;
 use crate::engine::table::REGISTRY;
 use crate::engine::table::format::unreadable;
 use crate::error::Error;
-use crate::store::{CollectionInfo, Key};
+use txn_store::{CollectionInfo, Key};
 
 /// The registry entry of a history, under `history:<uid>`. The entry never changes.
 #[derive(Serialize, Deserialize)]

@@ -14,8 +14,8 @@ use crate::engine::context::Context;
 use crate::engine::store::store_access::StoreAccess;
 use crate::engine::table::Table;
 use crate::engine::time::Time;
-use crate::store::Key;
 use txn_protocol::ids::CommitVersion;
+use txn_store::Key;
 
 /// The history settings of one collection.
 #[derive(Clone, Debug, PartialEq, Eq)]

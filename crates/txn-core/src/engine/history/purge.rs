@@ -15,8 +15,8 @@ use crate::engine::history::heads::read_head;
 use crate::engine::history::{Histories, History};
 use crate::engine::store::store_access::ReadPreference;
 use crate::error::ErrorKind;
-use crate::store::{Filter, Key, Outcome, Version, Write, WriteOp};
 use txn_protocol::document::View;
+use txn_store::{Filter, Key, Outcome, Version, Write, WriteOp};
 
 /// The number of documents in one page. Past versions may be large.
 const PAGE: usize = 100;

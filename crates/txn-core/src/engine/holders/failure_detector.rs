@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::store::{Key, Version};
 use txn_protocol::ids::AttemptId;
+use txn_store::{Key, Version};
 
 /// The sign of life of a holder: the version of its record.
 ///

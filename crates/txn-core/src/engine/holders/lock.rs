@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::engine::holders::failure_detector::LookedAt;
 use crate::engine::table::record_lookup::RecordLookup;
-use crate::store::Key;
 use txn_protocol::document::View;
 use txn_protocol::ids::AttemptId;
+use txn_store::Key;
 
 /// A foreign lock, as it was read.
 #[derive(Clone, Debug)]

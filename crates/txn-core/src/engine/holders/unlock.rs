@@ -10,10 +10,10 @@ use crate::engine::holders::lock::Lock;
 use crate::engine::store::store_access::{Look, ReadPreference, StoreAccess};
 use crate::error::Error;
 use crate::event::Event;
-use crate::store::{Key, Outcome, Write};
 use txn_protocol::document::{Stored, View};
 use txn_protocol::ids::AttemptId;
 use txn_protocol::rules::apply::{Applying, unlocking};
+use txn_store::{Key, Outcome, Write};
 
 /// Tries to remove a void lock that another process keeps touching.
 ///

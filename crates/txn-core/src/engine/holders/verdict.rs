@@ -21,11 +21,11 @@ use crate::engine::table::record_lookup::RecordLookup;
 use crate::engine::table::records::RecordOf;
 use crate::error::Error;
 use crate::event::Event;
-use crate::store::{Key, Outcome, Version};
 use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::record::{Decide, Decision};
 use txn_protocol::record::{Record, State};
 use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
+use txn_store::{Key, Outcome, Version};
 
 /// A verdict on a transaction, final by an acknowledged write.
 #[derive(Clone, Debug)]
@@ -239,7 +239,7 @@ impl Verdicts {
         tid: AttemptId,
         label: Option<Arc<str>>,
         why: &str,
-    ) -> Result<crate::store::Source, Error> {
+    ) -> Result<txn_store::Source, Error> {
         let record = Record { label, ..self.table.aborted_record(tid, why) };
         record.encode().map_err(|e| Error::damaged(e.to_string()))
     }

@@ -13,11 +13,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::store::Key;
 use txn_protocol::board::{
     BoardWrite, DocumentSet, KeyHash, Look, Node, Numbers, Policy, Work, Written,
 };
 use txn_protocol::ids::Age;
+use txn_store::Key;
 
 /// The initial estimate of a round trip.
 const ROUND_TRIP: Duration = Duration::from_millis(2);

@@ -16,7 +16,7 @@ use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::rules::validate::Observed;
 
 use crate::engine::read_entry::ReadEntry;
-use crate::store::{Key, Source, Version};
+use txn_store::{Key, Source, Version};
 
 /// The maximum number of cached documents.
 const DOCUMENTS: NonZeroUsize = NonZeroUsize::new(10_000).expect("it is not zero");

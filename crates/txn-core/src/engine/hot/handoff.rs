@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::engine::hot::Hot;
-use crate::store::Key;
 use txn_protocol::document::View;
+use txn_store::Key;
 
 /// How long an entry waits before its commit applies the document.
 ///

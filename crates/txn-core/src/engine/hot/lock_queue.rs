@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::store::Key;
 use txn_protocol::ids::Age;
+use txn_store::Key;
 
 /// A position in a queue: by age, then by arrival.
 type Position = (Age, u64);

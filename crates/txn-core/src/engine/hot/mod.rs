@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::config::Config;
-use crate::store::{Key, Limits};
+use txn_store::{Key, Limits};
 
 use admission::Admission;
 use board::Board;

@@ -17,9 +17,9 @@ use crate::engine::reads::Reads;
 use crate::engine::store::store_access::{ReadPreference, StoreAccess};
 use crate::engine::table::Table;
 use crate::engine::wait_reason::WaitReason;
-use crate::store::{Key, Outcome, Read, Write, WriteOp};
 use txn_protocol::board::{BoardWrite, Look, Slot, Written};
 use txn_protocol::ids::Age;
+use txn_store::{Key, Outcome, Read, Write, WriteOp};
 
 /// How long an ending process waits for the removal of its wish.
 const LEAVING: Duration = Duration::from_secs(1);

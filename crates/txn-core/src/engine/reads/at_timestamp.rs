@@ -14,10 +14,10 @@ use crate::engine::read_entry::ReadEntry;
 use crate::engine::reads::Reads;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
-use crate::store::Key;
 use txn_protocol::document::Image;
 use txn_protocol::history::{Before, Head, Links};
 use txn_protocol::ids::{AttemptId, CommitVersion};
+use txn_store::Key;
 
 /// The maximum number of reads of a document that contradicts its history.
 ///
@@ -64,7 +64,7 @@ impl Reads {
     pub(crate) fn history_of(&self, collection: &str) -> Result<Arc<History>, Error> {
         self.histories.of(collection).ok_or_else(|| {
             Error::invalid(format!(
-                "the collection {collection:?} keeps no history: see Domain::enable_history"
+                "the collection {collection:?} keeps no history: see History::enable"
             ))
         })
     }

@@ -11,10 +11,10 @@ use crate::engine::recovery::roll_forward::Resolution;
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
-use crate::store::Key;
 use txn_protocol::ids::AttemptId;
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::Requester;
+use txn_store::Key;
 
 impl Reads {
     pub(crate) async fn read_committed(

@@ -17,7 +17,7 @@ use crate::engine::reads::Reads;
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::table::record_lookup::RecordLookup;
 use crate::error::Error;
-use crate::store::Key;
+use txn_store::Key;
 
 impl Reads {
     /// Refuses keys that no document can have.

@@ -7,8 +7,8 @@ use crate::engine::deadline::Deadline;
 use crate::engine::holders::lock::{Holding, Lock};
 use crate::engine::recovery::Recovery;
 use crate::engine::recovery::roll_forward::{Met, Resolution, Resolutions};
-use crate::store::Key;
 use txn_protocol::rules::conflict::Requester;
+use txn_store::Key;
 
 impl Recovery {
     /// Resolves foreign locks, if the rules allow it.

@@ -15,12 +15,12 @@ use crate::engine::recovery::Recovery;
 use crate::engine::table::own_record::OwnRecord;
 use crate::error::Error;
 use crate::event::Event;
-use crate::store::{Key, Version};
 use txn_protocol::document::View;
 use txn_protocol::record::{Participant, Record, State};
 use txn_protocol::rule::{Rule, Rules};
 use txn_protocol::rules::apply::is_held_by;
 use txn_protocol::rules::conflict::Requester;
+use txn_store::{Key, Version};
 
 /// The maximum depth of nested roll forwards.
 ///

@@ -12,8 +12,8 @@ use crate::engine::context::Context;
 use crate::engine::live_attempts::LiveAttempts;
 use crate::engine::time::Time;
 use crate::event::{Event, WaitEnd};
-use crate::store::Key;
 use txn_protocol::ids::AttemptId;
+use txn_store::Key;
 
 /// The maximum number of labels that are remembered for holders in other processes.
 const MOST_LABELS: usize = 1_024;

@@ -22,9 +22,9 @@ pub struct ProcessEntry {
     pub pid: u32,
     /// The name of the executable file.
     pub program: String,
-    /// [`Config::process_name`](crate::Config::process_name).
+    /// [`Config::with_process_name`](crate::Config::with_process_name).
     pub process: String,
-    /// [`Config::application_name`](crate::Config::application_name).
+    /// [`Config::with_application_name`](crate::Config::with_application_name).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub application: Option<String>,
     /// The version of this library in the process.
@@ -35,7 +35,7 @@ pub struct ProcessEntry {
     pub renewed_ms: u64,
     /// The interval between renewals in milliseconds.
     pub interval_ms: u64,
-    /// [`Config::metrics_address`](crate::Config::metrics_address).
+    /// [`Config::with_metrics_address`](crate::Config::with_metrics_address).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics_address: Option<String>,
     /// The lead of the machine's clock over the server's clock, in milliseconds.

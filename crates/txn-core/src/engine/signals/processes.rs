@@ -19,7 +19,7 @@ use crate::engine::store::pages::PAGE;
 use crate::engine::store::store_access::StoreAccess;
 use crate::engine::table::{REGISTRY, Table};
 use crate::engine::time::Time;
-use crate::store::{Filter, Key, Outcome, Read, Source, Version, Write, WriteOp};
+use txn_store::{Filter, Key, Outcome, Read, Source, Version, Write, WriteOp};
 
 /// How often an elected janitor drops the documents of dead processes.
 const SWEEP: Duration = Duration::from_secs(600);

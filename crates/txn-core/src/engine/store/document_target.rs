@@ -6,7 +6,7 @@ use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::store::settle::Place;
 use crate::engine::store::store_access::{ReadPreference, StoreAccess};
-use crate::store::{Key, Source};
+use txn_store::{Key, Source};
 
 /// A document of a collection.
 pub(crate) struct Document<'a> {

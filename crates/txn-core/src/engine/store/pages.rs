@@ -5,7 +5,7 @@ use crate::engine::deadline::Deadline;
 use crate::engine::store::store_access::StoreAccess;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
-use crate::store::{Filter, Key, Pages, Source, StoreErrorKind, Version};
+use txn_store::{Filter, Key, Pages, Source, StoreErrorKind, Version};
 
 /// The number of documents in one page of a scan.
 pub(crate) const PAGE: usize = 500;

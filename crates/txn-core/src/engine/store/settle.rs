@@ -11,7 +11,7 @@ use crate::engine::deadline::Deadline;
 use crate::engine::store::store_access::StoreAccess;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
-use crate::store::{Key, Outcome, Source, Version, Write, WriteOp};
+use txn_store::{Key, Outcome, Source, Version, Write, WriteOp};
 
 /// A target of the settlement loop: a key with its requests.
 pub(crate) trait Place: Sync {

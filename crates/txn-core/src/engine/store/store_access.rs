@@ -7,9 +7,9 @@ use crate::engine::context::Context;
 use crate::engine::deadline::Deadline;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
-use crate::store::{Key, Limits, Outcome, Read, Store, StoreErrorKind, Version, Write};
 use txn_protocol::document::{Stored, View};
 use txn_protocol::rule::Rule;
+use txn_store::{Key, Limits, Outcome, Read, Store, StoreErrorKind, Version, Write};
 
 /// The requests of the engine to the store.
 pub(crate) struct StoreAccess {
@@ -60,7 +60,7 @@ impl StoreAccess {
         mut operation: impl FnMut() -> F + Send,
     ) -> Result<T, AttemptError>
     where
-        F: Future<Output = Result<T, crate::store::StoreError>> + Send,
+        F: Future<Output = Result<T, txn_store::StoreError>> + Send,
     {
         let mut backoff = self.context.backoff();
         loop {

@@ -14,7 +14,7 @@ use crate::engine::table::Table;
 use crate::engine::table::format::unreadable;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
-use crate::store::{Key, Outcome, Read, Source, StoreErrorKind, Version, Write, WriteOp};
+use txn_store::{Key, Outcome, Read, Source, StoreErrorKind, Version, Write, WriteOp};
 
 impl Table {
     /// Reads the domain document from the primary.

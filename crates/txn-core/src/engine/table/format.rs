@@ -4,7 +4,7 @@ use txn_protocol::format::Format;
 use txn_protocol::record::Record;
 
 use crate::error::{Error, ErrorKind};
-use crate::store::Key;
+use txn_store::Key;
 
 /// Reads the record at a key, or returns why that fails.
 pub(crate) fn read_record(key: &Key, source: &str) -> Result<Record, Error> {

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use crate::engine::context::Context;
 use crate::engine::store::store_access::StoreAccess;
 use crate::engine::time::Time;
-use crate::store::{Key, Write, WriteOp};
 use known_days::KnownDays;
 use txn_protocol::ids::{AttemptId, Day};
+use txn_store::{Key, Write, WriteOp};
 
 /// The collection of domain documents and claims, shared by all domains.
 pub(crate) const REGISTRY: &str = "txn-registry";

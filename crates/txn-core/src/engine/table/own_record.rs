@@ -6,8 +6,8 @@ use tokio::sync::Mutex;
 
 use crate::engine::deadline::Deadline;
 use crate::engine::table::Table;
-use crate::store::{Outcome, Version, WriteOp};
 use txn_protocol::record::Record;
+use txn_store::{Outcome, Version, WriteOp};
 
 /// The committed record of a transaction of this process.
 ///

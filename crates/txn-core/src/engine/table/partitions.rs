@@ -20,11 +20,11 @@ use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::table::Table;
 use crate::error::Error;
-use crate::store::{CollectionSpec, Role};
 use txn_protocol::ids::Day;
 use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::machines::partition::Making;
 use txn_protocol::rule::Rule;
+use txn_store::{CollectionSpec, Role};
 
 /// The assumed bound on clock differences if no server tells the time.
 const UNTOLD_DAYS: i64 = 30;

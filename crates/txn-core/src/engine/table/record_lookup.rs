@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::store::{Source, Version};
 use txn_protocol::machines::record::Standing;
 use txn_protocol::record::Record;
 use txn_protocol::rules::conflict::HolderState;
+use txn_store::{Source, Version};
 
 /// The result of reading a record.
 #[derive(Clone, Debug)]

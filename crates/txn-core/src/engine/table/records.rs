@@ -13,12 +13,12 @@ use crate::engine::table::partitions::Partition;
 use crate::engine::table::record_lookup::RecordLookup;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
-use crate::store::{Key, Outcome, Read, Source, StoreErrorKind, Version, WriteOp};
 use txn_protocol::ids::AttemptId;
 use txn_protocol::machines::record::Standing;
 use txn_protocol::record::{Aborted, Record, State};
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::HolderState;
+use txn_store::{Key, Outcome, Read, Source, StoreErrorKind, Version, WriteOp};
 
 impl Table {
     /// A record of the attempt, without participants.

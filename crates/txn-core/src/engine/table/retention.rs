@@ -8,12 +8,12 @@ use crate::engine::table::Table;
 use crate::engine::table::domain_document::encode;
 use crate::engine::wait_reason::WaitReason;
 use crate::event::Event;
-use crate::store::{Filter, Key, Outcome, Version, Write, WriteOp};
 use txn_protocol::ids::Day;
 use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::machines::partition::{Dropping, LIFT_WITHIN, may_drop};
 use txn_protocol::record::State;
 use txn_protocol::rule::Rule;
+use txn_store::{Filter, Key, Outcome, Version, Write, WriteOp};
 
 impl Table {
     /// Drops the partitions of days past their retention, oldest first.
@@ -225,5 +225,5 @@ impl Table {
 
 /// Records that are neither finished nor aborted.
 pub(crate) fn open_records() -> Filter {
-    Filter::any_of(crate::store::fields::STATE, State::OPEN)
+    Filter::any_of(txn_store::fields::STATE, State::OPEN)
 }

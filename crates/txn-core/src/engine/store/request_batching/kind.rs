@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use crate::store::{Key, Outcome, Read, Store, StoreError, StoreErrorKind, Write};
+use txn_store::{Key, Outcome, Read, Store, StoreError, StoreErrorKind, Write};
 
 /// A store call with many operations, and an answer for each.
 pub(super) trait Kind: Send + Sync + 'static {

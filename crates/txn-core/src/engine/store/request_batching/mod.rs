@@ -39,9 +39,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
 use crate::engine::serving_runtime::ServingRuntime;
-use crate::store::{Key, Layer, Outcome, Read, Store, Write};
 use kind::{AnyCopy, Kind, Operation, Primary, Writes};
 use lane::Lane;
+use txn_store::{Key, Layer, Outcome, Read, Store, Write};
 
 /// The bounds of one lane.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ use txn_store::conformance::{self, Options};
 
 use super::*;
 use crate::clock::SystemClock;
-use crate::store::{CollectionSpec, MemoryStore, Role, StoreErrorKind, Version, WriteOp};
+use txn_store::{CollectionSpec, MemoryStore, Role, StoreErrorKind, Version, WriteOp};
 
 /// Notes each request, and carries it out once the test releases it.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use crate::engine::deadline::Deadline;
 use crate::engine::store::store_access::ReadPreference;
 use crate::error::Error;
 use crate::event::{AbortReason, Event};
-use crate::store::{Key, Outcome, Write};
+use txn_store::{Key, Outcome, Write};
 
 /// Why an attempt ends without a commit.
 #[derive(Debug)]

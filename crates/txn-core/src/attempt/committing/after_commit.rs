@@ -18,9 +18,9 @@ use crate::engine::hot::handoff::{self, LINGER, MAX_DEPTH, Published};
 use crate::engine::table::own_record::OwnRecord;
 use crate::error::ErrorKind;
 use crate::event::{DamageCause, Event};
-use crate::store::Key;
 use txn_protocol::document::View;
 use txn_protocol::record::{Participant, Record};
+use txn_store::Key;
 
 /// Applies the commit and finishes its record. Returns whether all is done.
 ///

@@ -8,10 +8,10 @@ use crate::engine::store::store_access::ReadPreference;
 use crate::engine::table::record_lookup::RecordLookup;
 use crate::engine::table::records::RecordOf;
 use crate::error::Error;
-use crate::store::{Outcome, Version, WriteOp};
 use txn_protocol::machines::record::{Finish, Standing};
 use txn_protocol::record::{Record, State};
 use txn_protocol::rules::conflict::HolderState;
+use txn_store::{Outcome, Version, WriteOp};
 
 impl Applier {
     /// Writes a removed record of this process again.
