@@ -89,20 +89,36 @@ impl Plain {
     /// Moves one unit by the requests of a transaction without its protocol, one after the other:
     /// `_mget`, `_bulk`, and `_bulk` of one document.
     ///
-    /// Returns the duration of all three, and that of the last two.
+    /// # Errors
+    /// As the server.
+    pub async fn transfer_in_steps(&self, ids: &[String]) -> Result<(), Failure> {
+        let found = self.read(ids).await?;
+        self.write_in_steps(moved(found, false)?).await
+    }
+
+    /// As [`Plain::transfer_in_steps`], but the read is over before the clock starts.
+    ///
+    /// Returns the duration of the writes.
     ///
     /// # Errors
     /// As the server.
-    pub async fn transfer_in_steps(&self, ids: &[String]) -> Result<[Duration; 2], Failure> {
+    pub async fn write_what_is_known(
+        &self,
+        ids: &[String],
+        pause: Duration,
+    ) -> Result<Duration, Failure> {
+        let body = moved(self.read(ids).await?, false)?;
+        tokio::time::sleep(pause).await;
         let began = Instant::now();
-        let found = self.read(ids).await?;
-        let read = Instant::now();
-        let body = moved(found, false)?;
+        self.write_in_steps(body).await?;
+        Ok(began.elapsed())
+    }
+
+    async fn write_in_steps(&self, body: String) -> Result<(), Failure> {
         let first: Vec<&str> = body.split_inclusive('\n').take(2).collect();
         let first = first.concat();
         self.write(body).await?;
-        self.write(first).await?;
-        Ok([began.elapsed(), read.elapsed()])
+        self.write(first).await
     }
 
     /// Moves one unit on the versions that were read.

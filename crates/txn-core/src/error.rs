@@ -73,6 +73,19 @@ impl ErrorKind {
 }
 
 /// A failed call: the cause, the document, the transaction and the [`ErrorKind`].
+///
+/// ```
+/// use txn_core::{Error, ErrorKind};
+///
+/// fn status(error: &Error) -> u16 {
+///     match error.kind() {
+///         ErrorKind::Exists => 409,
+///         ErrorKind::Invalid | ErrorKind::WrongType => 400,
+///         kind if kind.is_transient() => 503,
+///         _ => 500,
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,

@@ -14,6 +14,25 @@ use txn_store::Key;
 ///
 /// The engine calls the observer on its own tasks, so the observer must return at once. The engine
 /// logs a panic of the observer, and continues.
+///
+/// ```
+/// use txn_core::event::{Event, Observer};
+///
+/// /// Prints each conflict.
+/// #[derive(Debug)]
+/// struct Conflicts;
+///
+/// impl Observer for Conflicts {
+///     fn on_event(&self, event: &Event) {
+///         if let Event::Wounded { .. } = event {
+///             println!("{event:?}");
+///         }
+///     }
+/// }
+///
+/// let config = txn_core::Config::default().with_observer(Some(std::sync::Arc::new(Conflicts)));
+/// # let _ = config;
+/// ```
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
     /// Receives one event.
     fn on_event(&self, event: &Event);

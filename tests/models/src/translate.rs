@@ -8,7 +8,7 @@ use txn_protocol::document::Image;
 use txn_protocol::document::{Stored, View};
 use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::machines::attempt::Change;
-use txn_protocol::machines::record::Standing;
+use txn_protocol::machines::record::RecordVersion;
 use txn_protocol::record::Participant;
 use txn_protocol::record::{Op, State};
 use txn_protocol::rules::conflict::HolderState;
@@ -152,8 +152,8 @@ pub(crate) fn holder_state(mark: Mark) -> HolderState {
 }
 
 /// The same, with its version.
-pub(crate) fn standing(rec: &Rec) -> Standing {
-    Standing {
+pub(crate) fn standing(rec: &Rec) -> RecordVersion {
+    RecordVersion {
         state: holder_state(rec.mark),
         version: (rec.version > 0).then(|| version(rec.version)),
     }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use txn_protocol::rule::{Rule, Rules};
 
 use crate::counts::{Counts, RunResult};
-use crate::run::{run, run_with};
+use crate::run::{run, run_twice, run_with};
 use crate::scenario::Troubles;
 use crate::schedules::{self, Schedule};
 
@@ -45,6 +45,17 @@ pub fn campaign(
     progress: impl Fn(&Campaign) + Sync,
 ) -> Campaign {
     on_every_core(extent, ENOUGH, |seed| run(seed, troubles), progress)
+}
+
+/// Runs each seed twice on every core. Calls `progress` after each pair.
+///
+/// A seed fails, too, if its runs differ in any event, store operation or action.
+pub fn campaign_twice(
+    extent: &Extent,
+    troubles: Troubles,
+    progress: impl Fn(&Campaign) + Sync,
+) -> Campaign {
+    on_every_core(extent, ENOUGH, |seed| run_twice(seed, troubles), progress)
 }
 
 /// The run that detected the omission of a rule.

@@ -22,9 +22,12 @@ mod virtual_time;
 mod watch;
 mod witness;
 
-pub use campaign::{Campaign, Extent, Noticed, campaign, catch, catch_by_seed, catch_in};
+pub use campaign::{
+    Campaign, Extent, Noticed, campaign, campaign_twice, catch, catch_by_seed, catch_in,
+};
 pub use counts::{Counts, RunResult};
 pub use ledger::{CleanUp, Ledger};
-pub use run::{run, run_logged, run_with};
+pub use process::Recording;
+pub use run::{run, run_recorded, run_twice, run_with};
 pub use scenario::{Annex, Clocks, Scenario, Slow, Switch, Troubles};
 pub use watch::LongLock;

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use txn_protocol::rule::{Rule, Rules};
-use txn_simulation::{Campaign, Extent, Noticed, Troubles, campaign, catch, run_logged};
+use txn_simulation::{
+    Campaign, Extent, Noticed, Recording, Troubles, campaign, campaign_twice, catch, run_recorded,
+};
 
 /// The engine on a simulated store, in virtual time, by seeds.
 #[derive(Debug, Parser)]
@@ -30,6 +32,9 @@ struct Arguments {
     /// Only these faults and modes, separated by commas; `all` or `none`.
     #[arg(long, value_parser = troubles)]
     troubles: Option<Troubles>,
+    /// Run each seed twice, and fail if the runs differ in any event or store operation.
+    #[arg(long, conflicts_with_all = ["replay", "mutations"])]
+    twice: bool,
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
@@ -40,7 +45,7 @@ fn main() -> ExitCode {
     let troubles = arguments.troubles.unwrap_or_default();
     if let Some(seed) = arguments.replay {
         let rules = arguments.without.map_or_else(Rules::all, Rules::without);
-        let (result, log) = run_logged(seed, troubles, &rules, true);
+        let (result, log) = run_recorded(seed, troubles, &rules, Recording::Lines);
         for line in log {
             println!("{line}");
         }
@@ -66,14 +71,18 @@ fn main() -> ExitCode {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     let began = Instant::now();
-    let result = campaign(&extent, troubles, |so_far| {
+    let progress = |so_far: &Campaign| {
         let at =
             if arguments.seconds.is_some() { began.elapsed().as_secs() } else { so_far.worlds };
         bar.set_position(at);
         let (worlds, failed) = (so_far.worlds, so_far.failed.len());
         let acknowledged = so_far.counts.acknowledged;
         bar.set_message(format!("{worlds} runs, {acknowledged} acknowledged, {failed} failed"));
-    });
+    };
+    let result = match arguments.twice {
+        true => campaign_twice(&extent, troubles, progress),
+        false => campaign(&extent, troubles, progress),
+    };
     bar.finish_and_clear();
     print!("{}", told(&result, began.elapsed()));
     code(result.failed.is_empty())

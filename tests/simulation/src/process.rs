@@ -7,6 +7,7 @@
 
 use std::any::Any;
 use std::future::pending;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -67,32 +68,55 @@ pub fn is_planned(panic: &(dyn Any + Send)) -> bool {
     panic.is::<Planned>() || panic.downcast_ref::<&str>().is_some_and(|words| *words == shared)
 }
 
-/// The log of a run, line by line, if it is kept.
+/// The part of its events, store operations and actions that a run keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recording {
+    /// Nothing.
+    Nothing,
+    /// A digest, which differs if any line or its time differs.
+    Digest,
+    /// All lines.
+    Lines,
+}
+
+/// The log of a run.
 #[derive(Debug)]
 pub struct Log {
     origin: Instant,
-    lines: Option<Mutex<Vec<String>>>,
+    recording: Recording,
+    kept: Mutex<(DefaultHasher, Vec<String>)>,
 }
 
 impl Log {
-    /// A log that keeps its lines or drops them.
+    /// A log that keeps this much.
     #[must_use]
-    pub fn new(keeps: bool) -> Self {
-        Self { origin: Instant::now(), lines: keeps.then(Mutex::default) }
+    pub fn new(recording: Recording) -> Self {
+        Self { origin: Instant::now(), recording, kept: Mutex::default() }
     }
 
     /// Adds a line, with the time.
     pub fn line(&self, line: impl FnOnce() -> String) {
-        if let Some(lines) = &self.lines {
-            let now = self.origin.elapsed().as_secs_f64();
-            lines.lock().push(format!("{now:>9.3} {}", line()));
+        let now = self.origin.elapsed();
+        match self.recording {
+            Recording::Nothing => {}
+            Recording::Digest => (now, line()).hash(&mut self.kept.lock().0),
+            Recording::Lines => {
+                let line = format!("{:>9.3} {}", now.as_secs_f64(), line());
+                self.kept.lock().1.push(line);
+            }
         }
+    }
+
+    /// The digest of all lines so far; equal without [`Recording::Digest`].
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        self.kept.lock().0.finish()
     }
 
     /// All lines.
     #[must_use]
     pub fn take(&self) -> Vec<String> {
-        self.lines.as_ref().map(|lines| std::mem::take(&mut *lines.lock())).unwrap_or_default()
+        std::mem::take(&mut self.kept.lock().1)
     }
 }
 

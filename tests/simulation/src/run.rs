@@ -24,7 +24,7 @@ use crate::invariants;
 use crate::ledger::{CleanUp, Ledger};
 use crate::meddle::Meddler;
 use crate::past;
-use crate::process::{ClockOf, EPOCH, EntropyOf, Log, Process, StoreOf, is_planned};
+use crate::process::{ClockOf, EPOCH, EntropyOf, Log, Process, Recording, StoreOf, is_planned};
 use crate::scenario::{
     ACCOUNTS, ANNEXED, Annex, Clocks, JANITOR_INTERVAL, OPENING, SHEETS, Scenario, TOKENS,
     Troubles, until_a_rush,
@@ -50,24 +50,43 @@ pub fn run(seed: u64, troubles: Troubles) -> RunResult {
 /// Runs a seed as [`run`] does, under these rules.
 #[must_use]
 pub fn run_with(seed: u64, troubles: Troubles, rules: &Rules) -> RunResult {
-    run_logged(seed, troubles, rules, false).0
+    run_recorded(seed, troubles, rules, Recording::Nothing).0
+}
+
+/// Runs a seed twice, and compares the digests of all events, store operations and actions.
+///
+/// A difference is a violation, which names the first line that differs in two further runs.
+#[must_use]
+pub fn run_twice(seed: u64, troubles: Troubles) -> RunResult {
+    let once = |recording| run_recorded(seed, troubles, &Rules::all(), recording);
+    let (mut result, _) = once(Recording::Digest);
+    if result.fingerprint != once(Recording::Digest).0.fingerprint {
+        let [first, second] = [once(Recording::Lines).1, once(Recording::Lines).1];
+        let at = first.iter().zip(&second).position(|(one, other)| one != other);
+        let line = |lines: &[String]| at.and_then(|at| lines.get(at).cloned()).unwrap_or_default();
+        let message =
+            format!("two runs differ, first at {:?} and {:?}", line(&first), line(&second));
+        result.violations.push(message);
+    }
+    result
 }
 
 /// Runs a seed as [`run_with`] does, and returns a log.
 ///
-/// The log has the events of the engine and the operations of the actors, line by line.
+/// With [`Recording::Lines`] the log has the events of the engine, the operations of the store and
+/// those of the actors, line by line.
 ///
 /// # Panics
 /// If no runtime can be made.
 #[must_use]
-pub fn run_logged(
+pub fn run_recorded(
     seed: u64,
     troubles: Troubles,
     rules: &Rules,
-    log: bool,
+    recording: Recording,
 ) -> (RunResult, Vec<String>) {
     let scenario = Scenario::of(seed, troubles);
-    in_virtual_time(async { Simulation::new(scenario, rules.clone(), log).run().await })
+    in_virtual_time(async { Simulation::new(scenario, rules.clone(), recording).run().await })
 }
 
 /// A process and its actors.
@@ -110,7 +129,7 @@ const DAY_MILLIS: i64 = 24 * 3_600 * 1_000;
 const FOR_EVER: Duration = Duration::from_secs(400 * 24 * 3_600);
 
 impl Simulation {
-    fn new(scenario: Scenario, rules: Rules, log: bool) -> Self {
+    fn new(scenario: Scenario, rules: Rules, recording: Recording) -> Self {
         let server = Server::new(scenario.seed, Manners::default());
         let faults = Arc::new(FaultStore::new(server.clone(), scenario.faults));
         faults.set_enabled(false);
@@ -118,7 +137,7 @@ impl Simulation {
             server.tell_time(EPOCH);
         }
         let told = Arc::new(Told::default());
-        let (log, origin) = (Arc::new(Log::new(log)), Instant::now());
+        let (log, origin) = (Arc::new(Log::new(recording)), Instant::now());
         let meddler = Meddler::new(&server, &scenario);
         Self {
             scenario,
@@ -572,7 +591,7 @@ impl Simulation {
         let seed = self.scenario.seed;
         let mut operations = self.history.operations();
         let mut hasher = DefaultHasher::new();
-        format!("{operations:?} {finals:?}").hash(&mut hasher);
+        (self.log.digest(), format!("{operations:?} {finals:?}")).hash(&mut hasher);
         let damaged = std::mem::take(&mut *self.told.damaged.lock());
         if let Some(made_again) = &self.meddler.made_again {
             self.violations.extend(made_again.violations(&self.server.documents(), &damaged));

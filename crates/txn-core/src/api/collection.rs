@@ -23,6 +23,14 @@ pub struct DocumentId {
 
 impl DocumentId {
     /// Returns the id of a document with a routing value.
+    ///
+    /// ```
+    /// use txn_core::DocumentId;
+    ///
+    /// // The document of a customer, on the shard of this customer.
+    /// let id = DocumentId::routed("order-1", "customer-7");
+    /// # let _ = id;
+    /// ```
     pub fn routed(id: impl AsRef<str>, routing: impl AsRef<str>) -> Self {
         Self { id: id.as_ref().into(), routing: Some(routing.as_ref().into()) }
     }
@@ -84,6 +92,30 @@ impl fmt::Debug for Raw {
 /// Converts a value to the content of a document, and back.
 ///
 /// [`Raw`] implements this trait. [`Typed`] implements this trait for every serde type.
+///
+/// ```
+/// use txn_core::{Codec, DecodeError};
+///
+/// /// A counter as `{"n": 7}`.
+/// struct Counter;
+///
+/// impl Codec for Counter {
+///     type Value = u64;
+///
+///     fn encode(value: &u64) -> Result<String, serde_json::Error> {
+///         Ok(serde_json::json!({ "n": value }).to_string())
+///     }
+///
+///     fn decode(text: &str) -> Result<u64, DecodeError> {
+///         #[derive(serde::Deserialize)]
+///         struct Stored {
+///             n: u64,
+///         }
+///         Ok(serde_json::from_str::<Stored>(text)?.n)
+///     }
+/// }
+/// assert_eq!(Counter::decode(r#"{"n": 7}"#), Ok(7));
+/// ```
 pub trait Codec: Send + Sync + 'static {
     /// The type that the application uses.
     type Value: Send;

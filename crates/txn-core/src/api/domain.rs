@@ -30,6 +30,24 @@ use txn_store::Store;
 /// A handle of a domain, for transactions, readers and maintenance.
 ///
 /// A clone is cheap. All clones share one set of tasks, which [`Domain::shutdown`] ends.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use txn_core::store::MemoryStore;
+/// use txn_core::{Config, Domain, Error, Raw};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> {
+/// let store = Arc::new(MemoryStore::new());
+/// let domain = Domain::open_or_create(store, "shop", Config::default()).await?;
+/// let stock = domain.create_collection::<Raw>("stock", None).await?;
+/// domain.transact(async |tx| tx.put(&stock, "apple", &Raw::new(r#"{"left": 10}"#))).await?;
+/// let all_ended = domain.shutdown(Duration::from_secs(5)).await;
+/// assert!(all_ended);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Domain {
     pub(crate) engine: SharedEngine,
@@ -218,6 +236,36 @@ impl Domain {
 
     /// Runs a transaction with the default options. See [`Domain::run`].
     ///
+    /// ```
+    /// # use serde::{Deserialize, Serialize};
+    /// # use txn_core::{Collection, Domain, Error, Typed};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct Shelf { left: u32 }
+    /// enum Refused {
+    ///     SoldOut,
+    ///     Failed(Error),
+    /// }
+    ///
+    /// impl From<Error> for Refused {
+    ///     fn from(error: Error) -> Self {
+    ///         Self::Failed(error)
+    ///     }
+    /// }
+    ///
+    /// async fn take(domain: &Domain, stock: &Collection<Typed<Shelf>>) -> Result<u32, Refused> {
+    ///     domain
+    ///         .transact(async |tx| {
+    ///             let Some(mut shelf) = tx.get(stock, "apple").await? else {
+    ///                 return Err(Refused::SoldOut);
+    ///             };
+    ///             shelf.left = shelf.left.checked_sub(1).ok_or(Refused::SoldOut)?;
+    ///             tx.put(stock, "apple", &shelf)?;
+    ///             Ok(shelf.left)
+    ///         })
+    ///         .await
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// The error of the closure, or an error of the engine.
     pub async fn transact<T, E, F>(&self, closure: F) -> Result<T, E>
@@ -244,6 +292,18 @@ impl Domain {
     /// nested transaction waits for a third transaction, and that one waits for the outer one, all
     /// three wait until the outer one reaches
     /// [`Config::with_attempt_timeout`](crate::Config::with_attempt_timeout) and starts again.
+    ///
+    /// ```
+    /// # use txn_core::{Collection, Domain, Error, Options, Raw, WaitFor};
+    /// # async fn place(domain: &Domain, orders: &Collection<Raw>) -> Result<(), Error> {
+    /// // Returns when plain searches see the order.
+    /// let options = Options::default().with_label("place-order").with_wait_for(WaitFor::Refresh);
+    /// let order = Raw::new(r#"{"article": "apple"}"#);
+    /// let done = domain.run(&options, async |tx| tx.insert(orders, "order-1", &order)).await?;
+    /// println!("{} attempts, version {:?}", done.receipt.attempts, done.receipt.commit_version);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     /// If the returned future is dropped before the commit began, the transaction rolls back in the
@@ -277,6 +337,21 @@ impl Domain {
     /// Begins a transaction that the caller commits or rolls back. The engine does not retry it.
     ///
     /// Dropping the handle rolls back in the background.
+    ///
+    /// ```
+    /// # use txn_core::{Collection, Domain, Error, Options, Raw};
+    /// # async fn remove(domain: &Domain, orders: &Collection<Raw>) -> Result<(), Error> {
+    /// let tx = domain.begin(&Options::default())?;
+    /// match tx.get(orders, "order-1").await? {
+    ///     Some(_) => {
+    ///         tx.delete(orders, "order-1")?;
+    ///         tx.commit().await?;
+    ///     }
+    ///     None => tx.rollback().await,
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] if the domain is shut down; [`ErrorKind::Invalid`] for options

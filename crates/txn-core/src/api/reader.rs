@@ -26,6 +26,16 @@ use txn_store::Key;
 /// still under way. If the primary crashes at that moment and loses the commit, the reader has
 /// returned content that was never committed. A transaction with
 /// [`ReadMode::Lock`](crate::ReadMode::Lock) that writes is not exposed to this case.
+///
+/// ```
+/// # use txn_core::{Collection, Domain, Error, Raw};
+/// # async fn look(domain: &Domain, stock: &Collection<Raw>) -> Result<(), Error> {
+/// let shelf = domain.reader().get(stock, "apple").await?;
+/// let current = domain.reader().verified().get_many(stock, ["apple", "pear"]).await?;
+/// # let _ = (shelf, current);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     domain: &'a Domain,
@@ -84,6 +94,19 @@ impl Domain {
     ///
     /// The value replaces the whole content. Fields that the type does not know are lost.
     /// [`Transaction::update`](crate::Transaction::update) keeps them.
+    ///
+    /// ```
+    /// # use txn_core::{Collection, CompareAndSet, Domain, Error, Raw};
+    /// # async fn close(domain: &Domain, orders: &Collection<Raw>) -> Result<(), Error> {
+    /// let read = domain.reader().read(orders, "order-1").await?;
+    /// let closed = Raw::new(r#"{"state": "closed"}"#);
+    /// match domain.compare_and_set(orders, &read, &closed).await? {
+    ///     CompareAndSet::Written(version) => println!("written as {version}"),
+    ///     CompareAndSet::Mismatch => println!("changed since the read"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// - [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value cannot be stored, or the

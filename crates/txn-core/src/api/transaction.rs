@@ -26,6 +26,29 @@ use txn_store::Key;
 /// Methods take `&self`, so that a closure can join reads. All methods are cancel safe: the end of
 /// the transaction releases the locks of dropped futures. Dropping the handle without
 /// [`Transaction::commit`] rolls back in the background.
+///
+/// ```
+/// # use serde::{Deserialize, Serialize};
+/// # use txn_core::{Collection, Domain, Error, Raw, Typed};
+/// # #[derive(Serialize, Deserialize)]
+/// # struct Shelf { left: u32 }
+/// # async fn order(domain: &Domain, stock: &Collection<Typed<Shelf>>, orders: &Collection<Raw>) -> Result<(), Error> {
+/// domain
+///     .transact(async |tx| {
+///         let shelves = tx.get_many(stock, ["apple", "pear"]).await?;
+///         if shelves.iter().all(Option::is_none) {
+///             tx.put(stock, "apple", &Shelf { left: 10 })?;
+///         }
+///         // Fields that `Shelf` does not know stay as they are.
+///         tx.update(stock, "apple", |shelf| shelf.left -= 1).await?;
+///         tx.insert(orders, "order-2", &Raw::new("{}"))?;
+///         tx.delete(orders, "order-1")?;
+///         tx.when_committed(|| println!("ordered"));
+///         Ok(())
+///     })
+///     .await
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Transaction {
     attempt: Arc<Attempt>,
@@ -97,6 +120,19 @@ impl Transaction {
     ///
     /// A transaction that asks for its id joins no group, and commits by a record even if it writes
     /// only one document. Only a record can answer later.
+    ///
+    /// ```
+    /// # use txn_core::{Collection, Domain, Error, Raw};
+    /// # async fn write(domain: &Domain, orders: &Collection<Raw>, log: &std::sync::mpsc::Sender<String>) -> Result<(), Error> {
+    /// domain
+    ///     .transact(async |tx| {
+    ///         // After a crash, a reader of this line can ask `Domain::outcome`.
+    ///         let _ = log.send(tx.tid().to_string());
+    ///         tx.put(orders, "order-1", &Raw::new("{}"))
+    ///     })
+    ///     .await
+    /// # }
+    /// ```
     #[must_use]
     pub fn tid(&self) -> AttemptId {
         self.attempt.tid_to_ask_for()
@@ -143,6 +179,15 @@ impl Transaction {
     /// Reads the document if the transaction has not read it yet. The transaction's own writes have
     /// no version yet, so call this before writing. A transaction that asks for a version joins no
     /// group.
+    ///
+    /// ```
+    /// # use txn_core::{Collection, CommitVersion, Domain, Error, Raw};
+    /// # async fn unchanged(domain: &Domain, orders: &Collection<Raw>, seen: CommitVersion) -> Result<bool, Error> {
+    /// domain
+    ///     .transact(async |tx| Ok::<_, Error>(tx.version(orders, "order-1").await? == Some(seen)))
+    ///     .await
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Transaction::get`]; [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a document

@@ -21,7 +21,7 @@ use crate::engine::deadline::Deadline;
 use crate::engine::hot::board::Contender;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::AbortReason;
-use crate::group::{AttemptNumbers, Groups, Reply, Rerun, WaitingCaller};
+use crate::group::{AttemptNumbers, CallerMessage, Groups, Rerun, WaitingCaller};
 use txn_protocol::ids::AttemptId;
 
 /// After so many failed attempts in groups a transaction joins no group, and locks documents when
@@ -175,11 +175,11 @@ impl<'a> TransactionRun<'a> {
             return self.end_attempt(tx, result).await;
         };
         match caller.reply().await {
-            Reply::Ended(result) => {
+            CallerMessage::Ended(result) => {
                 drop(caller);
                 self.end_attempt(tx, result).await
             }
-            Reply::Rerun(rerun) => {
+            CallerMessage::Rerun(rerun) => {
                 tx.run_again();
                 tx.attempt().restart_on(rerun.batch());
                 self.rerun = Some((caller, rerun));

@@ -53,7 +53,7 @@ use crate::engine::live_attempts::LiveAttempts;
 use crate::engine::reads::Reads;
 use crate::engine::recovery::Recovery;
 use crate::engine::serving_runtime::ServingRuntime;
-use crate::engine::signals::contention::Contention;
+use crate::engine::signals::contention::ContentionLog;
 use crate::engine::signals::processes::Processes;
 use crate::engine::store::request_batching::{RequestBatching, Traffic};
 use crate::engine::store::store_access::StoreAccess;
@@ -71,7 +71,7 @@ pub(crate) struct Engine {
     pub(crate) time: Arc<Time>,
     pub(crate) table: Arc<Table>,
     pub(crate) live_attempts: Arc<LiveAttempts>,
-    pub(crate) contention: Arc<Contention>,
+    pub(crate) contention: Arc<ContentionLog>,
     pub(crate) processes: Arc<Processes>,
     pub(crate) hot: Arc<Hot>,
     pub(crate) recent: Arc<RecentCommits>,
@@ -134,7 +134,7 @@ impl Engine {
         let base = base_of(store, name, config, &traffic);
         let hot = Arc::new(Hot::new(&base.context.config, &base.store.limits()));
         let live_attempts = Arc::new(LiveAttempts::default());
-        let contention = Arc::new(Contention::new(&base, live_attempts.clone()));
+        let contention = Arc::new(ContentionLog::new(&base, live_attempts.clone()));
         let processes = Arc::new(Processes::new(&base, contention.clone()));
         let recent = Arc::new(RecentCommits::new(&base));
         let singles = SingleWrites::new(&base, hot.clone(), recent.clone());
@@ -247,7 +247,7 @@ impl HolderParts {
         hot: &Arc<Hot>,
         recent: &Arc<RecentCommits>,
         live_attempts: &Arc<LiveAttempts>,
-        contention: &Arc<Contention>,
+        contention: &Arc<ContentionLog>,
     ) -> Self {
         let detector = Arc::new(FailureDetector::default());
         let (live, contention) = (live_attempts.clone(), contention.clone());

@@ -22,13 +22,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct ServingRuntime {
-    own: Option<Own>,
+    own: Option<OwnRuntime>,
     /// The runtime in which the domain was opened, if it was one.
     opened_in: Option<Handle>,
 }
 
 #[derive(Debug)]
-struct Own {
+struct OwnRuntime {
     handle: Handle,
     /// Whether the runtime was shut down. Such a runtime drops every new task.
     has_ended: Arc<AtomicBool>,
@@ -50,7 +50,7 @@ impl ServingRuntime {
     pub(crate) fn new(configured: Option<Handle>) -> Self {
         let opened_in = Handle::try_current().ok();
         let own = configured.or_else(|| opened_in.clone().filter(has_threads));
-        Self { own: own.map(Own::new), opened_in }
+        Self { own: own.map(OwnRuntime::new), opened_in }
     }
 
     /// The runtime for the tasks of a caller in the runtime `callers`.
@@ -73,7 +73,7 @@ impl ServingRuntime {
 
     /// The runtime of the domain, while there is one.
     fn own(&self) -> Option<&Handle> {
-        let runs = |own: &&Own| !own.has_ended.load(Ordering::Acquire);
+        let runs = |own: &&OwnRuntime| !own.has_ended.load(Ordering::Acquire);
         self.own.as_ref().filter(runs).map(|own| &own.handle)
     }
 }
@@ -83,7 +83,7 @@ fn has_threads(runtime: &Handle) -> bool {
     runtime.runtime_flavor() == RuntimeFlavor::MultiThread
 }
 
-impl Own {
+impl OwnRuntime {
     fn new(handle: Handle) -> Self {
         let has_ended = Arc::new(AtomicBool::new(false));
         let dropped = CancellationToken::new();

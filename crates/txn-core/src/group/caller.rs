@@ -28,7 +28,7 @@ const OVERDUE: Duration = Duration::from_millis(200);
 pub(super) const LONGEST_WAIT_OF_READERS: Duration = Duration::from_secs(1);
 
 /// A message to the caller of a waiting transaction.
-pub(crate) enum Reply {
+pub(crate) enum CallerMessage {
     /// Run the closure again, on the batch so far.
     Rerun(Rerun),
     /// The transaction ended.
@@ -61,7 +61,7 @@ pub(crate) struct WaitingCaller {
     pub(super) groups: Arc<Groups>,
     pub(super) position: QueuePosition,
     pub(super) membership: SharedMembership,
-    pub(super) replies: mpsc::UnboundedReceiver<Reply>,
+    pub(super) replies: mpsc::UnboundedReceiver<CallerMessage>,
     /// The end of the whole transaction, on the monotonic clock.
     pub(super) ends_at: Duration,
     /// The time at which a read-only transaction leaves the queue.
@@ -71,8 +71,8 @@ pub(crate) struct WaitingCaller {
 }
 
 impl WaitingCaller {
-    /// Waits for the next message. [`Reply::Ended`] is the last one.
-    pub(crate) async fn reply(&mut self) -> Reply {
+    /// Waits for the next message. [`CallerMessage::Ended`] is the last one.
+    pub(crate) async fn reply(&mut self) -> CallerMessage {
         let engine = self.groups.engine.clone();
         loop {
             tokio::select! {
@@ -80,15 +80,15 @@ impl WaitingCaller {
                 reply = self.replies.recv() => {
                     // A further run may write, and the group may commit its writes.
                     self.leaves_at = None;
-                    return reply.unwrap_or_else(|| Reply::Ended(Err(self.left_alone())));
+                    return reply.unwrap_or_else(|| CallerMessage::Ended(Err(self.left_alone())));
                 }
                 () = engine.context.config.clock.sleep(SLOW) => {
                     self.groups.start_groups_for(Some(self.position));
                     if let Some(error) = self.too_late() {
-                        return Reply::Ended(Err(error));
+                        return CallerMessage::Ended(Err(error));
                     }
                     if self.leaves_the_queue() {
-                        return Reply::Ended(Err(AttemptError::Retry(RetryReason::LeftGroup)));
+                        return CallerMessage::Ended(Err(AttemptError::Retry(RetryReason::LeftGroup)));
                     }
                 }
             }

@@ -9,7 +9,7 @@ use tokio::runtime;
 use tokio::sync::oneshot;
 
 use super::QueuePosition;
-use super::caller::{Reply, Rerun};
+use super::caller::{CallerMessage, Rerun};
 use super::membership::Joined;
 use super::queue::Waiter;
 use super::uses::{self, Uses};
@@ -206,7 +206,7 @@ impl Groups {
         until: Duration,
     ) -> bool {
         let (ran, has_run) = oneshot::channel();
-        if waiter.reply_to.send(Reply::Rerun(Rerun { batch, ran })).is_err() {
+        if waiter.reply_to.send(CallerMessage::Rerun(Rerun { batch, ran })).is_err() {
             return false;
         }
         let left = until.saturating_sub(self.engine.context.now());
@@ -369,7 +369,7 @@ fn tid_for(members: &[Member]) -> Option<AttemptId> {
 impl Member {
     fn end(self, result: Result<Receipt, AttemptError>) {
         // A caller that is gone needs no answer: the outcome is in the record.
-        drop(self.waiter.reply_to.send(Reply::Ended(result)));
+        drop(self.waiter.reply_to.send(CallerMessage::Ended(result)));
     }
 
     fn retry_alone(self) {

@@ -34,7 +34,7 @@ use membership::SharedMembership;
 use queue::{Queue, Waiter};
 use uses::Uses;
 
-pub(crate) use caller::{Reply, Rerun, WaitingCaller};
+pub(crate) use caller::{CallerMessage, Rerun, WaitingCaller};
 
 /// How long a group counts against the bound on groups.
 ///

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::runtime::{self, Handle};
 use tokio::sync::mpsc;
 
-use super::caller::Reply;
+use super::caller::CallerMessage;
 use super::membership::SharedMembership;
-use super::uses::{Collections, InUse, Uses};
+use super::uses::{CollectionSet, InUse, Uses};
 use super::{AttemptNumbers, QueuePosition, SLOW};
 use crate::attempt::Attempt;
 use crate::config::WaitFor;
@@ -58,14 +58,14 @@ pub(super) struct Waiter {
     /// The group wrote only a part of the documents that the transaction reads.
     pub(super) passed_over: bool,
     pub(super) membership: SharedMembership,
-    pub(super) reply_to: mpsc::UnboundedSender<Reply>,
+    pub(super) reply_to: mpsc::UnboundedSender<CallerMessage>,
     /// Names the documents on the board.
     pub(super) _wanted: Option<Wanted>,
     /// The runtime of the closure.
     pub(super) runtime: Handle,
     /// The runtime in which its groups form.
     pub(super) served_in: runtime::Id,
-    pub(super) collections: Collections,
+    pub(super) collections: CollectionSet,
 }
 
 impl Waiter {
@@ -98,7 +98,7 @@ impl Waiter {
 
 /// The group for which the queue selects members.
 struct NextGroup<'e> {
-    collections: Collections,
+    collections: CollectionSet,
     /// The runtime of the callers.
     here: runtime::Id,
     now: Duration,
@@ -169,7 +169,7 @@ impl<'q> Selection<'q> {
 /// A permit that a group has.
 #[derive(Debug)]
 struct GrantedPermit {
-    collections: Collections,
+    collections: CollectionSet,
     /// When the group got the permit, on the monotonic clock.
     since: Duration,
     /// The runtime in which the group forms; `None` with members.

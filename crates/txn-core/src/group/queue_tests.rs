@@ -13,7 +13,7 @@ struct Scene {
     engine: SharedEngine,
     queue: Queue,
     /// Keeps the channels of the waiting transactions open.
-    replies: Vec<mpsc::UnboundedReceiver<Reply>>,
+    replies: Vec<mpsc::UnboundedReceiver<CallerMessage>>,
     ages: BTreeMap<Age, u8>,
 }
 

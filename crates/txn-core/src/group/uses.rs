@@ -18,10 +18,10 @@ pub(crate) struct Uses {
 /// The collections of a transaction, in order. Only transactions of the same collections share a
 /// group and the bound on groups: a slow or blocked index delays no transaction that does not use
 /// it.
-pub(super) type Collections = Arc<[Arc<str>]>;
+pub(super) type CollectionSet = Arc<[Arc<str>]>;
 
 impl Uses {
-    pub(super) fn collections(&self) -> Collections {
+    pub(super) fn collections(&self) -> CollectionSet {
         let all: BTreeSet<&Arc<str>> = self.keys().map(|key| &key.collection).collect();
         all.into_iter().cloned().collect()
     }

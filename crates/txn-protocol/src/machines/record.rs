@@ -13,14 +13,14 @@ use crate::rules::resolve::{RecoveryStep, recovery};
 
 /// A record as it was read: its state and its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct RecordVersion {
     /// The state of the record.
     pub state: HolderState,
     /// The version of the record, if there is one.
     pub version: Option<Version>,
 }
 
-impl Standing {
+impl RecordVersion {
     /// No record, in a partition that exists.
     pub const MISSING: Self = Self { state: HolderState::Missing, version: None };
 
@@ -60,10 +60,10 @@ pub struct Decide<'a> {
 }
 
 impl Machine for Decide<'_> {
-    type Seen = Standing;
+    type Seen = RecordVersion;
     type Proven = Decision;
 
-    fn next(&self, seen: &Standing) -> Settle<Decision> {
+    fn next(&self, seen: &RecordVersion) -> Settle<Decision> {
         use Decision::{Aborted, Committed};
         let rules = self.rules;
         match recovery(rules, seen.state, self.known_aborted) {
@@ -90,10 +90,10 @@ pub struct Commit<'a> {
 }
 
 impl Machine for Commit<'_> {
-    type Seen = Standing;
+    type Seen = RecordVersion;
     type Proven = Decision;
 
-    fn next(&self, seen: &Standing) -> Settle<Decision> {
+    fn next(&self, seen: &RecordVersion) -> Settle<Decision> {
         use Decision::{Aborted, Committed};
         match seen.state {
             HolderState::Missing => Settle::Write(Condition::Absent, Committed),
@@ -125,10 +125,10 @@ impl Machine for Commit<'_> {
 pub struct Finish;
 
 impl Machine for Finish {
-    type Seen = Standing;
+    type Seen = RecordVersion;
     type Proven = ();
 
-    fn next(&self, seen: &Standing) -> Settle<()> {
+    fn next(&self, seen: &RecordVersion) -> Settle<()> {
         match seen.state {
             // Another process finished it; its day may even be dropped since.
             HolderState::Gone | HolderState::Record(State::Finished) => Settle::Known(()),
@@ -186,7 +186,7 @@ impl RecordWriter {
     }
 
     /// Takes the record as it was read after a heartbeat without an acknowledgement.
-    pub fn seen(&mut self, seen: Standing) -> Beat {
+    pub fn seen(&mut self, seen: RecordVersion) -> Beat {
         match (seen.state, seen.version) {
             (HolderState::Record(State::Pending), Some(version)) => {
                 *self = Self::Pending(version);
@@ -201,10 +201,10 @@ impl RecordWriter {
     /// Seals the writer before the last write of the owner.
     ///
     /// Returns the record as the owner knows it; none if the writer was sealed before.
-    pub fn seal(&mut self) -> Option<Standing> {
+    pub fn seal(&mut self) -> Option<RecordVersion> {
         match std::mem::replace(self, Self::Sealed) {
-            Self::Pending(version) => Some(Standing::at(State::Pending, version)),
-            Self::Unwritten | Self::InDoubt => Some(Standing::MISSING),
+            Self::Pending(version) => Some(RecordVersion::at(State::Pending, version)),
+            Self::Unwritten | Self::InDoubt => Some(RecordVersion::MISSING),
             Self::Sealed => None,
         }
     }

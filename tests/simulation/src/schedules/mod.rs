@@ -18,7 +18,7 @@ use txn_core::store::{Key, Read, Store, Write, WriteOp};
 use txn_core::{Config, Domain, Error, Options, Raw};
 use txn_protocol::rule::Rules;
 
-use crate::process::{ClockOf, EntropyOf, Log, Process, StoreOf};
+use crate::process::{ClockOf, EntropyOf, Log, Process, Recording, StoreOf};
 use crate::virtual_time::in_virtual_time;
 use txn_sim::server::{HUNG, Manners, REPLICATION, Server};
 
@@ -186,7 +186,7 @@ async fn coordinator_on(
 /// A process, and the settings of a domain in it.
 fn settings(rules: &Rules, store: Arc<dyn Store>, name: &str, off: i64) -> (Arc<Process>, Config) {
     let seed = name.len() as u64;
-    let log = Arc::new(Log::new(false));
+    let log = Arc::new(Log::new(Recording::Nothing));
     let process = Process::new(name.to_owned(), store, log, seed, 1.0, off);
     let config = Config::default()
         .with_clock(Arc::new(ClockOf(process.clone())))

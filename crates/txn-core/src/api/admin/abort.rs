@@ -25,6 +25,16 @@ impl Admin<'_> {
     /// The abort of a group's tid concerns all its members. A transaction of `Domain::begin` is not
     /// run again.
     ///
+    /// ```
+    /// # use txn_core::{AttemptId, Domain, Error};
+    /// # async fn stop(domain: &Domain, tid: AttemptId) -> Result<(), Error> {
+    /// let would_do = domain.admin().abort(tid, "stuck since noon", true).await?;
+    /// println!("{would_do:?}");
+    /// domain.admin().abort(tid, "stuck since noon", false).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// - [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if the record kept changing until the
     ///   deadline.

@@ -8,7 +8,7 @@ use super::report::{
     TransactionState,
 };
 use super::scan::{
-    Faults, Holder, Smallest, domain_document, is_overdue_without_record, lease_ms, scan, since,
+    FaultList, Holder, Smallest, domain_document, is_overdue_without_record, lease_ms, scan, since,
     started_ms,
 };
 use super::signals::process_of;
@@ -38,7 +38,7 @@ impl Admin<'_> {
         let engine = self.engine;
         let document = domain_document(engine).await?;
         let mut oldest = Smallest::new(limit);
-        let mut faults = Faults::new(limit);
+        let mut faults = FaultList::new(limit);
         for name in document.collections.keys() {
             let visit =
                 |key: Key, version: Version, source: Source| match view(&key, version, &source) {
@@ -150,13 +150,13 @@ impl Admin<'_> {
         let found = found.map_err(AttemptError::into_error)?;
         let found = Ok((found.state().into(), found.record));
         let mut locks = [lock(self.engine, key, view, holder, &found)];
-        self.name_processes(&mut locks, &mut Faults::new(0)).await;
+        self.name_processes(&mut locks, &mut FaultList::new(0)).await;
         let [lock] = locks;
         Ok(lock)
     }
 
     /// Names the processes of locks without a record, by the registry of processes.
-    async fn name_processes(self, locks: &mut [DocumentLock], faults: &mut Faults) {
+    async fn name_processes(self, locks: &mut [DocumentLock], faults: &mut FaultList) {
         if locks.iter().all(|lock| lock.process.is_some()) {
             return;
         }

@@ -2,7 +2,7 @@
 
 use super::Admin;
 use super::report::Fault;
-use super::scan::{Faults, domain_document};
+use super::scan::{FaultList, domain_document};
 use crate::engine::admin::janitor::JanitorReport;
 use crate::engine::attempt_error::AttemptError;
 use crate::error::Result;
@@ -46,7 +46,7 @@ impl Admin<'_> {
         let engine = self.engine;
         let document = domain_document(engine).await?;
         let lost = engine.janitor.lost_parts(&document).await;
-        let mut faults = Faults::new(limit);
+        let mut faults = FaultList::new(limit);
         for (key, what) in lost.damaged {
             faults.add(Fault { subject: key.to_string(), message: what, damaged: true });
         }

@@ -16,6 +16,20 @@ use crate::engine::SharedEngine;
 ///
 /// Applications need none of these calls. The processes of a domain recover transactions, and drop
 /// old days, without an operator.
+///
+/// ```
+/// # use txn_core::{Domain, Error};
+/// # async fn look_after(domain: &Domain) -> Result<(), Error> {
+/// let admin = domain.admin();
+/// for lock in admin.locks(100).await?.locks {
+///     println!("{lock:?}");
+/// }
+/// let inspected = admin.inspect().await?; // changes nothing
+/// let recovered = admin.janitor_pass().await?; // recovers transactions of dead processes
+/// println!("{inspected:?} {recovered:?}");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Admin<'a> {
     engine: &'a SharedEngine,

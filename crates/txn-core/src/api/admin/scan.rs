@@ -47,12 +47,12 @@ impl<K: Ord, V> Smallest<K, V> {
 }
 
 /// The parts that could not be read, up to a limit.
-pub(super) struct Faults {
+pub(super) struct FaultList {
     faults: Vec<Fault>,
     limit: usize,
 }
 
-impl Faults {
+impl FaultList {
     pub(super) fn new(limit: usize) -> Self {
         Self { faults: Vec::new(), limit: limit.clamp(1, MOST) }
     }

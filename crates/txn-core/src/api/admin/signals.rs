@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Admin;
-use super::scan::{Faults, since};
+use super::scan::{FaultList, since};
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::signals::contention::{LockWait, PresentWait};
 use crate::engine::signals::process_entry::ProcessEntry;
@@ -117,7 +117,7 @@ impl Admin<'_> {
     }
 
     /// The processes of the domain. A registry that cannot be read is a fault.
-    pub(super) async fn processes_or_fault(self, faults: &mut Faults) -> Vec<ProcessReport> {
+    pub(super) async fn processes_or_fault(self, faults: &mut FaultList) -> Vec<ProcessReport> {
         let processes = self.processes().await;
         if let Err(error) = &processes {
             faults.note(REGISTRY, error);

@@ -8,7 +8,7 @@ use super::report::{
     PartitionName, RecordReport, TransactionReport, TransactionState, Verdict,
 };
 use super::scan::{
-    Faults, Holder, Smallest, domain_document, is_overdue_without_record, lease_ms, scan, since,
+    FaultList, Holder, Smallest, domain_document, is_overdue_without_record, lease_ms, scan, since,
     started_ms,
 };
 use super::signals::process_of;
@@ -59,7 +59,7 @@ impl Admin<'_> {
         let engine = self.engine;
         let document = domain_document(engine).await?;
         let mut oldest = Smallest::new(limit);
-        let mut faults = Faults::new(limit);
+        let mut faults = FaultList::new(limit);
         for name in document.partitions.values() {
             let visit = |key: Key, _, source: txn_store::Source| match read_record(&key, &source) {
                 // A scan is stale, and may show a record that is finished since.
@@ -86,7 +86,9 @@ impl Admin<'_> {
     /// As [`Admin::transaction`].
     pub async fn participants(self, tid: AttemptId) -> Result<Vec<ParticipantReport>> {
         match holder(self.engine, tid).await? {
-            (_, Some(record)) => Ok(participants(self.engine, &record, &mut Faults::new(0)).await),
+            (_, Some(record)) => {
+                Ok(participants(self.engine, &record, &mut FaultList::new(0)).await)
+            }
             (_, None) => Ok(Vec::new()),
         }
     }
@@ -96,13 +98,22 @@ impl Admin<'_> {
     /// The answer lists at most `limit` participants and locks. The read of the record asks the
     /// primary. A verdict rests on reads, so that the state may have changed since.
     ///
+    /// ```
+    /// # use txn_core::{AttemptId, Domain, Error};
+    /// # async fn tell(domain: &Domain, tid: AttemptId) -> Result<(), Error> {
+    /// let report = domain.admin().transaction(tid, 100).await?;
+    /// println!("{report:?}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// - [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if the record cannot be read.
     /// - The errors of the store.
     pub async fn transaction(self, tid: AttemptId, limit: usize) -> Result<TransactionReport> {
         let engine = self.engine;
         let (state, record) = holder(engine, tid).await?;
-        let mut faults = Faults::new(limit);
+        let mut faults = FaultList::new(limit);
         // The verdict rests on all participants.
         let mut participants = match &record {
             Some(record) => participants(engine, record, &mut faults).await,
@@ -200,7 +211,7 @@ fn record_report(record: &Record) -> RecordReport {
 async fn participants(
     engine: &Engine,
     record: &Record,
-    faults: &mut Faults,
+    faults: &mut FaultList,
 ) -> Vec<ParticipantReport> {
     let mut reports: Vec<ParticipantReport> = Vec::new();
     let mut absent: BTreeMap<Key, usize> = BTreeMap::new();
@@ -250,7 +261,7 @@ async fn deleted_since(
     engine: &Engine,
     record: &Record,
     absent: impl Iterator<Item = &Key>,
-    faults: &mut Faults,
+    faults: &mut FaultList,
 ) -> BTreeSet<Key> {
     let absent: BTreeSet<&Key> = absent.collect();
     let Some(commit) = record.commit_version.filter(|_| !absent.is_empty()) else {

@@ -26,6 +26,16 @@ impl Domain {
     /// writes. Such a write delays the barrier by up to one and a half leases.
     /// [`BarrierReport::into_result`] turns such a report into an error.
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use txn_core::{Domain, Error};
+    /// # async fn report(domain: &Domain) -> Result<(), Error> {
+    /// // Plain searches then see every transaction that was acknowledged before the call.
+    /// domain.barrier(Duration::from_secs(5)).await?.into_result()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// - [`ErrorKind::Conflict`] if a commit that can be applied is not applied after `wait`. The
     ///   bound of [`Config::with_timeout`](crate::Config::with_timeout) applies to `wait`, too.

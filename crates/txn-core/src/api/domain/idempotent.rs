@@ -112,15 +112,15 @@ impl PurgedAnswers {
 
 /// The documents that a scan of the answers found.
 #[derive(Default)]
-struct Found {
+struct StaleAnswers {
     expired: Vec<Arc<str>>,
     /// The documents without a readable time. An insert may be in progress at such a document.
     unclear: Vec<Arc<str>>,
 }
 
-/// A stored answer.
+/// The document under an idempotency key.
 #[derive(Serialize, Deserialize)]
-struct Entry {
+struct StoredAnswer {
     format: u32,
     request: Option<String>,
     expires_ms: u64,
@@ -129,13 +129,13 @@ struct Entry {
 }
 
 /// Leaves the answer out of logs.
-impl fmt::Debug for Entry {
+impl fmt::Debug for StoredAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry").field("expires_ms", &self.expires_ms).finish_non_exhaustive()
+        f.debug_struct("StoredAnswer").field("expires_ms", &self.expires_ms).finish_non_exhaustive()
     }
 }
 
-type Answers = Collection<Typed<Entry>>;
+type Answers = Collection<Typed<StoredAnswer>>;
 
 /// The value of a closure that did not fail.
 enum Given<T> {
@@ -236,6 +236,15 @@ impl Domain {
     ///
     /// The purge keeps an answer that cannot be read, names the answer in its result, and goes on.
     ///
+    /// ```
+    /// # use txn_core::{Domain, Error};
+    /// # async fn nightly(domain: &Domain) -> Result<(), Error> {
+    /// let purged = domain.purge_answers().await?;
+    /// println!("{purged:?}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Errors of the engine and of the store. Deleted answers stay deleted.
     pub async fn purge_answers(&self) -> Result<PurgedAnswers> {
@@ -246,7 +255,7 @@ impl Domain {
             Err(error) if error.is_not_found() => return Ok(PurgedAnswers::default()),
             Err(error) => return Err(error),
         };
-        let Found { expired, mut unclear } = self.find_answers(&answers).await?;
+        let StaleAnswers { expired, mut unclear } = self.find_answers(&answers).await?;
         let mut purged = PurgedAnswers::default();
         for ids in expired.chunks(DELETIONS) {
             match self.delete_expired(&answers, ids).await {
@@ -286,19 +295,21 @@ impl Domain {
     async fn answers(&self) -> Result<Answers> {
         let open = async || {
             let name = self.collection_name(SYSTEM);
-            self.create_system_collection::<Typed<Entry>>(&name, MAPPINGS).await.map(|it| it.name)
+            self.create_system_collection::<Typed<StoredAnswer>>(&name, MAPPINGS)
+                .await
+                .map(|it| it.name)
         };
         Ok(Collection::new(self.answers.get_or_try_init(open).await?.clone()))
     }
 
     /// Scans for expired answers, and for documents without a readable time.
-    async fn find_answers(&self, answers: &Answers) -> Result<Found> {
+    async fn find_answers(&self, answers: &Answers) -> Result<StaleAnswers> {
         let engine = &self.engine;
         let deadline = engine.context.deadline(engine.context.config.timeout);
         let scan = async {
             engine.store.refresh(answers.name(), &deadline).await?;
             let mut pages = engine.store.pages(answers.name(), Filter::All, PAGE);
-            let mut found = Found::default();
+            let mut found = StaleAnswers::default();
             while let Some(page) = engine.store.next_page(&mut pages, &deadline).await? {
                 for (key, _, source) in page {
                     match serde_json::from_str::<Expiry>(&source) {
@@ -348,7 +359,7 @@ impl Domain {
         key: &IdempotencyKey,
         answer: &str,
     ) -> Result<()> {
-        let entry = Entry {
+        let entry = StoredAnswer {
             format: FORMAT,
             request: key.request.clone(),
             expires_ms: self.expires_ms(key)?,
@@ -389,7 +400,7 @@ impl Domain {
         Ok(kept.await?.value)
     }
 
-    fn is_expired(&self, entry: &Option<Entry>) -> bool {
+    fn is_expired(&self, entry: &Option<StoredAnswer>) -> bool {
         entry.as_ref().is_some_and(|entry| self.is_past(entry.expires_ms))
     }
 

@@ -16,6 +16,19 @@ impl Domain {
     /// may leave no record, and then has no such tid. For another tid of such a transaction the
     /// call would answer [`TransactionOutcome::Aborted`], although the write is there.
     ///
+    /// ```
+    /// # use txn_core::{Domain, Error, ErrorKind, TransactionOutcome};
+    /// # async fn ask(domain: &Domain, error: &Error) -> Result<(), Error> {
+    /// if let (ErrorKind::Unknown, Some(tid)) = (error.kind(), error.tid()) {
+    ///     match domain.outcome(tid).await? {
+    ///         TransactionOutcome::Committed { .. } => println!("committed"),
+    ///         other => println!("{other:?}"),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// - [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if the transaction still runs at the
     ///   deadline.

@@ -132,7 +132,7 @@ fn publish(attempt: &Attempt, committed: &CommittedRecord) -> Option<Published> 
 async fn apply_untaken(
     attempt: &Arc<Attempt>,
     apply: &ApplyContext<'_>,
-    published: &handoff::Unapplied,
+    published: &handoff::PublishedDocuments,
     known: &BTreeMap<Key, View>,
 ) -> Result<Unapplied, AttemptError> {
     let engine = &attempt.engine;

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use crate::attempt::locking::verify::verify_locks;
 use crate::attempt::{Attempt, HeldLock, Locks, Mutation};
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::history::History;
+use crate::engine::history::HistorySettings;
 use crate::engine::history::heads::read_head;
 use crate::error::{Error, ErrorKind};
 use txn_protocol::document::{Image, View};
@@ -62,7 +62,7 @@ pub(in crate::attempt) fn heads_among(
     writes.keys().filter_map(|key| Some(history_of(attempt, key)?.head(key))).collect()
 }
 
-fn history_of(attempt: &Attempt, key: &Key) -> Option<Arc<History>> {
+fn history_of(attempt: &Attempt, key: &Key) -> Option<Arc<HistorySettings>> {
     attempt.engine.histories.of(&key.collection)
 }
 

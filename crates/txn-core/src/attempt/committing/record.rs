@@ -7,7 +7,7 @@ use crate::attempt::state::CommitKind;
 use crate::attempt::{Attempt, Mutation, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
-use crate::engine::store::settle::{Because, Place, Settled};
+use crate::engine::store::settle::{SettleTarget, Settled, UnsettledCause};
 use crate::engine::table::partitions::Partition;
 use crate::engine::table::record_lookup::RecordLookup;
 use crate::engine::table::records::{RecordOf, settled_version};
@@ -134,7 +134,7 @@ pub(super) async fn commit_record(
         Err(unsettled) => {
             let in_doubt = unsettled.in_doubt;
             let error = match &unsettled.because {
-                Because::Refused(outcome) => refused_record(outcome, &place.key()).into(),
+                UnsettledCause::Refused(outcome) => refused_record(outcome, &place.key()).into(),
                 _ => unsettled.while_doing("commit"),
             };
             if in_doubt {

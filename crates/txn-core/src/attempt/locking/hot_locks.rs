@@ -1,7 +1,7 @@
 //! Locks on hot documents: hand-offs, evicted members, and board turns.
 
 use crate::attempt::Attempt;
-use crate::attempt::locking::lock_request::{LockRequest, Step};
+use crate::attempt::locking::lock_request::{LockRequest, LockStep};
 use crate::attempt::locking::phase::LockPhase;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::event::Event;
@@ -89,10 +89,10 @@ pub(super) fn is_applied_soon(attempt: &Attempt, request: &LockRequest, holder: 
 pub(super) fn shows_another(
     attempt: &Attempt,
     request: &LockRequest,
-    step: &Result<Step, AttemptError>,
+    step: &Result<LockStep, AttemptError>,
 ) -> bool {
     match (step, &request.view) {
-        (Ok(Step::Blocked(holder)), _) => !attempt.engine.live_attempts.is_live(*holder),
+        (Ok(LockStep::Blocked(holder)), _) => !attempt.engine.live_attempts.is_live(*holder),
         (Err(AttemptError::Retry(RetryReason::Changed(_))), Some(View::Present { stored, .. })) => {
             stored
                 .commit_version

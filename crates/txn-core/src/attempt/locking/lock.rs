@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::attempt::heartbeat::start_heart;
 use crate::attempt::locking::hot_locks::{is_applied_soon, shows_another};
-use crate::attempt::locking::lock_request::{LockRequest, Step};
+use crate::attempt::locking::lock_request::{LockRequest, LockStep};
 use crate::attempt::locking::phase::LockPhase;
 use crate::attempt::locking::steps::step;
 use crate::attempt::locking::waiting::{LockWaits, wait_for_turn, waited_for_turn};
@@ -174,18 +174,18 @@ impl LockPhase<'_> {
                 attempt.engine.turns.lost_document_to_another(attempt.tid.age());
             }
             match step {
-                Ok(Step::Write(op)) => writes.push(Write::new(key.clone(), op)),
-                Ok(Step::LookAgain) => {}
+                Ok(LockStep::Write(op)) => writes.push(Write::new(key.clone(), op)),
+                Ok(LockStep::LookAgain) => {}
                 // The other members of the group do not wait for this document. A lock that was
                 // sent has to be settled.
-                Ok(Step::Blocked(holder))
+                Ok(LockStep::Blocked(holder))
                     if members.has_several_components()
                         && !members.is_evicted(key)
                         && !is_applied_soon(attempt, request, holder) =>
                 {
                     in_the_way.push(RetryReason::Waited(key.clone()));
                 }
-                Ok(Step::Blocked(holder)) => {
+                Ok(LockStep::Blocked(holder)) => {
                     busy.insert(key.clone(), holder);
                 }
                 Err(AttemptError::Retry(reason)) => in_the_way.push(reason),

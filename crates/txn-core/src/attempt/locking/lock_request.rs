@@ -43,7 +43,7 @@ impl LockRequest {
 }
 
 /// The next step towards one lock.
-pub(in crate::attempt) enum Step {
+pub(in crate::attempt) enum LockStep {
     Write(WriteOp),
     LookAgain,
     Blocked(AttemptId),

@@ -1,7 +1,7 @@
 //! The next step towards one lock.
 
 use crate::attempt::Attempt;
-use crate::attempt::locking::lock_request::{LockRequest, Step};
+use crate::attempt::locking::lock_request::{LockRequest, LockStep};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::recovery::roll_forward::Resolution;
 use crate::error::Error;
@@ -17,11 +17,11 @@ pub(super) fn step(
     key: &Key,
     request: &mut LockRequest,
     met: Option<&Resolution>,
-) -> Result<Step, AttemptError> {
-    let Some(view) = &request.view else { return Ok(Step::LookAgain) };
+) -> Result<LockStep, AttemptError> {
+    let Some(view) = &request.view else { return Ok(LockStep::LookAgain) };
     match (locking(&attempt.engine.context.rules, attempt.tid, request.read.as_ref(), view), view) {
         (Locking::CreatePlaceholder, _) => {
-            Ok(Step::Write(WriteOp::Create(Stored::placeholder(attempt.tid).encode())))
+            Ok(LockStep::Write(WriteOp::Create(Stored::placeholder(attempt.tid).encode())))
         }
         (Locking::LockAt(version), View::Present { stored, .. }) => {
             if stored.absent && !stored.is_bare_placeholder() {
@@ -30,17 +30,17 @@ pub(super) fn step(
                 return Err(Error::damaged(message).at(key).into());
             }
             let locked = stored.locked_by(Some(attempt.tid)).encode();
-            Ok(Step::Write(WriteOp::Replace(locked, version)))
+            Ok(LockStep::Write(WriteOp::Replace(locked, version)))
         }
         (Locking::Settle(version), View::Present { source, .. }) => {
             cov_mark::hit!(lost_lock_found_again);
-            Ok(Step::Write(WriteOp::Replace(source.clone(), version)))
+            Ok(LockStep::Write(WriteOp::Replace(source.clone(), version)))
         }
         (Locking::Changed, _) => Err(AttemptError::Retry(RetryReason::Changed(key.clone()))),
         (Locking::Held(holder), View::Present { .. }) => {
             request.view = None;
             let busy = met == Some(&Resolution::Blocked);
-            Ok(if busy { Step::Blocked(holder) } else { Step::LookAgain })
+            Ok(if busy { LockStep::Blocked(holder) } else { LockStep::LookAgain })
         }
         (Locking::LockAt(_) | Locking::Settle(_) | Locking::Held(_), View::Absent) => {
             Err(Error::damaged("an absent document has no lock").at(key).into())

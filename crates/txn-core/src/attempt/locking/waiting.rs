@@ -10,7 +10,7 @@ use crate::attempt::Attempt;
 use crate::clock::Backoff;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::hot::board::Wanted;
-use crate::engine::hot::lock_queue::LockWait;
+use crate::engine::hot::lock_queue::QueuedLock;
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
 use crate::event::WaitEnd;
@@ -31,7 +31,7 @@ const LONGEST_GRACE: Duration = Duration::from_secs(1);
 /// The waits of an attempt for lock holders.
 pub(in crate::attempt) struct LockWaits<'a> {
     attempt: &'a Attempt,
-    waits: BTreeMap<Key, LockWait>,
+    waits: BTreeMap<Key, QueuedLock>,
     /// The last holder of each document, and the start of the wait.
     ///
     /// The start is a time of the monotonic clock.
@@ -143,7 +143,7 @@ impl<'a> LockWaits<'a> {
         let left = left?;
         // Only the first in the queue polls often, for a holder in another process. The queue wakes
         // the rest.
-        let polls = |(key, wait): (&Key, &LockWait)| {
+        let polls = |(key, wait): (&Key, &QueuedLock)| {
             wait.is_first()
                 && busy.get(key).is_some_and(|holder| !engine.live_attempts.is_live(*holder))
         };

@@ -10,7 +10,7 @@ use crate::engine::deadline::Deadline;
 use crate::engine::history::Histories;
 use crate::engine::hot::Hot;
 use crate::engine::store::pages::PAGE;
-use crate::engine::store::settle::Place;
+use crate::engine::store::settle::SettleTarget;
 use crate::engine::store::store_access::StoreAccess;
 use crate::engine::table::domain_document::RegistryDocument;
 use crate::engine::table::{REGISTRY, Table};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::engine::admin::collections::{Collections, IfMissing};
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::history::heads::{Entry, history_entry};
+use crate::engine::history::heads::{HistoryEntry, history_entry};
 use crate::engine::store::pages::PAGE;
 use crate::engine::table::domain_document::RegistryDocument;
 use crate::error::{Error, ErrorKind};
@@ -35,7 +35,7 @@ impl Collections {
             self.check_free(&past.name, deadline).await?;
         }
         // The history starts now. Content that was committed before counts as the first version.
-        let entry = Entry {
+        let entry = HistoryEntry {
             format: Format::default(),
             collection: past.name.to_string(),
             since_ms: self.time.unix_millis(),

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::engine::admin::DomainAdmin;
-use crate::engine::admin::scan::{Faults, Survey, Suspect, confirm_incarnation};
+use crate::engine::admin::scan::{DomainScan, Faults, Suspect, confirm_incarnation};
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::base::Base;
 use crate::engine::context::Context;
@@ -246,8 +246,8 @@ impl Janitor {
         Ok(())
     }
 
-    fn survey(&self, document: &DomainDocument, complete: bool) -> Survey<'_> {
-        Survey::new(&self.context, &self.store, &self.table, document, complete)
+    fn survey(&self, document: &DomainDocument, complete: bool) -> DomainScan<'_> {
+        DomainScan::new(&self.context, &self.store, &self.table, document, complete)
     }
 
     /// Reads the domain document. A lost or damaged document becomes a fault.
@@ -287,7 +287,7 @@ struct Held {
 }
 
 /// The current state of a suspect.
-enum Standing {
+enum SuspectState {
     /// Unchanged, with the view if the suspect is a document.
     Still(Option<View>),
     Gone,
@@ -339,7 +339,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    async fn standings(&mut self, suspects: &[Suspect]) -> Vec<Standing> {
+    async fn standings(&mut self, suspects: &[Suspect]) -> Vec<SuspectState> {
         let keys: Vec<Key> = suspects.iter().map(|suspect| suspect.key.clone()).collect();
         let mut reads = self.janitor.store.documents().get_many(&keys).await.into_iter();
         let mut standings = Vec::new();
@@ -347,14 +347,14 @@ impl<'a> Pass<'a> {
             standings.push(match reads.next() {
                 Some(Read::Found { version, source }) => self.standing(suspect, version, &source),
                 // The scan itself reports a missing collection.
-                Some(Read::Absent | Read::MissingCollection) => Standing::Gone,
-                Some(Read::Unavailable(_)) | None => Standing::Unknown,
+                Some(Read::Absent | Read::MissingCollection) => SuspectState::Gone,
+                Some(Read::Unavailable(_)) | None => SuspectState::Unknown,
             });
         }
         standings
     }
 
-    fn standing(&mut self, suspect: &Suspect, version: Version, source: &str) -> Standing {
+    fn standing(&mut self, suspect: &Suspect, version: Version, source: &str) -> SuspectState {
         let key = &suspect.key;
         let seen = match suspect.state {
             Some(_) => read_record(key, source).map(|record| (record.is_open(), None)),
@@ -362,27 +362,31 @@ impl<'a> Pass<'a> {
                 .map(|view| (view.holder() == Some(suspect.holder), Some(view))),
         };
         match seen {
-            Ok((true, view)) => Standing::Still(view),
-            Ok((false, _)) => Standing::Gone,
+            Ok((true, view)) => SuspectState::Still(view),
+            Ok((false, _)) => SuspectState::Gone,
             Err(error) => {
                 self.faults.note(key, &error);
-                Standing::Gone
+                SuspectState::Gone
             }
         }
     }
 
     /// Decides suspects, holder by holder. Returns the suspects to check again.
-    async fn settle_some(&mut self, some: &[Suspect], standings: Vec<Standing>) -> Vec<Suspect> {
+    async fn settle_some(
+        &mut self,
+        some: &[Suspect],
+        standings: Vec<SuspectState>,
+    ) -> Vec<Suspect> {
         let mut left = Vec::new();
         let mut holders: BTreeMap<AttemptId, Held> = BTreeMap::new();
         for (suspect, standing) in some.iter().zip(standings) {
             let view = match standing {
-                Standing::Gone => continue,
-                Standing::Unknown => {
+                SuspectState::Gone => continue,
+                SuspectState::Unknown => {
                     left.push(suspect.clone());
                     continue;
                 }
-                Standing::Still(view) => view,
+                SuspectState::Still(view) => view,
             };
             if self.blocked.contains(&suspect.holder) {
                 if !self.lifted {

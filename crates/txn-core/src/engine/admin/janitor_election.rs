@@ -43,7 +43,7 @@ impl JanitorElection {
         let clock = self.context.config.clock.clone();
         let entropy = self.context.config.entropy.clone();
         self.context.lifecycle.spawn(async move {
-            let mut turn = Turn::default();
+            let mut turn = Election::default();
             if let Some(election) = election_of_task.upgrade() {
                 turn.seen = election.stands().await;
                 election.processes.renew().await;
@@ -71,7 +71,7 @@ impl JanitorElection {
         });
     }
 
-    async fn take_turn(&self, turn: &mut Turn) {
+    async fn take_turn(&self, turn: &mut Election) {
         self.processes.renew().await;
         if !self.take(turn).await {
             return;
@@ -109,7 +109,7 @@ impl JanitorElection {
     /// No other process may have been elected since the last read, an interval ago, and the
     /// process's own write must be acknowledged. Only the process's monotonic clock counts. A
     /// process that dies during its pass delays the next pass by an interval.
-    async fn take(&self, turn: &mut Turn) -> bool {
+    async fn take(&self, turn: &mut Election) -> bool {
         let Some(stands) = self.stands().await else { return false };
         if turn.seen.replace(stands) != Some(stands) {
             return false;
@@ -135,7 +135,7 @@ impl JanitorElection {
 /// Each elected process rewrites the document. The election is only a hint: two passes at the same
 /// time do no harm.
 #[derive(Debug, Default)]
-struct Turn {
+struct Election {
     /// The version at the last read, if there was one.
     seen: Option<At>,
 }

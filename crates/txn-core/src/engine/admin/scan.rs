@@ -21,12 +21,12 @@ use txn_store::{CollectionSpec, Filter, Key, Pages, Role, StoreErrorKind};
 
 /// A collection or a partition to scan.
 #[derive(Clone, Debug)]
-enum Place {
+enum ScanPart {
     Collection { name: String, uid: String },
     Partition { day: Day, name: String },
 }
 
-impl Place {
+impl ScanPart {
     fn name(&self) -> &str {
         let (Self::Collection { name, .. } | Self::Partition { name, .. }) = self;
         name
@@ -97,18 +97,18 @@ pub(crate) async fn confirm_incarnation(
 }
 
 /// A scan through all collections and partitions of a domain.
-pub(crate) struct Survey<'a> {
+pub(crate) struct DomainScan<'a> {
     context: &'a Context,
     store: &'a StoreAccess,
     table: &'a Table,
-    places: VecDeque<Place>,
+    places: VecDeque<ScanPart>,
     /// The collection or partition that is being scanned.
-    at: Option<(Place, Pages<'a>)>,
+    at: Option<(ScanPart, Pages<'a>)>,
     complete: bool,
     pub(crate) faults: Faults,
 }
 
-impl<'a> Survey<'a> {
+impl<'a> DomainScan<'a> {
     /// Starts a scan.
     ///
     /// A complete scan refreshes the collections first. Other scans find missed documents later.
@@ -121,12 +121,12 @@ impl<'a> Survey<'a> {
     ) -> Self {
         let collections = document.collections.iter().map(|(name, uid)| {
             let (name, uid) = (name.clone(), uid.clone());
-            Place::Collection { name, uid }
+            ScanPart::Collection { name, uid }
         });
         let partitions = document
             .partitions
             .iter()
-            .map(|(day, name)| Place::Partition { day: *day, name: name.clone() });
+            .map(|(day, name)| ScanPart::Partition { day: *day, name: name.clone() });
         let places = collections.chain(partitions).collect();
         let faults = Faults::default();
         Self { context, store, table, places, at: None, complete, faults }
@@ -159,7 +159,7 @@ impl<'a> Survey<'a> {
 
     async fn page(
         &self,
-        place: &Place,
+        place: &ScanPart,
         pages: &mut Pages<'_>,
     ) -> Result<Option<Documents>, AttemptError> {
         if !pages.is_at_beginning() {
@@ -174,24 +174,24 @@ impl<'a> Survey<'a> {
         // An unreadable collection must not use up the time of the rest.
         let deadline = context.deadline(2 * context.config.lease);
         let name = place.name();
-        if let Place::Collection { uid, .. } = place {
+        if let ScanPart::Collection { uid, .. } = place {
             confirm_incarnation(store, name, uid, &deadline).await?;
         }
-        if self.complete || matches!(place, Place::Partition { .. }) {
+        if self.complete || matches!(place, ScanPart::Partition { .. }) {
             store.refresh(name, &deadline).await?;
         }
         store.next_page(pages, &deadline).await
     }
 
-    fn suspects(&mut self, place: &Place, documents: Documents) -> Vec<Suspect> {
+    fn suspects(&mut self, place: &ScanPart, documents: Documents) -> Vec<Suspect> {
         let mut suspects = Vec::new();
         for (key, version, source) in documents {
             let suspect = match place {
-                Place::Collection { .. } => view(&key, version, &source).map(|view| {
+                ScanPart::Collection { .. } => view(&key, version, &source).map(|view| {
                     let holder = view.holder()?;
                     Some(Suspect { key: key.clone(), holder, state: None })
                 }),
-                Place::Partition { .. } => read_record(&key, &source).map(|record| {
+                ScanPart::Partition { .. } => read_record(&key, &source).map(|record| {
                     let (holder, state) = (record.tid, Some(record.state));
                     Some(Suspect { key: self.table.record_key(holder), holder, state })
                 }),
@@ -206,8 +206,8 @@ impl<'a> Survey<'a> {
         suspects
     }
 
-    async fn note(&mut self, place: &Place, error: AttemptError) {
-        if let (Place::Partition { day, name }, AttemptError::Fail(error)) = (place, &error)
+    async fn note(&mut self, place: &ScanPart, error: AttemptError) {
+        if let (ScanPart::Partition { day, name }, AttemptError::Fail(error)) = (place, &error)
             && error.is_not_found()
         {
             // Another janitor may have dropped the partition meanwhile.

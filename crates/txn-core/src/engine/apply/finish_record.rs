@@ -3,12 +3,12 @@
 use crate::engine::apply::Applier;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::store::settle::{Because, Unsettled};
+use crate::engine::store::settle::{Unsettled, UnsettledCause};
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::table::record_lookup::RecordLookup;
 use crate::engine::table::records::RecordOf;
 use crate::error::Error;
-use txn_protocol::machines::record::{Finish, Standing};
+use txn_protocol::machines::record::{Finish, RecordVersion};
 use txn_protocol::record::{Record, State};
 use txn_protocol::rules::conflict::HolderState;
 use txn_store::{Outcome, Version, WriteOp};
@@ -52,7 +52,7 @@ impl Applier {
             ..record.clone()
         };
         let source = finished.encode().map_err(|e| Error::damaged(e.to_string()))?;
-        let presumed = RecordLookup::known(Standing::at(State::Committed, version));
+        let presumed = RecordLookup::known(RecordVersion::at(State::Committed, version));
         let content = |_: &RecordLookup| Ok(source.clone());
         let settled = self
             .store
@@ -67,8 +67,10 @@ impl Applier {
                 Ok(())
             }
             // The day was dropped, so another process has finished the transaction.
-            Err(Unsettled { because: Because::Refused(Outcome::MissingCollection), .. }) => Ok(()),
-            Err(Unsettled { because: Because::Stuck, .. }) => {
+            Err(Unsettled {
+                because: UnsettledCause::Refused(Outcome::MissingCollection), ..
+            }) => Ok(()),
+            Err(Unsettled { because: UnsettledCause::Stuck, .. }) => {
                 cov_mark::hit!(committed_record_was_replaced);
                 let message = "its committed record was removed, and replaced by something else: \
                                check each of its documents";

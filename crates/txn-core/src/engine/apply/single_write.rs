@@ -16,7 +16,7 @@ use crate::engine::deadline::Deadline;
 use crate::engine::hot::Hot;
 use crate::engine::read_entry::ReadEntry;
 use crate::engine::store::document_target::Document;
-use crate::engine::store::settle::{Because, Settled, Unsettled};
+use crate::engine::store::settle::{Settled, Unsettled, UnsettledCause};
 use crate::engine::store::store_access::StoreAccess;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::{Error, ErrorKind};
@@ -76,7 +76,7 @@ impl SingleWrites {
             _ => self.hot.cache.forget(key),
         }
         settled.map(|settled| settled.proven).map_err(|unsettled| match unsettled {
-            Unsettled { because: Because::Stuck, .. } => {
+            Unsettled { because: UnsettledCause::Stuck, .. } => {
                 unknown(key, &Error::new(ErrorKind::Conflict, "too many other writes followed"))
             }
             unsettled => {

@@ -13,7 +13,7 @@ use txn_protocol::ids::CommitVersion;
 
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::history::{Histories, History};
+use crate::engine::history::{Histories, HistorySettings};
 use crate::engine::store::document_target::Document;
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::table::REGISTRY;
@@ -23,7 +23,7 @@ use txn_store::{CollectionInfo, Key};
 
 /// The registry entry of a history, under `history:<uid>`. The entry never changes.
 #[derive(Serialize, Deserialize)]
-pub(in crate::engine) struct Entry {
+pub(in crate::engine) struct HistoryEntry {
     #[serde(default)]
     pub(in crate::engine) format: Format,
     pub(in crate::engine) collection: String,
@@ -53,12 +53,12 @@ impl Histories {
             self.forget(&opened.name);
             return Ok(());
         };
-        let entry: Entry = serde_json::from_str(&source)
+        let entry: HistoryEntry = serde_json::from_str(&source)
             .map_err(|e| unreadable(&key, &source, &format!("it cannot be read: {e}")))?;
         if !entry.format.is_known() {
             return Err(unreadable(&key, &source, "").into());
         }
-        let history = History {
+        let history = HistorySettings {
             collection: entry.collection.into(),
             since: Duration::from_millis(entry.since_ms),
             retention: Duration::from_millis(entry.retention_ms),
@@ -97,7 +97,7 @@ impl Histories {
     pub(crate) async fn locate(
         &self,
         key: &Key,
-        history: &History,
+        history: &HistorySettings,
         mut links: Links,
         time: Duration,
         deadline: &Deadline,
@@ -118,7 +118,7 @@ impl Histories {
     pub(crate) async fn look_back(
         &self,
         key: &Key,
-        history: &History,
+        history: &HistorySettings,
         links: Links,
         time: Duration,
         deadline: &Deadline,
@@ -139,7 +139,7 @@ impl Histories {
     async fn past_version(
         &self,
         key: &Key,
-        history: &History,
+        history: &HistorySettings,
         version: Ancestor,
         deadline: &Deadline,
     ) -> Result<PastVersion, AttemptError> {

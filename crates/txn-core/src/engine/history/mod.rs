@@ -19,7 +19,7 @@ use txn_store::Key;
 
 /// The history settings of one collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct History {
+pub(crate) struct HistorySettings {
     /// The collection of the heads and the past versions.
     pub(crate) collection: Arc<str>,
     /// The start of the history, since the Unix epoch.
@@ -29,7 +29,7 @@ pub(crate) struct History {
 }
 
 /// Prefixes of ids: `h` for heads, `v` for past versions. The first version may have no tid.
-impl History {
+impl HistorySettings {
     fn key(&self, of: &Key, id: String) -> Key {
         let key = Key::new(self.collection.clone(), id);
         match &of.routing {
@@ -76,7 +76,7 @@ pub(crate) struct Histories {
     time: Arc<Time>,
     table: Arc<Table>,
     /// By the name of the collection.
-    opened: RwLock<BTreeMap<Arc<str>, Arc<History>>>,
+    opened: RwLock<BTreeMap<Arc<str>, Arc<HistorySettings>>>,
 }
 
 impl Histories {
@@ -85,7 +85,7 @@ impl Histories {
         Self { context, store, time, table, opened: RwLock::default() }
     }
 
-    pub(crate) fn of(&self, collection: &str) -> Option<Arc<History>> {
+    pub(crate) fn of(&self, collection: &str) -> Option<Arc<HistorySettings>> {
         self.opened.read().get(collection).cloned()
     }
 

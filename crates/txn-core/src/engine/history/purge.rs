@@ -12,7 +12,7 @@ use txn_protocol::ids::CommitVersion;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::history::heads::read_head;
-use crate::engine::history::{Histories, History};
+use crate::engine::history::{Histories, HistorySettings};
 use crate::engine::store::store_access::ReadPreference;
 use crate::error::ErrorKind;
 use txn_protocol::document::View;
@@ -21,7 +21,7 @@ use txn_store::{Filter, Key, Outcome, Version, Write, WriteOp};
 /// The number of documents in one page. Past versions may be large.
 const PAGE: usize = 100;
 
-struct Found {
+struct PastVersion {
     at: Key,
     version: Version,
     tid: Option<CommitVersion>,
@@ -36,7 +36,7 @@ impl Histories {
     pub(crate) async fn purge_history(
         &self,
         collection: &Arc<str>,
-        history: &History,
+        history: &HistorySettings,
     ) -> Result<u64, AttemptError> {
         self.time.confirm_not_ahead().await?;
         // No reader asks for an earlier time, even if its clock is wrong.
@@ -52,11 +52,11 @@ impl Histories {
             let Some(documents) = self.store.next_page(&mut pages, deadline).await? else {
                 return Ok(deleted);
             };
-            let mut past: BTreeMap<Key, Vec<Found>> = BTreeMap::new();
+            let mut past: BTreeMap<Key, Vec<PastVersion>> = BTreeMap::new();
             for (at, version, _) in documents {
                 let Some((key, tid)) = history.document(collection, &at) else { continue };
                 if tid.is_none_or(|tid| tid.unix_time() <= horizon) {
-                    past.entry(key).or_default().push(Found { at, version, tid });
+                    past.entry(key).or_default().push(PastVersion { at, version, tid });
                 }
             }
             let oldest = past.keys().map(|key| self.oldest_kept(key, history, horizon, deadline));
@@ -64,7 +64,7 @@ impl Histories {
             let mut deletes = Vec::new();
             for (found, oldest) in past.into_values().zip(oldest) {
                 let Some(oldest) = oldest? else { continue };
-                let before = |found: &Found| match oldest {
+                let before = |found: &PastVersion| match oldest {
                     // A concurrent write may overwrite the current version, and keep it as a past
                     // version already.
                     Oldest::Now(tid) => found.tid < tid,
@@ -86,7 +86,7 @@ impl Histories {
     async fn oldest_kept(
         &self,
         key: &Key,
-        history: &History,
+        history: &HistorySettings,
         horizon: Duration,
         deadline: &Deadline,
     ) -> Result<Option<Oldest>, AttemptError> {

@@ -12,9 +12,9 @@ use crate::engine::deadline::Deadline;
 use crate::engine::holders::failure_detector::{FailureDetector, LookedAt};
 use crate::engine::holders::lock::{Holding, Lock, by_holder};
 use crate::engine::live_attempts::LiveAttempts;
-use crate::engine::signals::contention::Contention;
+use crate::engine::signals::contention::ContentionLog;
 use crate::engine::signals::label::named;
-use crate::engine::store::settle::{Because, Settled, Unsettled};
+use crate::engine::store::settle::{Settled, Unsettled, UnsettledCause};
 use crate::engine::store::store_access::{ReadPreference, StoreAccess};
 use crate::engine::table::Table;
 use crate::engine::table::record_lookup::RecordLookup;
@@ -43,7 +43,7 @@ pub(crate) struct Verdicts {
     pub(super) table: Arc<Table>,
     pub(super) live_attempts: Arc<LiveAttempts>,
     pub(super) detector: Arc<FailureDetector>,
-    contention: Arc<Contention>,
+    contention: Arc<ContentionLog>,
     /// Tids whose `aborted` record is acknowledged to this process.
     aborted: KnownAborted,
 }
@@ -53,7 +53,7 @@ impl Verdicts {
         base: &Base,
         live_attempts: Arc<LiveAttempts>,
         detector: Arc<FailureDetector>,
-        contention: Arc<Contention>,
+        contention: Arc<ContentionLog>,
     ) -> Self {
         let Base { context, store, table, .. } = base.clone();
         let aborted = KnownAborted::default();
@@ -211,11 +211,13 @@ impl Verdicts {
         let settled = match settled {
             Ok(settled) => settled,
             // The day was dropped, so the lock is void.
-            Err(Unsettled { because: Because::Refused(Outcome::MissingCollection), .. }) => {
+            Err(Unsettled {
+                because: UnsettledCause::Refused(Outcome::MissingCollection), ..
+            }) => {
                 cov_mark::hit!(holder_of_a_dropped_day);
                 return Ok(Some(Decided::Aborted));
             }
-            Err(Unsettled { because: Because::Stuck, .. }) => return Ok(None),
+            Err(Unsettled { because: UnsettledCause::Stuck, .. }) => return Ok(None),
             Err(unsettled) => return Err(unsettled.while_doing("decide the holder of a lock")),
         };
         let Settled { proven, written, found } = settled;

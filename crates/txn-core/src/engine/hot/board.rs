@@ -43,7 +43,7 @@ pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Board {
     /// Whether processes take turns at all.
     is_enabled: bool,
-    state: Mutex<State>,
+    state: Mutex<BoardState>,
     /// Whether this process conflicted with another process lately.
     is_engaged: AtomicBool,
     /// Wakes the driver for a change that the policy must see.
@@ -52,7 +52,7 @@ pub(crate) struct Board {
     changed: Notify,
 }
 
-struct State {
+struct BoardState {
     policy: Policy,
     /// Documents that transactions want.
     wanted: Counts,
@@ -114,7 +114,7 @@ impl Counts {
 }
 
 /// The next requests of the driver.
-pub(crate) struct Step {
+pub(crate) struct BoardStep {
     /// The number of slots to read.
     pub(crate) look: Option<usize>,
     pub(crate) write: Option<BoardWrite>,
@@ -133,7 +133,7 @@ impl std::fmt::Debug for Board {
 impl Board {
     /// `node`: a random number of this process. `is_enabled`: whether processes take turns at all.
     pub(crate) fn new(node: u64, is_enabled: bool) -> Self {
-        let state = State {
+        let state = BoardState {
             policy: Policy::new(Node(node), ROUND_TRIP, Numbers::default()),
             wanted: Counts::default(),
             kept: Vec::new(),
@@ -288,7 +288,7 @@ impl Board {
         keys: impl IntoIterator<Item = &'k Key>,
         now: Duration,
     ) -> bool {
-        let is_refreshed = |state: &State, document| {
+        let is_refreshed = |state: &BoardState, document| {
             state.refresh.is_none_or(|(_, until)| now >= until || !state.policy.is_wished(document))
         };
         self.all(keys, |state, document| {
@@ -310,7 +310,7 @@ impl Board {
     fn all<'k>(
         &self,
         keys: impl IntoIterator<Item = &'k Key>,
-        holds: impl Fn(&State, KeyHash) -> bool,
+        holds: impl Fn(&BoardState, KeyHash) -> bool,
     ) -> bool {
         if !self.is_engaged.load(Ordering::Acquire) {
             return true;
@@ -374,7 +374,7 @@ impl Board {
     }
 
     /// The next requests of the driver. `None` if the driver ends.
-    pub(crate) fn step(&self, driver: &Driving, now: Duration) -> Option<Step> {
+    pub(crate) fn step(&self, driver: &Driving, now: Duration) -> Option<BoardStep> {
         let step = {
             let state = &mut *self.state.lock();
             match &mut state.driver {
@@ -393,7 +393,7 @@ impl Board {
             let until = state.policy.next_change(now);
             self.is_engaged.store(!state.policy.is_dormant(), Ordering::Release);
             let is_over = state.policy.is_dormant() && !state.policy.has_request();
-            (!is_over || until.is_some()).then_some(Step { look, write, refresh, until })
+            (!is_over || until.is_some()).then_some(BoardStep { look, write, refresh, until })
         };
         self.changed.notify_waiters();
         step
@@ -431,7 +431,7 @@ impl Board {
     }
 }
 
-impl State {
+impl BoardState {
     fn is_driven_by(&self, driver: u64) -> bool {
         self.driver.is_some_and(|(number, _)| number == driver)
     }

@@ -32,13 +32,13 @@ const STALE_AGAIN: Duration = Duration::from_secs(10);
 /// The documents that this process read or committed lately.
 #[derive(Debug)]
 pub(crate) struct DocumentCache {
-    known: Mutex<Known>,
+    known: Mutex<CacheContent>,
     /// The maximum age of an entry; `None` disables the cache.
     for_at_most: Option<Duration>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct CacheContent {
     entries: LruCache<Key, ReadEntry>,
     bytes: usize,
     stale: LruCache<Key, Stale>,
@@ -53,7 +53,7 @@ struct Stale {
     until: Duration,
 }
 
-impl Known {
+impl CacheContent {
     fn remember(&mut self, key: &Key, entry: ReadEntry) {
         // Answers may arrive out of order.
         if self.entries.peek(key).is_some_and(|known| known.is_later_than(&entry)) {
@@ -98,7 +98,7 @@ fn bytes(entry: &ReadEntry) -> usize {
 impl DocumentCache {
     pub(crate) fn new(for_at_most: Option<Duration>) -> Self {
         let (entries, stale) = (LruCache::new(DOCUMENTS), LruCache::new(DOCUMENTS));
-        let known = Known { entries, bytes: 0, stale };
+        let known = CacheContent { entries, bytes: 0, stale };
         Self { known: Mutex::new(known), for_at_most }
     }
 

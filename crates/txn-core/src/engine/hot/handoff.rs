@@ -31,19 +31,19 @@ pub(crate) const MAX_DEPTH: u8 = 16;
 /// The documents that this process has committed and not applied.
 #[derive(Debug, Default)]
 pub(crate) struct HandoffTable {
-    entries: Mutex<BTreeMap<Key, Entry>>,
+    entries: Mutex<BTreeMap<Key, HandoffEntry>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct HandoffEntry {
     view: View,
     depth: u8,
-    commit: Arc<Unapplied>,
+    commit: Arc<PublishedDocuments>,
 }
 
 /// The unsettled published documents of one commit.
 #[derive(Debug, Default)]
-pub(crate) struct Unapplied {
+pub(crate) struct PublishedDocuments {
     documents: Mutex<BTreeMap<Key, Owner>>,
     /// The owner of a document has changed, or may change.
     changed: Notify,
@@ -60,7 +60,7 @@ enum Owner {
     Commit,
 }
 
-impl Unapplied {
+impl PublishedDocuments {
     /// Waits until the owner of a document may have changed. Cancel safe.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
@@ -110,7 +110,7 @@ pub(crate) struct Handoff {
     pub(crate) view: View,
     /// The number of commits that have handed the document on.
     pub(crate) depth: u8,
-    commit: Arc<Unapplied>,
+    commit: Arc<PublishedDocuments>,
 }
 
 impl Handoff {
@@ -132,7 +132,7 @@ impl Drop for Handoff {
 /// After this value is dropped, no transaction can take the documents.
 pub(crate) struct Published {
     hot: Arc<Hot>,
-    pub(crate) commit: Arc<Unapplied>,
+    pub(crate) commit: Arc<PublishedDocuments>,
     pub(crate) keys: BTreeSet<Key>,
 }
 
@@ -155,12 +155,12 @@ impl HandoffTable {
     /// Publishes documents of a commit.
     ///
     /// `depth`: how many commits have handed the documents on, including this one.
-    pub(crate) fn publish(&self, views: BTreeMap<Key, View>, depth: u8) -> Arc<Unapplied> {
-        let commit = Arc::new(Unapplied::default());
+    pub(crate) fn publish(&self, views: BTreeMap<Key, View>, depth: u8) -> Arc<PublishedDocuments> {
+        let commit = Arc::new(PublishedDocuments::default());
         *commit.documents.lock() = views.keys().map(|key| (key.clone(), Owner::Table)).collect();
         let mut entries = self.entries.lock();
         for (key, view) in views {
-            let entry = Entry { view, depth, commit: commit.clone() };
+            let entry = HandoffEntry { view, depth, commit: commit.clone() };
             // Another process rolled the earlier commit forward, so no transaction took its entry.
             if let Some(earlier) = entries.insert(key.clone(), entry) {
                 earlier.commit.give_to(&key, Owner::Commit);
@@ -177,7 +177,7 @@ impl HandoffTable {
 
     /// Takes an entry, to lock its document over the commit.
     pub(crate) fn take(&self, key: &Key) -> Option<Handoff> {
-        let Entry { view, depth, commit } = self.entries.lock().remove(key)?;
+        let HandoffEntry { view, depth, commit } = self.entries.lock().remove(key)?;
         commit.give_to(key, Owner::Taker);
         Some(Handoff { key: key.clone(), view, depth, commit })
     }
@@ -196,9 +196,9 @@ impl HandoffTable {
     }
 
     /// Removes the entries of a commit that applies nothing any more.
-    fn withdraw(&self, commit: &Arc<Unapplied>) {
+    fn withdraw(&self, commit: &Arc<PublishedDocuments>) {
         let untaken = commit.untaken();
-        let is_its = |key: &Key, entry: &mut Entry| {
+        let is_its = |key: &Key, entry: &mut HandoffEntry| {
             untaken.contains(key) && Arc::ptr_eq(&entry.commit, commit)
         };
         drop(self.entries.lock().extract_if(.., is_its).collect::<Vec<_>>());
@@ -208,7 +208,7 @@ impl HandoffTable {
     ///
     /// The commit then applies these documents. A late lock of a taker finds an applied document,
     /// and fails on its version.
-    pub(crate) fn overdue(&self, commit: &Unapplied) {
+    pub(crate) fn overdue(&self, commit: &PublishedDocuments) {
         self.decline(&commit.untaken());
         for owner in commit.documents.lock().values_mut() {
             if *owner == Owner::Taker {

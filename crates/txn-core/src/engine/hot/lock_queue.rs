@@ -34,11 +34,11 @@ impl LockQueues {
     }
 
     /// Joins the queue for a document. Dropping the wait leaves the queue.
-    pub(crate) fn enter(self: &Arc<Self>, key: &Key, age: Age) -> LockWait {
+    pub(crate) fn enter(self: &Arc<Self>, key: &Key, age: Age) -> QueuedLock {
         let position = (age, self.arrivals.fetch_add(1, Ordering::Relaxed));
         let notify = Arc::new(Notify::new());
         self.queues.lock().entry(key.clone()).or_default().insert(position, notify.clone());
-        LockWait { lock_queues: self.clone(), key: key.clone(), position, notify }
+        QueuedLock { lock_queues: self.clone(), key: key.clone(), position, notify }
     }
 
     /// Wakes the oldest waiter of each released document.
@@ -54,14 +54,14 @@ impl LockQueues {
 
 /// The wait of one attempt in the queue for one document.
 #[derive(Debug)]
-pub(crate) struct LockWait {
+pub(crate) struct QueuedLock {
     lock_queues: Arc<LockQueues>,
     key: Key,
     position: Position,
     notify: Arc<Notify>,
 }
 
-impl LockWait {
+impl QueuedLock {
     /// Whether no older transaction of this process waits for the document.
     pub(crate) fn is_first(&self) -> bool {
         let queues = self.lock_queues.queues.lock();
@@ -75,7 +75,7 @@ impl LockWait {
     }
 }
 
-impl Drop for LockWait {
+impl Drop for QueuedLock {
     fn drop(&mut self) {
         let mut queues = self.lock_queues.queues.lock();
         if let Some(queue) = queues.get_mut(&self.key) {

@@ -8,7 +8,7 @@ use futures::future::try_join_all;
 
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::history::History;
+use crate::engine::history::HistorySettings;
 use crate::engine::history::heads::{overwritten, read_head};
 use crate::engine::read_entry::ReadEntry;
 use crate::engine::reads::Reads;
@@ -32,7 +32,7 @@ struct Now {
 }
 
 /// The content at a timestamp, by document and head.
-enum Known {
+enum PastContent {
     /// The current document is the content.
     Is(Option<Image>),
     /// The content is in the past versions.
@@ -42,7 +42,7 @@ enum Known {
 }
 
 impl Now {
-    fn at(&self, time: Duration) -> Known {
+    fn at(&self, time: Duration) -> PastContent {
         let observed = &self.document.observed;
         let stood = |tid: Option<CommitVersion>| tid.is_none_or(|tid| tid.unix_time() <= time);
         let before =
@@ -50,26 +50,32 @@ impl Now {
         match &self.head {
             // No transaction has written the document since its history began.
             None if observed.image.is_none() || stood(observed.commit_version) => {
-                Known::Is(observed.image.clone())
+                PastContent::Is(observed.image.clone())
             }
-            None => Known::Torn,
-            Some((_, tid)) if !stood(*tid) => Known::Past,
-            Some((head, tid)) if before.is_of(head, *tid) => Known::Is(observed.image.clone()),
-            Some(_) => Known::Torn,
+            None => PastContent::Torn,
+            Some((_, tid)) if !stood(*tid) => PastContent::Past,
+            Some((head, tid)) if before.is_of(head, *tid) => {
+                PastContent::Is(observed.image.clone())
+            }
+            Some(_) => PastContent::Torn,
         }
     }
 }
 
 impl Reads {
-    pub(crate) fn history_of(&self, collection: &str) -> Result<Arc<History>, Error> {
+    pub(crate) fn history_of(&self, collection: &str) -> Result<Arc<HistorySettings>, Error> {
         self.histories.of(collection).ok_or_else(|| {
             Error::invalid(format!(
-                "the collection {collection:?} keeps no history: see History::enable"
+                "the collection {collection:?} keeps no history: see HistorySettings::enable"
             ))
         })
     }
 
-    pub(crate) fn check_kept(&self, history: &History, time: Duration) -> Result<(), Error> {
+    pub(crate) fn check_kept(
+        &self,
+        history: &HistorySettings,
+        time: Duration,
+    ) -> Result<(), Error> {
         let oldest = self.time.utc().saturating_sub(history.retention);
         if time < history.since {
             return Err(Error::invalid(
@@ -89,7 +95,7 @@ impl Reads {
     pub(crate) async fn read_at(
         &self,
         keys: &[Key],
-        history: &History,
+        history: &HistorySettings,
         time: Duration,
         enclosing: &[AttemptId],
         deadline: &Deadline,
@@ -104,15 +110,15 @@ impl Reads {
             let mut torn = Vec::new();
             for now in self.as_they_stand(open, history, time, enclosing, deadline).await? {
                 match (now.at(time), &now.head) {
-                    (Known::Is(image), _) => drop(images.insert(now.key, image)),
-                    (Known::Past, Some((head, _))) => {
+                    (PastContent::Is(image), _) => drop(images.insert(now.key, image)),
+                    (PastContent::Past, Some((head, _))) => {
                         past.push((now.key, head.links.clone()));
                     }
-                    (Known::Torn, head) if look == LOOKS => {
+                    (PastContent::Torn, head) if look == LOOKS => {
                         let tid = head.as_ref().and_then(|(_, tid)| *tid);
                         return Err(overwritten(&now.key, tid).into());
                     }
-                    (Known::Past | Known::Torn, _) => torn.push(now.key),
+                    (PastContent::Past | PastContent::Torn, _) => torn.push(now.key),
                 }
             }
             let Some(first) = torn.first() else { break };
@@ -135,7 +141,7 @@ impl Reads {
     async fn as_they_stand(
         &self,
         keys: Vec<Key>,
-        history: &History,
+        history: &HistorySettings,
         time: Duration,
         enclosing: &[AttemptId],
         deadline: &Deadline,

@@ -78,7 +78,7 @@ pub struct PresentWait {
 }
 
 /// The present waits and those that ended lately, and the labels of holders.
-pub(crate) struct Contention {
+pub(crate) struct ContentionLog {
     context: Arc<Context>,
     time: Arc<Time>,
     live_attempts: Arc<LiveAttempts>,
@@ -97,7 +97,7 @@ struct Ring {
     total: u64,
 }
 
-impl Contention {
+impl ContentionLog {
     pub(in crate::engine) fn new(base: &Base, live_attempts: Arc<LiveAttempts>) -> Self {
         let (labels, ring, present) = Default::default();
         let (context, time) = (base.context.clone(), base.time.clone());

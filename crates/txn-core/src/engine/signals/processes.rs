@@ -13,7 +13,7 @@ use crate::engine::attempt_error::AttemptError;
 use crate::engine::base::Base;
 use crate::engine::context::Context;
 use crate::engine::deadline::Deadline;
-use crate::engine::signals::contention::{Contention, LockWait};
+use crate::engine::signals::contention::{ContentionLog, LockWait};
 use crate::engine::signals::process_entry::ProcessEntry;
 use crate::engine::store::pages::PAGE;
 use crate::engine::store::store_access::StoreAccess;
@@ -60,15 +60,15 @@ pub(crate) struct Processes {
     store: Arc<StoreAccess>,
     time: Arc<Time>,
     table: Arc<Table>,
-    contention: Arc<Contention>,
+    contention: Arc<ContentionLog>,
     host: String,
     program: String,
-    own: Mutex<Own>,
+    own: Mutex<OwnDocuments>,
 }
 
 /// The documents of this process.
 #[derive(Default)]
-struct Own {
+struct OwnDocuments {
     /// The start of the process, in milliseconds since the Unix epoch.
     since_ms: Option<u64>,
     entry: Option<Owned>,
@@ -87,7 +87,7 @@ struct Owned {
 }
 
 impl Processes {
-    pub(in crate::engine) fn new(base: &Base, contention: Arc<Contention>) -> Self {
+    pub(in crate::engine) fn new(base: &Base, contention: Arc<ContentionLog>) -> Self {
         let Base { context, store, time, table } = base.clone();
         let program = std::env::current_exe().ok();
         let program = program.as_deref().and_then(|path| path.file_name());
@@ -114,7 +114,7 @@ impl Processes {
         self.write_waits(&mut own, &entry).await;
     }
 
-    async fn write_waits(&self, own: &mut Own, entry: &ProcessEntry) {
+    async fn write_waits(&self, own: &mut OwnDocuments, entry: &ProcessEntry) {
         if !self.context.config.write_contention || self.contention.total() == own.written {
             return;
         }

@@ -4,7 +4,7 @@ use txn_protocol::document::View;
 
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::store::settle::Place;
+use crate::engine::store::settle::SettleTarget;
 use crate::engine::store::store_access::{ReadPreference, StoreAccess};
 use txn_store::{Key, Source};
 
@@ -14,7 +14,7 @@ pub(crate) struct Document<'a> {
     pub(crate) key: &'a Key,
 }
 
-impl Place for Document<'_> {
+impl SettleTarget for Document<'_> {
     type Found = View;
     type Seen = View;
 

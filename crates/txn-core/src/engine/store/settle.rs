@@ -14,7 +14,7 @@ use crate::error::Error;
 use txn_store::{Key, Outcome, Source, Version, Write, WriteOp};
 
 /// A target of the settlement loop: a key with its requests.
-pub(crate) trait Place: Sync {
+pub(crate) trait SettleTarget: Sync {
     /// The result of a read.
     type Found: Send + Sync;
     /// The part of the result that the machine needs.
@@ -58,14 +58,14 @@ pub(crate) struct Settled<P, F> {
 /// Why the loop did not settle the document.
 #[derive(Debug)]
 pub(crate) struct Unsettled {
-    pub(crate) because: Because,
+    pub(crate) because: UnsettledCause,
     /// Whether one of the writes may have happened, or may still happen.
     pub(crate) in_doubt: bool,
     key: Key,
 }
 
 #[derive(Debug)]
-pub(crate) enum Because {
+pub(crate) enum UnsettledCause {
     /// No time is left, or the document cannot be read.
     Stopped(AttemptError),
     /// The store refuses the write for good.
@@ -78,9 +78,11 @@ impl Unsettled {
     /// The error for a caller that was `doing` this.
     pub(crate) fn while_doing(self, doing: &str) -> AttemptError {
         match self.because {
-            Because::Stopped(error) => error,
-            Because::Refused(outcome) => Error::from_refused(&outcome, &self.key, doing).into(),
-            Because::Stuck => {
+            UnsettledCause::Stopped(error) => error,
+            UnsettledCause::Refused(outcome) => {
+                Error::from_refused(&outcome, &self.key, doing).into()
+            }
+            UnsettledCause::Stuck => {
                 let message = format!("cannot {doing}: no write can settle the document");
                 Error::damaged(message).at(&self.key).into()
             }
@@ -93,7 +95,7 @@ impl StoreAccess {
     ///
     /// The machine chooses each write, starting from `found`. `content` supplies the bytes, except
     /// for touches. A dropped future leaves a write in doubt.
-    pub(crate) async fn settle<L: Place, M: Machine<Seen = L::Seen> + Sync>(
+    pub(crate) async fn settle<L: SettleTarget, M: Machine<Seen = L::Seen> + Sync>(
         &self,
         place: &L,
         machine: &M,
@@ -107,17 +109,17 @@ impl StoreAccess {
         let mut backoff = self.context.backoff();
         let (mut looked, mut in_doubt) = (false, false);
         let unsettled = |because, in_doubt| Unsettled { because, in_doubt, key: place.key() };
-        let stopped = |error, in_doubt| unsettled(Because::Stopped(error), in_doubt);
+        let stopped = |error, in_doubt| unsettled(UnsettledCause::Stopped(error), in_doubt);
         loop {
             let (written, proven) = match machine.next(L::seen(&found)) {
                 Settle::Known(proven) => return Ok(Settled { proven, written: None, found }),
-                Settle::Stuck => return Err(unsettled(Because::Stuck, in_doubt)),
+                Settle::Stuck => return Err(unsettled(UnsettledCause::Stuck, in_doubt)),
                 Settle::Write(condition, proven) => {
                     (content(&found).map(|content| write_under(condition, content)), proven)
                 }
                 Settle::Touch(version, proven) => match L::source(&found) {
                     Some(source) => (Ok(WriteOp::Replace(source, version)), proven),
-                    None => return Err(unsettled(Because::Stuck, in_doubt)),
+                    None => return Err(unsettled(UnsettledCause::Stuck, in_doubt)),
                 },
             };
             let op = written.map_err(|error| stopped(error.into(), in_doubt))?;
@@ -127,7 +129,7 @@ impl StoreAccess {
             let (again, why) = match Answer::from(outcome) {
                 Answer::Proof(written) => return Ok(Settled { proven, written, found }),
                 Answer::Refused(outcome) => {
-                    return Err(unsettled(Because::Refused(outcome), in_doubt));
+                    return Err(unsettled(UnsettledCause::Refused(outcome), in_doubt));
                 }
                 Answer::Later(why) => (true, why),
                 Answer::Doubt(why) => {

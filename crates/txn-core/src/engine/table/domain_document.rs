@@ -8,7 +8,7 @@ use txn_protocol::machines::domain::{ChangeDomain, Changing, DomainDocument};
 
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::store::settle::Place;
+use crate::engine::store::settle::SettleTarget;
 use crate::engine::store::store_access::StoreAccess;
 use crate::engine::table::Table;
 use crate::engine::table::format::unreadable;
@@ -108,7 +108,7 @@ struct Changed {
     source: Source,
 }
 
-impl<F: Fn(&mut DomainDocument) -> bool + Send + Sync> Place for TheDomain<'_, F> {
+impl<F: Fn(&mut DomainDocument) -> bool + Send + Sync> SettleTarget for TheDomain<'_, F> {
     type Found = Changed;
     type Seen = Changing;
 
@@ -143,7 +143,7 @@ pub(crate) struct RegistryDocument<'a> {
     pub(crate) key: &'a Key,
 }
 
-impl Place for RegistryDocument<'_> {
+impl SettleTarget for RegistryDocument<'_> {
     type Found = (Option<Version>, Option<Source>);
     type Seen = Option<Version>;
 

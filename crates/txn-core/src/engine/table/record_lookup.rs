@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use txn_protocol::machines::record::Standing;
+use txn_protocol::machines::record::RecordVersion;
 use txn_protocol::record::Record;
 use txn_protocol::rules::conflict::HolderState;
 use txn_store::{Source, Version};
@@ -11,7 +11,7 @@ use txn_store::{Source, Version};
 #[derive(Clone, Debug)]
 pub(crate) struct RecordLookup {
     /// The state and the version of the record.
-    pub(crate) standing: Standing,
+    pub(crate) standing: RecordVersion,
     /// The stored bytes, for a touch; `None` without a record.
     pub(crate) source: Option<Source>,
     pub(crate) record: Option<Arc<Record>>,
@@ -19,11 +19,11 @@ pub(crate) struct RecordLookup {
 
 impl RecordLookup {
     pub(super) fn without_record(state: HolderState) -> Self {
-        Self { standing: Standing { state, version: None }, source: None, record: None }
+        Self { standing: RecordVersion { state, version: None }, source: None, record: None }
     }
 
     /// A record known by an acknowledged write, without a read.
-    pub(crate) fn known(standing: Standing) -> Self {
+    pub(crate) fn known(standing: RecordVersion) -> Self {
         Self { standing, source: None, record: None }
     }
 

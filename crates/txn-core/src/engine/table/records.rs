@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::store::settle::{Place, Settled};
+use crate::engine::store::settle::{SettleTarget, Settled};
 use crate::engine::store::store_access::{ReadPreference, StoreAccess};
 use crate::engine::table::Table;
 use crate::engine::table::format::read_record;
@@ -14,7 +14,7 @@ use crate::engine::table::record_lookup::RecordLookup;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
 use txn_protocol::ids::AttemptId;
-use txn_protocol::machines::record::Standing;
+use txn_protocol::machines::record::RecordVersion;
 use txn_protocol::record::{Aborted, Record, State};
 use txn_protocol::rule::Rule;
 use txn_protocol::rules::conflict::HolderState;
@@ -121,7 +121,7 @@ impl Table {
                     Read::Found { version, source } => {
                         let record =
                             read_record(key, &source).map_err(|e| e.in_transaction(*tid))?;
-                        let standing = Standing::at(record.state, version);
+                        let standing = RecordVersion::at(record.state, version);
                         let (source, record) = (Some(source), Some(Arc::new(record)));
                         found.insert(*tid, RecordLookup { standing, source, record });
                     }
@@ -177,11 +177,11 @@ pub(crate) struct RecordOf<'a> {
     pub(crate) tid: AttemptId,
 }
 
-impl Place for RecordOf<'_> {
+impl SettleTarget for RecordOf<'_> {
     type Found = RecordLookup;
-    type Seen = Standing;
+    type Seen = RecordVersion;
 
-    fn seen(found: &RecordLookup) -> &Standing {
+    fn seen(found: &RecordLookup) -> &RecordVersion {
         &found.standing
     }
 

@@ -36,10 +36,10 @@ pub(super) struct Lane<K: Kind> {
     room_for_bytes: Arc<Semaphore>,
     large: Semaphore,
     spare_large: Semaphore,
-    state: Mutex<State<K>>,
+    state: Mutex<LaneState<K>>,
 }
 
-struct State<K: Kind> {
+struct LaneState<K: Kind> {
     queue: VecDeque<Batch<K>>,
     /// When each request was started, by its number.
     under_way: BTreeMap<u64, Duration>,
@@ -65,7 +65,8 @@ enum Reply<K: Kind> {
 
 impl<K: Kind> Lane<K> {
     pub(super) fn new(context: LaneContext, runtime: Handle) -> Arc<Self> {
-        let state = State { queue: VecDeque::new(), under_way: BTreeMap::new(), next_request: 0 };
+        let state =
+            LaneState { queue: VecDeque::new(), under_way: BTreeMap::new(), next_request: 0 };
         let bounds = context.bounds;
         Arc::new(Self {
             context,
@@ -228,7 +229,7 @@ impl<K: Kind> Lane<K> {
     }
 
     /// The maximum number of requests under way.
-    fn most_under_way(&self, state: &State<K>, now: Duration) -> usize {
+    fn most_under_way(&self, state: &LaneState<K>, now: Duration) -> usize {
         let is_slow = |since: &&Duration| now.saturating_sub(**since) >= SLOW;
         let slow = state.under_way.values().filter(is_slow).count();
         self.context.bounds.requests + slow.min(self.context.bounds.spare_requests)

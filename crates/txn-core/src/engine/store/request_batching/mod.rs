@@ -133,7 +133,7 @@ impl Traffic {
 struct Lanes<K: Kind>(Mutex<LanesOfRuntimes<K>>);
 
 /// The collections of a batch, in order.
-type Collections = Vec<Arc<str>>;
+type CollectionNames = Vec<Arc<str>>;
 
 struct LanesOfRuntimes<K: Kind> {
     /// The lanes of the most recent runtime.
@@ -144,7 +144,7 @@ struct LanesOfRuntimes<K: Kind> {
     ///
     /// An idle lane of another runtime is dropped, because its handle would keep files of an ended
     /// runtime open.
-    known: HashMap<(runtime::Id, Collections), Weak<Lane<K>>>,
+    known: HashMap<(runtime::Id, CollectionNames), Weak<Lane<K>>>,
 }
 
 /// The maximum number of idle lanes that stay.
@@ -159,7 +159,7 @@ impl<K: Kind> Lanes<K> {
     fn of(
         &self,
         runtime: &Handle,
-        collections: Collections,
+        collections: CollectionNames,
         context: &LaneContext,
     ) -> Arc<Lane<K>> {
         let mut lanes = self.0.lock();
@@ -172,14 +172,14 @@ impl<K: Kind> Lanes<K> {
 }
 
 /// The lanes of one runtime.
-type LanesOfRuntime<K> = (runtime::Id, HashMap<Collections, Arc<Lane<K>>>);
+type LanesOfRuntime<K> = (runtime::Id, HashMap<CollectionNames, Arc<Lane<K>>>);
 
 impl<K: Kind> LanesOfRuntimes<K> {
     /// Returns the lane, and the lanes that are no longer needed.
     fn find(
         &mut self,
         runtime: &Handle,
-        collections: Collections,
+        collections: CollectionNames,
         context: &LaneContext,
     ) -> (Arc<Lane<K>>, Option<LanesOfRuntime<K>>) {
         let id = runtime.id();
@@ -201,8 +201,8 @@ impl<K: Kind> LanesOfRuntimes<K> {
 }
 
 /// The collections of operations, each once, in order.
-fn collections<O: Operation>(operations: &[O]) -> Collections {
-    let mut all = Collections::with_capacity(1);
+fn collections<O: Operation>(operations: &[O]) -> CollectionNames {
+    let mut all = CollectionNames::with_capacity(1);
     for operation in operations {
         let collection = operation.collection();
         if let Err(place) = all.binary_search(collection) {
