@@ -14,12 +14,14 @@
 //! history takes linear time. Only the name of an anomaly may be vague in a large broken history.
 
 mod ends;
+mod export;
 mod form;
 mod fresh;
 mod second;
 mod thin_air;
 
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use txn_judge::{Judgement, Ruling};
@@ -116,8 +118,16 @@ impl fmt::Display for Verdict {
 }
 
 /// Checks a history. A history that was not settled is checked without its final state.
+///
+/// With `TXN_HISTORIES_FOLDER` the history is also written into that folder, for other checkers.
+///
+/// # Panics
+/// If the history cannot be written there.
 #[must_use]
 pub fn check(history: &History) -> Verdict {
+    if let Some(folder) = std::env::var_os("TXN_HISTORIES_FOLDER") {
+        export::export(history, Path::new(&folder)).expect("writes into TXN_HISTORIES_FOLDER");
+    }
     let (mut answer, mut findings) = strictly_serialisable(history);
     let mut ours = fresh::stale_reads(history);
     ours.extend(thin_air::invented_values(history));

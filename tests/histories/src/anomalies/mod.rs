@@ -33,6 +33,8 @@ macro_rules! schedules {
             skews::g2_item_write_skew_through_absent_documents;
             skews::g2_item_write_skew_of_locked_reads;
             skews::g2_item_anomaly_of_a_read_only_transaction;
+            skews::long_fork;
+            skews::g_nonadjacent;
             lifetimes::two_inserts_of_one_id;
             lifetimes::two_inserts_of_one_id_at_once;
             lifetimes::a_deletion_and_an_update;

@@ -113,3 +113,51 @@ pub async fn g2_item_anomaly_of_a_read_only_transaction(fixture: &Fixture) {
     fee.conflicts().await;
     assert_eq!(fixture.state(&["checking", "savings"]).await, [Some(0), Some(20)]);
 }
+
+/// Long fork: two readers see two independent writes in different orders.
+///
+/// Each write is a transaction of its own. A reader that saw only the first write, and one that saw
+/// only the second, cannot both commit.
+pub async fn long_fork(fixture: &Fixture) {
+    fixture.put(&[("x", 0), ("y", 0)]).await;
+    let (first, second) = (fixture.a.begin_read_only(), fixture.b.begin_read_only());
+    assert_eq!(first.get("y").await, Some(0));
+    assert_eq!(second.get("x").await, Some(0));
+    for (process, id) in [(&fixture.a, "x"), (&fixture.b, "y")] {
+        let writer = process.begin();
+        writer.put(id, 1);
+        writer.commits().await;
+    }
+    assert_eq!(first.get("x").await, Some(1));
+    assert_eq!(second.get("y").await, Some(1));
+    first.conflicts().await;
+    second.conflicts().await;
+    let reader = fixture.a.begin_read_only();
+    assert_eq!((reader.get("x").await, reader.get("y").await), (Some(1), Some(1)));
+    reader.commits().await;
+}
+
+/// G-nonadjacent: a cycle with two anti-dependencies that do not follow each other.
+///
+/// The first transaction misses a write of the second, the third reads that write and misses one
+/// of the fourth, and the first reads the write of the fourth. Snapshot isolation forbids the cycle,
+/// and parallel snapshot isolation does not.
+pub async fn g_nonadjacent(fixture: &Fixture) {
+    fixture.put(&[("x", 0), ("y", 0), ("a", 0), ("b", 0)]).await;
+    let (first, third) = (fixture.a.begin(), fixture.b.begin());
+    assert_eq!(first.get("x").await, Some(0));
+    assert_eq!(third.get("y").await, Some(0));
+    let (second, fourth) = (fixture.b.begin(), fixture.a.begin());
+    second.put("x", 2);
+    second.commits().await;
+    fourth.put("y", 4);
+    fourth.commits().await;
+    assert_eq!(first.get("y").await, Some(4));
+    assert_eq!(third.get("x").await, Some(2));
+    first.put("a", 1);
+    third.put("b", 3);
+    first.conflicts().await;
+    third.conflicts().await;
+    let state = fixture.state(&["x", "y", "a", "b"]).await;
+    assert_eq!(state, [Some(2), Some(4), Some(0), Some(0)]);
+}
