@@ -139,8 +139,8 @@ pub async fn long_fork(fixture: &Fixture) {
 
 /// G-nonadjacent: a cycle with two anti-dependencies that do not follow each other.
 ///
-/// The first transaction misses a write of the second, the third reads that write and misses one
-/// of the fourth, and the first reads the write of the fourth. Snapshot isolation forbids the cycle,
+/// The first transaction misses a write of the second, the third reads that write and misses one of
+/// the fourth, and the first reads the write of the fourth. Snapshot isolation forbids the cycle,
 /// and parallel snapshot isolation does not.
 pub async fn g_nonadjacent(fixture: &Fixture) {
     fixture.put(&[("x", 0), ("y", 0), ("a", 0), ("b", 0)]).await;

@@ -23,6 +23,9 @@ pub use batch::Batch;
 use batch::Phase;
 use readers::Reader;
 
+/// The round trip that a process assumes before its first request, as the engine does.
+const FIRST_GUESS: Duration = Duration::from_millis(2);
+
 /// The effects of a process on the simulation.
 #[derive(Debug)]
 pub struct Context<'a> {
@@ -141,7 +144,7 @@ impl Process {
         let node = Node(1 + index as u64);
         Self {
             index,
-            policy: Policy::new(node, duration(spec.round_trip), policy),
+            policy: Policy::new(node, FIRST_GUESS, policy),
             sales: vec![Sale::default(); spec.clients],
             spec,
             paused_until: 0,

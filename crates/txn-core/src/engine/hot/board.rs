@@ -68,8 +68,6 @@ struct BoardState {
     locking: Counts,
     /// Documents of attempts under way, until their commits or releases are applied.
     under_way: Counts,
-    /// Whether a request was measured.
-    is_measured: bool,
     /// The number of the driver, and the time of its last decision.
     driver: Option<(u64, Duration)>,
     next_driver: u64,
@@ -141,7 +139,6 @@ impl Board {
             passed_over: BTreeMap::new(),
             locking: Counts::default(),
             under_way: Counts::default(),
-            is_measured: false,
             driver: None,
             next_driver: 0,
             others_wanted: DocumentSet::default(),
@@ -234,13 +231,7 @@ impl Board {
 
     /// Notes the time of an answered request.
     pub(crate) fn measure(&self, round_trip: Duration) {
-        let state = &mut *self.state.lock();
-        // A single slow answer says little about the next.
-        let most = match std::mem::replace(&mut state.is_measured, true) {
-            true => state.policy.round_trip() * 4 + Duration::from_millis(1),
-            false => LONGEST_SAMPLE,
-        };
-        state.policy.measure(round_trip.min(most).min(LONGEST_SAMPLE));
+        self.state.lock().policy.measure(round_trip.min(LONGEST_SAMPLE));
     }
 
     /// The smoothed time of a request.

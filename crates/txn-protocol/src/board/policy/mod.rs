@@ -92,6 +92,8 @@ pub struct Policy {
     node: Node,
     numbers: Numbers,
     round_trip: Duration,
+    /// Whether a request was measured; otherwise the round trip is a guess.
+    is_measured: bool,
     /// Until when the process polls the board; none if it met no other process.
     engaged_until: Option<Duration>,
     /// The slots as the last poll or the last own write showed them.
@@ -135,6 +137,7 @@ impl Policy {
             node,
             numbers,
             round_trip,
+            is_measured: false,
             engaged_until: None,
             slots: Vec::new(),
             own_slot: None,
@@ -178,8 +181,20 @@ impl Policy {
     }
 
     /// Takes the duration of a request into the smoothed round trip.
-    pub fn measure(&mut self, round_trip: Duration) {
-        self.round_trip = (self.round_trip * 7 + round_trip) / 8;
+    ///
+    /// The first sample replaces the guess, as in RFC 6298. Otherwise a process in another region
+    /// asks for turns that are too short for it, and takes ten seconds to learn its round trip. A
+    /// later sample counts as at most four round trips: a single slow answer says little about the
+    /// next.
+    pub fn measure(&mut self, sample: Duration) {
+        self.round_trip = match self.is_measured {
+            true => {
+                let most = self.round_trip * 4 + Duration::from_millis(1);
+                (self.round_trip * 7 + sample.min(most)) / 8
+            }
+            false => sample,
+        };
+        self.is_measured = true;
     }
 
     /// The smoothed round trip of the process.
