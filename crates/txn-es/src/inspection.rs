@@ -5,9 +5,9 @@ use serde_json::Value;
 use txn_store::{CollectionSpec, Role, StoreError, StoreErrorKind};
 
 use crate::EsStore;
+use crate::answers::classify;
 use crate::index::templates::{self, Composable, Legacy};
 use crate::index::{creation, mapping, names};
-use crate::requests::classify;
 use crate::requests::documents::Inner;
 
 /// A `GET` request for an inspection of the cluster or of some indices.

@@ -17,6 +17,7 @@
 //! to `txn-registry`, `txn-registry-txn-*`, `txn-<domain>-*` and, for each collection, to
 //! `<index>`, `<index>-txn-*` and `<index>-committed`.
 
+mod answers;
 #[cfg(feature = "aws-sigv4")]
 mod aws;
 mod config;

@@ -7,10 +7,10 @@ use reqwest::Method;
 use serde_json::Value;
 use txn_store::{CollectionInfo, CollectionSpec, Role, StoreError, StoreErrorKind};
 
+use crate::answers::classify::{self, Fate};
 use crate::identity::target::{Target, identity_aliases};
 use crate::index::mapping::{self, Index};
 use crate::index::names;
-use crate::requests::classify::{self, Fate};
 use crate::requests::documents::{Inner, Miss, no_index};
 use crate::transport::{ADMIN_ROOM, Answer, Failure, Request, RequestClass};
 

@@ -12,10 +12,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use txn_store::{Key, Read, StoreError, StoreErrorKind};
 
+use crate::answers::classify;
 use crate::index::definition::misconfigured;
 use crate::index::mapping::Index;
 use crate::index::names;
-use crate::requests::classify;
 use crate::requests::documents::Inner;
 use crate::transport::{ADMIN_ROOM, Failure, Request, RequestClass};
 

@@ -5,13 +5,13 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use txn_store::{CollectionSpec, StoreError};
 
+use crate::answers::classify;
 use crate::identity::target::check_length;
 use crate::index::collection::Changed;
 use crate::index::creation;
 use crate::index::definition::misconfigured;
 use crate::index::names;
 use crate::index::templates::{self, Composable, Legacy};
-use crate::requests::classify;
 use crate::requests::documents::Inner;
 
 impl Inner {

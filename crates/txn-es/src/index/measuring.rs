@@ -5,10 +5,10 @@ use serde::Deserialize;
 use serde_json::json;
 use txn_store::{Outcome, Refusal, RefusalKind, StoreError, StoreErrorKind};
 
+use crate::answers::classify;
 use crate::index::collection::refused;
 use crate::index::names;
 use crate::index::terms::{LONGEST, LongValue, Measure, windows};
-use crate::requests::classify;
 use crate::requests::documents::Inner;
 
 #[derive(Deserialize)]

@@ -9,9 +9,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use txn_store::{Outcome, Read, Refusal, RefusalKind, StoreError, StoreErrorKind};
 
+use crate::answers::classify::{self, Cause, Fate};
+use crate::answers::text::{Text, not_utf8};
 use crate::identity::target::{Condition, IMPOSSIBLE, Target};
-use crate::requests::answers::{Text, not_utf8};
-use crate::requests::classify::{self, Cause, Fate};
 
 /// One operation of a bulk request.
 #[derive(Clone, Debug)]

@@ -12,9 +12,9 @@ use txn_store::{
     StoreErrorKind, Write, WriteOp,
 };
 
+use crate::answers::classify::{self, Fate, Parts, Whole};
 use crate::identity::target::{Target, Targets, identity_alias, identity_aliases};
 use crate::requests::bulk::{self, Item, Op, Settled};
-use crate::requests::classify::{self, Fate, Parts, Whole};
 use crate::transport::{ADMIN_ROOM, Answer, Failure, Request, RequestClass, Transport, room_for};
 use crate::{index::names, requests::scan};
 

@@ -7,9 +7,9 @@ use txn_store::Store;
 
 use super::*;
 use crate::EsConfig;
+use crate::answers::classify::MOST_REFUSED;
 use crate::fake::Fake;
 use crate::identity::uuid::samples::uuid;
-use crate::requests::classify::MOST_REFUSED;
 
 fn create(id: &str) -> Write {
     Write::new(Key::new("a", id), WriteOp::Create("{}".into()))

@@ -8,9 +8,9 @@ use txn_store::{
     Key, Limits, Outcome, Read, RefusalKind, StoreError, StoreErrorKind, Write, WriteOp,
 };
 
+use crate::answers::classify::{self, Parts};
 use crate::identity::target::Target;
 use crate::requests::bulk::{Op, Settled};
-use crate::requests::classify::{self, Parts};
 use crate::requests::documents::{Inner, Miss, Resolved, item, too_large, without_alias};
 use crate::requests::mget::{self, Ask};
 use crate::transport::{Failure, Request, RequestClass, room_for};
