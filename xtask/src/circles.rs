@@ -52,14 +52,14 @@ const COMMON: [&str; 97] = [
 /// Returns the circles between the files of the crate in `root`.
 ///
 /// `foreign`: the methods of the other crates, as [`methods`] returns them. A call of such a name
-/// counts for no file. `None` leaves out all calls of methods.
+/// counts for no file.
 pub(crate) fn circles(
     root: &Path,
     texts: &[(PathBuf, String)],
-    foreign: Option<&BTreeSet<String>>,
+    foreign: &BTreeSet<String>,
 ) -> Vec<String> {
     let modules = modules(root, texts);
-    let homes = foreign.map(|foreign| homes_of_methods(&modules, foreign)).unwrap_or_default();
+    let homes = homes_of_methods(&modules, foreign);
     let mut uses: BTreeMap<&Name, BTreeMap<&Name, &str>> = BTreeMap::new();
     for (from, module) in &modules {
         for (method, to) in module.calls.iter().filter_map(|call| homes.get_key_value(&**call)) {
@@ -395,7 +395,7 @@ mod tests {
     fn found(files: &[(&str, &str)]) -> Vec<String> {
         let texts =
             files.iter().map(|(file, text)| (Path::new("src").join(file), (*text).to_owned()));
-        circles(Path::new("src"), &texts.collect::<Vec<_>>(), Some(&["shared".to_owned()].into()))
+        circles(Path::new("src"), &texts.collect::<Vec<_>>(), &["shared".to_owned()].into())
     }
 
     const ROOT: (&str, &str) =

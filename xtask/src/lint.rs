@@ -52,11 +52,6 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 14] = [
 const LAYERS: [(&str, &[&str]); 3] =
     [("engine", &["attempt", "group", "api"]), ("attempt", &["group", "api"]), ("group", &["api"])];
 
-/// The packages with a type whose methods stand in several folders.
-///
-/// The lint does not check the calls of methods in these packages.
-const IN_SEVERAL_FOLDERS: [&str; 2] = ["txn-bank", "txn-es"];
-
 /// The texts that have to name the rules.
 struct Mentions {
     /// The text of `docs/protocol.md`.
@@ -195,11 +190,8 @@ fn entangled(root: &Path) -> Result<Vec<String>, Failure> {
         let below = below(&crate_of(package));
         let others = packages.iter().filter(|(other, ..)| below.contains(&crate_of(other)));
         let foreign: BTreeSet<String> = others.flat_map(|(.., methods)| methods).cloned().collect();
-        let in_parts = !IN_SEVERAL_FOLDERS.contains(&&*crate_of(package));
-        gaps.extend(circles(package, texts, in_parts.then_some(&foreign)));
-        if in_parts {
-            gaps.extend(scattered(package, texts));
-        }
+        gaps.extend(circles(package, texts, &foreign));
+        gaps.extend(scattered(package, texts));
     }
     Ok(gaps)
 }

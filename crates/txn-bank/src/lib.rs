@@ -2,7 +2,6 @@
 
 mod audit;
 mod bank;
-mod closing;
 mod collections;
 mod error;
 mod input;
@@ -14,16 +13,16 @@ mod transfers;
 
 pub use audit::{Audit, Finding, Total, Voided};
 pub use bank::Bank;
-pub use closing::Closed;
 pub use error::{BankError, Result};
 pub use input::{Leg, NewAccount, parse_amount};
 pub use load::{Load, LoadReport, Progress, SubmittedReport, Tally};
 pub use model::{Account, Currency, Entry, Kind, Transfer};
-pub use owning::derive::Rebuilt;
 pub use owning::listing::AccountPages;
 pub use owning::owners::{Owner, OwnerTotal, TOPIC as OWNERS};
+pub use owning::rebuild::Rebuilt;
 pub use statement_lines::statement::{Period, Statement};
 pub use statement_lines::statements::{Line, LineKind};
+pub use transfers::closing::Closed;
 pub use transfers::pending::{Pending, PendingTransfers};
 pub use transfers::requests::APPLICATION;
 pub use transfers::rules::check_transfer;

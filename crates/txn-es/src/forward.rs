@@ -8,9 +8,8 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use txn_store::{StoreError, StoreErrorKind};
 
 use crate::guarded::Hide;
-use crate::requests::documents::Inner;
 use crate::secrets::Secrets;
-use crate::transport::{AnswerMeter, Failure, Request, RequestClass};
+use crate::transport::{AnswerMeter, Failure, Request, RequestClass, Transport};
 
 /// A request of another program, for [`EsStore::forward`](crate::EsStore::forward).
 #[derive(Clone)]
@@ -96,7 +95,7 @@ impl Hide for Result<ForwardedAnswer, ForwardError> {
 
 /// Sends a request once.
 pub(crate) async fn forward(
-    inner: &Inner,
+    transport: &Transport,
     forwarded: ForwardedRequest,
 ) -> Result<ForwardedAnswer, ForwardError> {
     let unfit = |what: &str| {
@@ -123,13 +122,13 @@ pub(crate) async fn forward(
         class: RequestClass::Write,
     };
     let answer =
-        inner.transport.forward(request, headers, forwarded.meter).await.map_err(|failure| {
-            match failure {
+        transport.forward(request, headers, forwarded.meter).await.map_err(
+            |failure| match failure {
                 Failure::NotSent(error) => ForwardError::NotSent(error),
                 Failure::Lost(error) => ForwardError::Lost(error),
                 Failure::TooLarge(error) => ForwardError::TooLarge(error),
-            }
-        })?;
+            },
+        )?;
     let text = |name: HeaderName| {
         answer.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
     };

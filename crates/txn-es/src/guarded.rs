@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use txn_store::{Limits, Outcome, Read, Refusal, StoreError};
 
-use crate::requests::documents::Inner;
+use crate::parts::Parts;
 use crate::secrets::Secrets;
 
 /// Removes secrets from the result of a method.
@@ -70,36 +70,36 @@ impl Hide for Duration {
 /// The store, behind methods that remove secrets.
 #[derive(Debug)]
 pub(crate) struct Guarded {
-    inner: Inner,
+    parts: Parts,
 }
 
 impl Guarded {
-    pub(crate) fn new(inner: Inner) -> Self {
-        Self { inner }
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self { parts }
     }
 
     /// Returns the server that answered at the connect.
     pub(crate) fn server(&self) -> &crate::Server {
-        &self.inner.server
+        &self.parts.server
     }
 
     pub(crate) fn transport(&self) -> &impl fmt::Debug {
-        &self.inner.transport
+        &self.parts.transport
     }
 
     pub(crate) fn nodes_left_out(&self) -> (usize, usize) {
-        (self.inner.transport.nodes_left_out(), self.inner.transport.nodes())
+        (self.parts.transport.nodes_left_out(), self.parts.transport.nodes())
     }
 
-    pub(crate) fn get<T: Hide>(&self, get: impl FnOnce(&Inner) -> T) -> T {
-        get(&self.inner).hide(&self.inner.transport.secrets)
+    pub(crate) fn get<T: Hide>(&self, get: impl FnOnce(&Parts) -> T) -> T {
+        get(&self.parts).hide(self.parts.transport.secrets())
     }
 
-    pub(crate) async fn call<'a, T, F>(&'a self, call: impl FnOnce(&'a Inner) -> F) -> T
+    pub(crate) async fn call<'a, T, F>(&'a self, call: impl FnOnce(&'a Parts) -> F) -> T
     where
         T: Hide,
         F: Future<Output = T>,
     {
-        call(&self.inner).await.hide(&self.inner.transport.secrets)
+        call(&self.parts).await.hide(self.parts.transport.secrets())
     }
 }

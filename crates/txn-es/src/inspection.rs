@@ -1,14 +1,16 @@
 //! Requests of an inspection: they change nothing.
 
+use std::sync::Arc;
+
 use reqwest::Method;
 use serde_json::Value;
 use txn_store::{CollectionSpec, Role, StoreError, StoreErrorKind};
 
-use crate::EsStore;
-use crate::index::templates::{self, Composable, Legacy};
-use crate::index::{creation, mapping, names};
-use crate::requests::classify;
-use crate::requests::documents::Inner;
+use crate::answers::classify;
+use crate::collections::creator::Creator;
+use crate::collections::template_requests::TemplateRequests;
+use crate::index::admin::AdminRequests;
+use crate::index::{mapping, names, templates};
 
 /// A `GET` request for an inspection of the cluster or of some indices.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,43 +35,22 @@ pub struct TemplateFault {
     pub priority: i64,
 }
 
-impl EsStore {
-    /// Sends a `GET` request, and returns the answer as the text of a JSON value.
-    ///
-    /// The answer has at most 16 MiB.
-    ///
-    /// # Errors
-    /// - [`StoreErrorKind::Unavailable`] if the server does not answer.
-    /// - [`StoreErrorKind::Denied`] if the account may not see the answer.
-    /// - [`StoreErrorKind::Misconfigured`] for a wrong path, and for a request that the server does
-    ///   not know.
-    pub async fn inspect(&self, inspection: &Inspection<'_>) -> Result<String, StoreError> {
-        self.guarded.call(|inner| inner.inspect(inspection)).await
-    }
-
-    /// Finds an index template that would spoil a new partition of the transaction table.
-    ///
-    /// The name need not exist. The call applies the checks of [`Store::open_collection`] to the
-    /// index as the server would make it. `None` also if the account may not read templates.
-    ///
-    /// [`Store::open_collection`]: txn_store::Store::open_collection
-    ///
-    /// # Errors
-    /// [`StoreErrorKind::Unavailable`] if the server does not answer.
-    pub async fn template_fault(&self, name: &str) -> Result<Option<TemplateFault>, StoreError> {
-        self.guarded.call(|inner| inner.template_fault(name)).await
-    }
-
-    /// Finds an ingest pipeline that the templates of the cluster give a new index.
-    ///
-    /// `None` also if the account may not read templates.
-    pub async fn template_pipeline(&self, name: &str) -> Option<String> {
-        self.guarded.call(|inner| inner.template_pipeline(name)).await
-    }
+/// Sends the requests of inspections.
+#[derive(Debug)]
+pub(crate) struct Inspector {
+    admin: AdminRequests,
+    templates: TemplateRequests,
+    creator: Arc<Creator>,
+    is_opensearch: bool,
 }
 
-impl Inner {
-    async fn inspect(&self, inspection: &Inspection<'_>) -> Result<String, StoreError> {
+impl Inspector {
+    pub(crate) fn new(admin: AdminRequests, creator: Arc<Creator>, is_opensearch: bool) -> Self {
+        let templates = TemplateRequests::new(admin.clone());
+        Self { admin, templates, creator, is_opensearch }
+    }
+
+    pub(crate) async fn inspect(&self, inspection: &Inspection<'_>) -> Result<String, StoreError> {
         let Inspection { path, indices, body } = inspection;
         let names: Vec<String> = indices.iter().map(|name| names::segment(name)).collect();
         let path = path.replace("{indices}", &names.join(","));
@@ -87,12 +68,12 @@ impl Inner {
         let (path, query) = path.split_once('?').unwrap_or((&path, ""));
         let query = query.split('&').filter_map(|pair| pair.split_once('='));
         let query: Vec<(&str, &str)> = query.collect();
-        let answer = self.admin(Method::GET, path, &query, body.as_ref()).await?;
+        let answer = self.admin.send(Method::GET, path, &query, body.as_ref()).await?;
         if answer.status != 200 {
             return Err(classify::error(&format!("asking for {path}"), &answer));
         }
         match std::str::from_utf8(&answer.body) {
-            Ok(text) => Ok(self.transport.secrets.hide(text.to_owned())),
+            Ok(text) => Ok(self.admin.hide_secrets(text.to_owned())),
             Err(_) => {
                 let text = format!("the answer to {path} is not UTF-8");
                 Err(StoreError::new(StoreErrorKind::Unavailable, text))
@@ -100,9 +81,11 @@ impl Inner {
         }
     }
 
-    async fn template_fault(&self, name: &str) -> Result<Option<TemplateFault>, StoreError> {
-        let composable: Composable = self.template_list("/_index_template").await;
-        let legacy: Legacy = self.template_list("/_template").await;
+    pub(crate) async fn template_fault(
+        &self,
+        name: &str,
+    ) -> Result<Option<TemplateFault>, StoreError> {
+        let (composable, legacy) = self.templates.all().await;
         let Some(template) = templates::applying(name, &composable, &legacy) else {
             return Ok(None);
         };
@@ -114,14 +97,14 @@ impl Inner {
             return Ok(found(fault.to_owned()));
         }
         let simulated = match composable.has(&template) {
-            true => match self.simulated(name).await? {
+            true => match self.templates.simulated(name).await? {
                 Some(simulated) => simulated,
                 None => return Ok(None),
             },
             false => templates::merged(name, &legacy),
         };
         // Elasticsearch refuses to merge the two mappings, and OpenSearch takes the request's.
-        let is_opensearch = self.server.is_opensearch();
+        let is_opensearch = self.is_opensearch;
         let required = &simulated["mappings"]["_routing"]["required"];
         if !is_opensearch && (*required == true || *required == "true") {
             let fault = "its _routing.required contradicts the mapping of a partition";
@@ -133,31 +116,19 @@ impl Inner {
             create: true,
             mappings: None,
         };
-        let requested = creation::creation(&spec, &self.unknown_settings.lock())?;
+        let requested = self.creator.body(&spec)?;
         let made = mapping::Index::foreseen(name, &simulated, &requested, is_opensearch);
         Ok(made
             .check(&spec.role)
             .err()
-            .and_then(|error| found(self.transport.secrets.hide(error.message))))
+            .and_then(|error| found(self.admin.hide_secrets(error.message))))
     }
 
-    /// The settings and mappings that composable templates give a new index.
-    async fn simulated(&self, name: &str) -> Result<Option<Value>, StoreError> {
-        let path = format!("/_index_template/_simulate_index/{}", names::segment(name));
-        let answer = self.admin(Method::POST, &path, &[], None).await?;
-        let simulated = (answer.status == 200).then(|| {
-            let answer: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-            answer["template"].clone()
-        });
-        Ok(simulated)
-    }
-
-    async fn template_pipeline(&self, name: &str) -> Option<String> {
-        let composable: Composable = self.template_list("/_index_template").await;
-        let legacy: Legacy = self.template_list("/_template").await;
+    pub(crate) async fn template_pipeline(&self, name: &str) -> Option<String> {
+        let (composable, legacy) = self.templates.all().await;
         let template = templates::applying(name, &composable, &legacy)?;
         let given = match composable.has(&template) {
-            true => self.simulated(name).await.ok().flatten()?,
+            true => self.templates.simulated(name).await.ok().flatten()?,
             false => templates::merged(name, &legacy),
         };
         let settings = templates::flat(&given["settings"]);

@@ -17,8 +17,10 @@
 //! to `txn-registry`, `txn-registry-txn-*`, `txn-<domain>-*` and, for each collection, to
 //! `<index>`, `<index>-txn-*` and `<index>-committed`.
 
+mod answers;
 #[cfg(feature = "aws-sigv4")]
 mod aws;
+mod collections;
 mod config;
 #[cfg(test)]
 mod fake;
@@ -27,6 +29,7 @@ mod guarded;
 mod identity;
 mod index;
 mod inspection;
+mod parts;
 mod requests;
 mod secrets;
 mod server;
@@ -37,7 +40,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parking_lot::Mutex;
 use txn_store::{
     CollectionIdentity, CollectionInfo, CollectionSpec, Cursor, Filter, Key, Limits, Outcome, Page,
     Read, Store, StoreError, Write,
@@ -55,12 +57,9 @@ pub use server::Server;
 pub use transport::AnswerMeter;
 
 use guarded::Guarded;
-use identity::target::Targets;
-use requests::documents::Inner;
+use identity::identify::identify;
+use parts::Parts;
 use transport::{RequestClass, Transport};
-
-/// The longest id and routing that the servers accept, in bytes.
-const MAX_ID_BYTES: usize = 512;
 
 /// The store of one Elasticsearch or OpenSearch cluster. Cheap to clone.
 #[derive(Clone)]
@@ -88,19 +87,8 @@ impl EsStore {
     pub async fn connect(config: EsConfig) -> Result<Self, StoreError> {
         let transport = Transport::new(&config)?;
         let detected = server::detect(&transport).await;
-        let server = detected.map_err(|error| transport.secrets.hide_in_error(error))?;
-        let inner = Inner {
-            transport,
-            server,
-            limits: Limits::new(MAX_ID_BYTES, config.max_bulk_bytes)
-                .with_batches_requests(true)
-                .with_merges_transactions(true),
-            max_items: config.max_bulk_items,
-            max_bytes: config.max_bulk_bytes,
-            targets: Targets::default(),
-            unknown_settings: Mutex::default(),
-        };
-        Ok(Self { guarded: Arc::new(Guarded::new(inner)) })
+        let server = detected.map_err(|error| transport.secrets().hide_in_error(error))?;
+        Ok(Self { guarded: Arc::new(Guarded::new(Parts::new(transport, server, &config))) })
     }
 
     /// Returns the server that answered at the connect.
@@ -117,6 +105,36 @@ impl EsStore {
         self.guarded.nodes_left_out()
     }
 
+    /// Sends a `GET` request, and returns the answer as the text of a JSON value.
+    ///
+    /// The answer has at most 16 MiB.
+    ///
+    /// # Errors
+    /// - [`StoreErrorKind::Unavailable`](txn_store::StoreErrorKind) if the server does not answer.
+    /// - `Denied` if the account may not see the answer.
+    /// - `Misconfigured` for a wrong path, and for a request that the server does not know.
+    pub async fn inspect(&self, inspection: &Inspection<'_>) -> Result<String, StoreError> {
+        self.guarded.call(|parts| parts.inspector.inspect(inspection)).await
+    }
+
+    /// Finds an index template that would spoil a new partition of the transaction table.
+    ///
+    /// The name need not exist. The call applies the checks of [`Store::open_collection`] to the
+    /// index as the server would make it. `None` also if the account may not read templates.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Unavailable`](txn_store::StoreErrorKind) if the server does not answer.
+    pub async fn template_fault(&self, name: &str) -> Result<Option<TemplateFault>, StoreError> {
+        self.guarded.call(|parts| parts.inspector.template_fault(name)).await
+    }
+
+    /// Finds an ingest pipeline that the templates of the cluster give a new index.
+    ///
+    /// `None` also if the account may not read templates.
+    pub async fn template_pipeline(&self, name: &str) -> Option<String> {
+        self.guarded.call(|parts| parts.inspector.template_pipeline(name)).await
+    }
+
     /// Sends a request of another program once, with the login of the store.
     ///
     /// The caller decides which requests it forwards: the engine does not see their writes.
@@ -129,34 +147,34 @@ impl EsStore {
         request: ForwardedRequest,
     ) -> Result<ForwardedAnswer, ForwardError> {
         // Boxed, so that the HTTP client is compiled with this crate.
-        Box::pin(self.guarded.call(|inner| forward::forward(inner, request))).await
+        Box::pin(self.guarded.call(|parts| forward::forward(&parts.transport, request))).await
     }
 }
 
 #[async_trait]
 impl Store for EsStore {
     fn limits(&self) -> Limits {
-        self.guarded.get(|inner| inner.limits)
+        self.guarded.get(|parts| parts.limits)
     }
 
     fn request_timeout(&self) -> Duration {
-        self.guarded.get(|inner| inner.transport.timeout(RequestClass::Write))
+        self.guarded.get(|parts| parts.transport.timeout(RequestClass::Write))
     }
 
     async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
-        self.guarded.call(|inner| inner.get_many(keys)).await
+        self.guarded.call(|parts| parts.reads.get_many(keys)).await
     }
 
     async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
-        self.guarded.call(|inner| inner.read_primary(keys)).await
+        self.guarded.call(|parts| parts.reads.read_primary(keys)).await
     }
 
     async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        self.guarded.call(|inner| inner.write_many(writes)).await
+        self.guarded.call(|parts| parts.writes.write_many(writes)).await
     }
 
     async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
-        self.guarded.call(|inner| inner.refresh(collection)).await
+        self.guarded.call(|parts| parts.scans.refresh(collection)).await
     }
 
     async fn scan(
@@ -166,38 +184,38 @@ impl Store for EsStore {
         size: usize,
         from: Option<Cursor>,
     ) -> Result<Page, StoreError> {
-        self.guarded.call(|inner| inner.scan(collection, filter, size, from)).await
+        self.guarded.call(|parts| parts.scans.scan(collection, filter, size, from)).await
     }
 
     async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
-        self.guarded.call(|inner| inner.open_collection(spec)).await
+        self.guarded.call(|parts| parts.opening.open_collection(spec)).await
     }
 
     async fn identify(&self, name: &str) -> Result<CollectionIdentity, StoreError> {
-        self.guarded.call(|inner| inner.identify(name)).await
+        self.guarded.call(|parts| identify(&parts.admin, name)).await
     }
 
     async fn drop_collection(&self, name: &str) -> Result<(), StoreError> {
-        self.guarded.call(|inner| inner.drop_collection(name)).await
+        self.guarded.call(|parts| parts.indices.drop_index(name)).await
     }
 
     async fn add_alias(&self, alias: &str, collection: &str) -> Result<(), StoreError> {
-        self.guarded.call(|inner| inner.add_alias(alias, collection)).await
+        self.guarded.call(|parts| parts.changes.add_alias(alias, collection)).await
     }
 
     async fn block_writes(&self, collection: &str, blocked: bool) -> Result<(), StoreError> {
-        self.guarded.call(|inner| inner.block_writes(collection, blocked)).await
+        self.guarded.call(|parts| parts.changes.block_writes(collection, blocked)).await
     }
 
     async fn list_collections(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
-        self.guarded.call(|inner| inner.list_collections(prefix)).await
+        self.guarded.call(|parts| parts.indices.list(prefix)).await
     }
 
     async fn release_collection(&self, collection: &str) -> Result<(), StoreError> {
-        self.guarded.call(|inner| inner.release_collection(collection)).await
+        self.guarded.call(|parts| parts.changes.release_collection(collection)).await
     }
 
     async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
-        self.guarded.call(|inner| server::time(&inner.transport)).await
+        self.guarded.call(|parts| server::time(&parts.transport)).await
     }
 }

@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::Value;
 use txn_store::{StoreError, StoreErrorKind};
 
-use crate::requests::classify;
+use crate::answers::classify;
 use crate::transport::{ADMIN_ROOM, Answer, Failure, Request, RequestClass, Transport};
 
 /// A server: its kind and its version.

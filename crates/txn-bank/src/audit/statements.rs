@@ -3,60 +3,60 @@
 use std::collections::BTreeMap;
 
 use super::Finding;
-use crate::bank::Bank;
 use crate::error::{BankError, Result};
 use crate::model::{Account, Transfer};
+use crate::statement_lines::line_reader::LineReader;
 use crate::statement_lines::statements::{Line, LineKind};
 
 /// The number of lines per request.
 const PAGE: u64 = 500;
 
-impl Bank {
-    /// The problems of these accounts' statements, at most one per account.
-    pub(super) async fn audit_statements(
-        &self,
-        accounts: &BTreeMap<String, Account>,
-        transfers: &BTreeMap<String, Transfer>,
-        recover: bool,
-    ) -> Result<Vec<Finding>> {
-        let mut findings = Vec::new();
-        for (name, account) in accounts {
-            let noted = account.statement.unwrap_or_default();
-            let (mut number, mut balance) = (0, 0_i64);
-            let wrong = |line, what: &str| {
-                Some(Finding::Statement { account: name.clone(), line, what: what.to_owned() })
+/// Returns the problems of these accounts' statements, at most one per account.
+///
+/// `verified`: whether the lines are read from the primary.
+pub(super) async fn check(
+    reader: LineReader<'_>,
+    accounts: &BTreeMap<String, Account>,
+    transfers: &BTreeMap<String, Transfer>,
+    verified: bool,
+) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for (name, account) in accounts {
+        let noted = account.statement.unwrap_or_default();
+        let (mut number, mut balance) = (0, 0_i64);
+        let wrong = |line, what: &str| {
+            Some(Finding::Statement { account: name.clone(), line, what: what.to_owned() })
+        };
+        let mut finding = None;
+        while number < noted.lines && finding.is_none() {
+            let last = noted.lines.min(number + PAGE);
+            let lines = match reader.lines(name, number + 1, last, verified).await {
+                Ok(lines) => lines,
+                Err(BankError::StatementDamaged { line, what, .. }) => {
+                    finding = wrong(line, &what);
+                    break;
+                }
+                Err(error) => return Err(error),
             };
-            let mut finding = None;
-            while number < noted.lines && finding.is_none() {
-                let last = noted.lines.min(number + PAGE);
-                let lines = match self.lines(name, number + 1, last, recover).await {
-                    Ok(lines) => lines,
-                    Err(BankError::StatementDamaged { line, what, .. }) => {
-                        finding = wrong(line, &what);
-                        break;
-                    }
-                    Err(error) => return Err(error),
-                };
-                for line in &lines {
-                    number = line.number;
-                    if balance.checked_add(line.amount) != Some(line.balance) {
-                        finding = wrong(number, "does not add up with the one before");
-                        break;
-                    }
-                    balance = line.balance;
-                    if !is_in_ledger(line, transfers) {
-                        finding = wrong(number, "is not what the ledger says");
-                        break;
-                    }
+            for line in &lines {
+                number = line.number;
+                if balance.checked_add(line.amount) != Some(line.balance) {
+                    finding = wrong(number, "does not add up with the one before");
+                    break;
+                }
+                balance = line.balance;
+                if !is_in_ledger(line, transfers) {
+                    finding = wrong(number, "is not what the ledger says");
+                    break;
                 }
             }
-            if finding.is_none() && balance != noted.balance {
-                finding = wrong(noted.lines, "is not the balance that the account notes");
-            }
-            findings.extend(finding);
         }
-        Ok(findings)
+        if finding.is_none() && balance != noted.balance {
+            finding = wrong(noted.lines, "is not the balance that the account notes");
+        }
+        findings.extend(finding);
     }
+    Ok(findings)
 }
 
 fn is_in_ledger(line: &Line, transfers: &BTreeMap<String, Transfer>) -> bool {

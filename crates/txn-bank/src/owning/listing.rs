@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use txn_core::store::fields;
-use txn_core::store::{Filter, Pages};
+use txn_core::store::{Filter, Pages, Store, fields};
+use txn_core::{Collection, Domain, Typed};
 
-use crate::bank::Bank;
 use crate::error::Result;
 use crate::model::Account;
 
@@ -16,10 +15,11 @@ const PAGE: usize = 500;
 /// The accounts of an owner, page by page.
 ///
 /// Each page shows its accounts as of its own read. Several pages are no snapshot;
-/// [`Bank::accounts`] reads one. An account that is opened during the listing may be missing.
+/// [`Bank::accounts`](crate::Bank::accounts) reads one. An account that is opened during the listing may be missing.
 #[derive(Debug)]
 pub struct AccountPages<'a> {
-    bank: &'a Bank,
+    domain: &'a Domain,
+    accounts: &'a Collection<Typed<Account>>,
     owner: String,
     /// The first scan: locked documents, which may have unapplied content.
     held: Option<Pages<'a>>,
@@ -30,23 +30,22 @@ pub struct AccountPages<'a> {
     shown: BTreeSet<Arc<str>>,
 }
 
-impl Bank {
-    /// Lists the accounts of an owner by exact name, closed ones included.
-    ///
-    /// Servers search the field. Embedded stores scan all accounts. The list has all accounts that
-    /// were opened before the call.
-    ///
-    /// # Errors
-    /// [`BankError::Store`](crate::BankError::Store).
-    pub async fn accounts_of(&self, owner: &str) -> Result<AccountPages<'_>> {
-        let (store, name) = (self.store(), self.collections().0.name());
+impl<'a> AccountPages<'a> {
+    /// Starts the list after a refresh, which shows the scans all acknowledged writes.
+    pub(crate) async fn of(
+        store: &'a dyn Store,
+        domain: &'a Domain,
+        accounts: &'a Collection<Typed<Account>>,
+        owner: &str,
+    ) -> Result<Self> {
+        let name = accounts.name();
         store.refresh(name).await?;
         let pages = |filter| Pages::new(store, name, filter, PAGE);
         let held = Some(pages(Filter::Exists(fields::TRANSACTION_TID)));
         let matching = pages(Filter::any_of("owner", [owner]));
         let owner = owner.to_owned();
         let (found, shown) = (Vec::new(), BTreeSet::new());
-        Ok(AccountPages { bank: self, owner, held, matching, found, shown })
+        Ok(Self { domain, accounts, owner, held, matching, found, shown })
     }
 }
 
@@ -77,8 +76,8 @@ impl AccountPages<'_> {
             }
             self.found.retain(|id| !self.shown.contains(id));
         }
-        let reader = self.bank.domain().reader().verified();
-        let accounts = reader.get_many(self.bank.collections().0, &self.found).await?;
+        let reader = self.domain.reader().verified();
+        let accounts = reader.get_many(self.accounts, &self.found).await?;
         let mut theirs = Vec::new();
         for (id, account) in std::mem::take(&mut self.found).into_iter().zip(accounts) {
             let Some(account) = account.filter(|account| account.owner == self.owner) else {

@@ -1,5 +1,5 @@
 //! The owners of accounts, and their totals.
 
-pub(crate) mod derive;
 pub(crate) mod listing;
 pub(crate) mod owners;
+pub(crate) mod rebuild;

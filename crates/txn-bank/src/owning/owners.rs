@@ -76,8 +76,8 @@ pub(crate) fn key_of(owner: &str) -> Cow<'_, str> {
 #[derive(Clone, Debug)]
 pub(crate) struct Owners {
     pub(crate) outbox: Outbox,
-    pub(crate) documents: Collection<Versioned<Owner, NEWEST>>,
-    pub(crate) accounts: Collection<Typed<Account>>,
+    pub(super) documents: Collection<Versioned<Owner, NEWEST>>,
+    pub(super) accounts: Collection<Typed<Account>>,
 }
 
 impl Owners {
@@ -97,8 +97,17 @@ impl Owners {
         Ok(Self { outbox, documents, accounts })
     }
 
+    /// Reads an owner, as last derived.
+    pub(crate) async fn owner(&self, domain: &Domain, owner: &str) -> Result<Owner> {
+        let key = key_of(owner);
+        let found = domain.reader().verified().get(&self.documents, &*key).await?;
+        let found = found.map(|found| self.known(&key, found)).transpose()?;
+        let is_theirs = |found: &Owner| found.owner == owner;
+        found.filter(is_theirs).ok_or_else(|| BankError::UnknownOwner(owner.to_owned()))
+    }
+
     /// The owner, or an error if the format is newer.
-    pub(crate) fn known(&self, key: &str, found: Stored<Owner>) -> Result<Owner, OutboxError> {
+    fn known(&self, key: &str, found: Stored<Owner>) -> Result<Owner, OutboxError> {
         found.known().map_err(|format| {
             let document = format!("{}/{key}", self.documents.name());
             OutboxError::NewerFormat { document, format }

@@ -5,11 +5,10 @@
 //! earlier, and never change. A statement therefore shows one moment, even if transfers continue
 //! between its pages, and ends with the balance of the account. The reads lock nothing.
 
-use crate::bank::Bank;
-use crate::error::{BankError, Result};
-use crate::input::check_name;
+use crate::error::Result;
 use crate::model::{Account, Currency};
-use crate::statement_lines::statements::{Line, Statements};
+use crate::statement_lines::line_reader::LineReader;
+use crate::statement_lines::statements::Line;
 
 /// The number of lines per page.
 const PAGE: u64 = 500;
@@ -54,7 +53,7 @@ pub struct Statement<'a> {
     ///
     /// Without an end of the period, the balance of the account.
     pub closing: i64,
-    bank: &'a Bank,
+    reader: LineReader<'a>,
     /// The numbers of the next and of the last line.
     next: u64,
     last: u64,
@@ -62,121 +61,30 @@ pub struct Statement<'a> {
     carried: Option<Line>,
 }
 
-impl Bank {
-    /// Starts to keep a line for each change, in the collection `<domain>-statements`.
-    ///
-    /// A transfer then writes one more document per leg. Banks that are opened afterwards write
-    /// lines. Banks that are already open do not: open them again. Earlier changes, and changes by
-    /// such banks, become one line [`Carried`](crate::LineKind::Carried) before the next line.
-    ///
-    /// # Errors
-    /// As [`txn_core::Domain::create_collection`].
-    pub async fn keep_statements(self) -> Result<Self> {
-        let statements = Statements::open(self.domain()).await?;
-        Ok(self.with_statements(Some(statements)))
-    }
-
-    /// Whether the bank keeps statements.
-    #[must_use]
-    pub fn keeps_statements(&self) -> bool {
-        self.statements().is_some()
-    }
-
-    /// The statement of an open or closed account, as of one moment.
-    ///
-    /// The cost is one read of the account, a few lines to find the period, and one request per 500
-    /// lines.
-    ///
-    /// # Errors
-    /// [`BankError::NoStatements`], [`BankError::UnknownAccount`], [`BankError::InvalidName`],
-    /// [`BankError::StatementDamaged`], or an error of the engine.
-    pub async fn statement(&self, name: &str, period: Period) -> Result<Statement<'_>> {
-        check_name(name)?;
-        self.kept_statements()?;
-        let reader = self.domain().reader().verified();
-        let account = reader.get(self.collections().0, name).await?;
-        let account = account.ok_or_else(|| BankError::UnknownAccount(name.to_owned()))?;
-        let lines = account.statement.unwrap_or_default().lines;
-        let next = self.first_since(name, lines, period.from).await?;
+impl<'a> Statement<'a> {
+    /// Finds the lines of a period, for an account as it was read.
+    pub(crate) async fn of(
+        reader: LineReader<'a>,
+        name: &str,
+        account: Account,
+        period: Period,
+        now: u64,
+    ) -> Result<Self> {
+        let count = account.statement.unwrap_or_default().lines;
+        let next = reader.first_since(name, count, period.from).await?;
         let last = match period.to {
-            Some(to) => self.first_since(name, lines, Some(to)).await?.max(next) - 1,
-            None => lines,
+            Some(to) => reader.first_since(name, count, Some(to)).await?.max(next) - 1,
+            None => count,
         };
-        let carried = Line::carried(name, &account, self.now())?.filter(|_| period.to.is_none());
-        let opening = self.balance_behind(name, next - 1).await?;
+        let carried = Line::carried(name, &account, now)?.filter(|_| period.to.is_none());
+        let opening = reader.balance_after(name, next - 1).await?;
         let closing = match &carried {
             Some(carried) => carried.balance,
-            None => self.balance_behind(name, last).await?,
+            None => reader.balance_after(name, last).await?,
         };
         let name = name.to_owned();
-        Ok(Statement { name, account, opening, closing, bank: self, next, last, carried })
+        Ok(Self { name, account, opening, closing, reader, next, last, carried })
     }
-
-    fn kept_statements(&self) -> Result<&Statements> {
-        let domain = self.domain().name().to_owned();
-        self.statements().ok_or(BankError::NoStatements { domain })
-    }
-
-    /// The number of the first line since a time, or `lines + 1`.
-    async fn first_since(&self, name: &str, lines: u64, since: Option<u64>) -> Result<u64> {
-        let Some(since) = since else { return Ok(1) };
-        // The times of an account's lines never decrease.
-        let (mut low, mut high) = (1, lines + 1);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.line(name, middle).await?.at < since {
-                true => low = middle + 1,
-                false => high = middle,
-            }
-        }
-        Ok(low)
-    }
-
-    async fn balance_behind(&self, name: &str, number: u64) -> Result<i64> {
-        if number == 0 {
-            return Ok(0);
-        }
-        Ok(self.line(name, number).await?.balance)
-    }
-
-    async fn line(&self, name: &str, number: u64) -> Result<Line> {
-        let missing = || damaged(name, number, "is missing");
-        self.lines(name, number, number, true).await?.pop().ok_or_else(missing)
-    }
-
-    /// Reads lines by their numbers, from the primary if `verified`.
-    pub(crate) async fn lines(
-        &self,
-        name: &str,
-        first: u64,
-        last: u64,
-        verified: bool,
-    ) -> Result<Vec<Line>> {
-        let kept = self.kept_statements()?;
-        let ids = (first..=last).map(|number| Statements::id(name, number));
-        let reader = self.domain().reader();
-        let reader = if verified { reader.verified() } else { reader };
-        let found = reader.get_many(&kept.lines, ids).await?;
-        let mut lines = Vec::with_capacity(found.len());
-        for (number, line) in (first..=last).zip(found) {
-            let line = line.ok_or_else(|| damaged(name, number, "is missing"))?;
-            let newer = |format| {
-                let what =
-                    format!("has the format {format}: use the newer version of this program");
-                damaged(name, number, &what)
-            };
-            let line = line.known().map_err(newer)?;
-            if line.number != number || line.account != name {
-                return Err(damaged(name, number, "is another line"));
-            }
-            lines.push(line);
-        }
-        Ok(lines)
-    }
-}
-
-fn damaged(name: &str, line: u64, what: &str) -> BankError {
-    BankError::StatementDamaged { account: name.to_owned(), line, what: what.to_owned() }
 }
 
 impl Statement<'_> {
@@ -185,8 +93,8 @@ impl Statement<'_> {
     /// Each line has the balance after it.
     ///
     /// # Errors
-    /// [`BankError::StatementDamaged`], or an error of the engine. The next call repeats the same
-    /// page.
+    /// [`BankError::StatementDamaged`](crate::BankError::StatementDamaged), or an error of the
+    /// engine. The next call repeats the same page.
     ///
     /// # Cancel safety
     /// If the returned future is dropped, the next call repeats the same page.
@@ -195,7 +103,7 @@ impl Statement<'_> {
             return Ok(self.carried.take().map(|line| vec![line]));
         }
         let last = self.last.min(self.next + PAGE - 1);
-        let lines = self.bank.lines(&self.name, self.next, last, true).await?;
+        let lines = self.reader.lines(&self.name, self.next, last, true).await?;
         self.next = last + 1;
         Ok(Some(lines))
     }

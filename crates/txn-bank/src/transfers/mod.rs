@@ -1,6 +1,8 @@
 //! Transfers: their rules, their execution, and submitted ones.
 
-pub(crate) mod companion;
+pub(crate) mod closing;
+pub(crate) mod hook;
+pub(crate) mod ledger;
 pub(crate) mod pending;
 pub(crate) mod requests;
 pub(crate) mod rules;

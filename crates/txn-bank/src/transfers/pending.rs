@@ -1,13 +1,11 @@
 //! Submitted transfers that are not decided, by account.
 
 use serde::Serialize;
-use txn_requests::{Reason, Requests, Selection, State};
+use txn_requests::{Reason, State, Status};
 
-use crate::bank::Bank;
-use crate::error::{BankError, Result};
 use crate::input::Leg;
 use crate::model::Account;
-use crate::transfers::requests::{APPLICATION, legs_of};
+use crate::transfers::requests::legs_of;
 
 /// A submitted transfer that is not decided.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -47,29 +45,8 @@ pub struct PendingTransfers {
 }
 
 impl PendingTransfers {
-    /// The balance after all of the transfers, in minor units.
-    #[must_use]
-    pub fn would_hold(&self) -> i128 {
-        let amounts = self.transfers.iter().map(|one| i128::from(one.amount));
-        i128::from(self.account.balance) + amounts.sum::<i128>()
-    }
-}
-
-impl Bank {
-    /// Lists the undecided submitted transfers of an account.
-    ///
-    /// The account does not show their effects yet. The call scans all such requests: at most
-    /// [`max_open`](txn_requests::RequestsConfig::max_open), the quarantined ones, and those before
-    /// their moment. The list is no snapshot, because a transfer may be decided during the call.
-    ///
-    /// # Errors
-    /// [`BankError::UnknownAccount`], [`BankError::InvalidName`]; as [`Requests::list`].
-    pub async fn pending(&self, requests: &Requests, name: &str) -> Result<PendingTransfers> {
-        let account = self.accounts(&[name]).await?.pop();
-        let account = account.ok_or_else(|| BankError::UnknownAccount(name.to_owned()))?;
-        let states = [State::Created, State::Pending, State::Quarantined];
-        let selection = Selection::default().with_states(states);
-        let found = requests.list(&selection.with_application_name(Some(APPLICATION))).await?;
+    /// Selects the requests with a leg of the account.
+    pub(crate) fn of(account: Account, name: &str, found: Vec<Status>) -> Self {
         let pending = found.into_iter().filter_map(|status| {
             let legs = legs_of(&status)?;
             let amount = legs.iter().find(|leg| leg.account == name)?.amount;
@@ -77,6 +54,13 @@ impl Bank {
             let (failures, reason) = (status.failures, status.reason);
             Some(Pending { key, state, amount, legs, submitted_at, failures, reason })
         });
-        Ok(PendingTransfers { account, transfers: pending.collect() })
+        Self { account, transfers: pending.collect() }
+    }
+
+    /// The balance after all of the transfers, in minor units.
+    #[must_use]
+    pub fn would_hold(&self) -> i128 {
+        let amounts = self.transfers.iter().map(|one| i128::from(one.amount));
+        i128::from(self.account.balance) + amounts.sum::<i128>()
     }
 }

@@ -13,15 +13,24 @@ use serde_json::{Value, json};
 use txn_store::{StoreError, StoreErrorKind};
 
 use crate::identity::target::Target;
-use crate::index::collection::{Changed, refused};
+use crate::index::admin::{AdminRequests, Changed, refused};
 use crate::index::names;
-use crate::requests::documents::Inner;
 
-impl Inner {
+/// Takes the identity aliases off the copies of indices. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Copies {
+    admin: AdminRequests,
+}
+
+impl Copies {
+    pub(crate) fn new(admin: AdminRequests) -> Self {
+        Self { admin }
+    }
+
     /// Removes the identity aliases of these indices from every other index.
     ///
     /// A failure goes to the log. The operations themselves report the remedy.
-    pub(crate) async fn take_off_copies(&self, targets: Vec<Arc<Target>>) {
+    pub(crate) async fn take_off(&self, targets: Vec<Arc<Target>>) {
         for target in targets {
             let shared = target.take_shared();
             if shared.is_empty() {
@@ -29,10 +38,10 @@ impl Inner {
             }
             let mut done = true;
             for alias in shared {
-                if let Err(error) = self.take_off_copies_of(&target.name, &alias).await {
+                if let Err(error) = self.take_off_of(&target.name, &alias).await {
                     done = false;
                     target.note_shared(&alias);
-                    let error = self.transport.secrets.hide(error.message);
+                    let error = self.admin.hide_secrets(error.message);
                     tracing::warn!(index = %target.name, %alias, %error, "copies of the index keep an alias of the original");
                 }
             }
@@ -42,10 +51,10 @@ impl Inner {
         }
     }
 
-    async fn take_off_copies_of(&self, original: &str, alias: &str) -> Result<(), StoreError> {
+    async fn take_off_of(&self, original: &str, alias: &str) -> Result<(), StoreError> {
         let what = format!("looking for copies of {original}");
         let path = format!("/_alias/{}", names::segment(alias));
-        let answer = self.admin(Method::GET, &path, &[], None).await?;
+        let answer = self.admin.send(Method::GET, &path, &[], None).await?;
         if answer.status != 200 {
             return Err(refused(&what, original, &answer));
         }
@@ -62,7 +71,8 @@ impl Inner {
         };
         let copies = format!("{original} and its copies");
         let what = format!("taking the alias {alias} off the copies of {original}");
-        let changed = self.change(&what, &copies, Method::POST, "/_aliases", Some(&actions)).await;
+        let changed =
+            self.admin.change(&what, &copies, Method::POST, "/_aliases", Some(&actions)).await;
         changed.map_err(Changed::into_error)?;
         tracing::warn!(index = original, alias, "an alias of the index was taken off its copies");
         Ok(())

@@ -10,10 +10,10 @@ use txn_store::{CollectionIdentity, StoreError, StoreErrorKind};
 
 use crate::identity::target::identity_alias;
 use crate::identity::uuid::IndexUuid;
-use crate::index::collection::refused;
+use crate::index::admin::{AdminRequests, refused};
 use crate::index::definition::misconfigured;
+use crate::index::indices::no_index;
 use crate::index::names;
-use crate::requests::documents::{Inner, no_index};
 use crate::transport::Answer;
 
 #[derive(Deserialize)]
@@ -40,26 +40,27 @@ struct Alias {
 
 type Identities = BTreeMap<Arc<str>, OfIndex>;
 
-impl Inner {
-    /// Asks the server without the cache.
-    ///
-    /// One request, and a second one for an alias of several indices.
-    pub(crate) async fn identify(&self, name: &str) -> Result<CollectionIdentity, StoreError> {
-        if let Some(fault) = names::fault(name) {
-            return Err(misconfigured(format!("{name:?} is not the name of an index: {fault}")));
-        }
-        let what = format!("asking which index {name} is");
-        // The settings of an index are far smaller than its mapping.
-        let path = format!("/{}/_settings/index.uuid", names::segment(name));
-        let answer = self.admin(Method::GET, &path, &[("flat_settings", "true")], None).await?;
-        let found: Identities = read(name, &what, &answer)?;
-        if found.len() < 2 {
-            return sole(name, found);
-        }
-        let path = format!("/{}/_alias", names::segment(name));
-        let answer = self.admin(Method::GET, &path, &[], None).await?;
-        written(name, found, &read(name, &what, &answer)?)
+/// Returns the index that a name means now, without the cache.
+///
+/// One request, and a second one for an alias of several indices.
+pub(crate) async fn identify(
+    admin: &AdminRequests,
+    name: &str,
+) -> Result<CollectionIdentity, StoreError> {
+    if let Some(fault) = names::fault(name) {
+        return Err(misconfigured(format!("{name:?} is not the name of an index: {fault}")));
     }
+    let what = format!("asking which index {name} is");
+    // The settings of an index are far smaller than its mapping.
+    let path = format!("/{}/_settings/index.uuid", names::segment(name));
+    let answer = admin.send(Method::GET, &path, &[("flat_settings", "true")], None).await?;
+    let found: Identities = read(name, &what, &answer)?;
+    if found.len() < 2 {
+        return sole(name, found);
+    }
+    let path = format!("/{}/_alias", names::segment(name));
+    let answer = admin.send(Method::GET, &path, &[], None).await?;
+    written(name, found, &read(name, &what, &answer)?)
 }
 
 fn read<T: DeserializeOwned>(name: &str, what: &str, answer: &Answer) -> Result<T, StoreError> {

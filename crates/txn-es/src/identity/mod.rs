@@ -1,6 +1,5 @@
-//! Identities of indices: aliases, copies and blocks.
+//! Identities of indices: aliases and copies.
 
-pub(crate) mod blocks;
 pub(crate) mod copies;
 pub(crate) mod identify;
 pub(crate) mod target;

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use txn_store::{StoreError, Version};
+use txn_store::{StoreError, StoreErrorKind, Version};
 
 use crate::identity::uuid::IndexUuid;
 use crate::index::definition::misconfigured;
@@ -88,6 +88,17 @@ impl Target {
             shared: Mutex::default(),
             most_per_page: AtomicUsize::new(usize::MAX),
         }
+    }
+
+    /// Returns the error of an operation that needs the missing identity alias.
+    pub(crate) fn missing_alias(&self) -> StoreError {
+        let (name, aliases) = (&self.name, identity_aliases(&self.name));
+        let text = format!(
+            "writing to {name} needs the alias {}, which is missing and may not be added: grant the index \
+             privileges write and manage on {name} and {aliases}, or let an administrator open the collection once",
+            identity_alias(name, &self.uuid),
+        );
+        StoreError::new(StoreErrorKind::Denied, text)
     }
 
     pub(crate) fn most_per_page(&self) -> usize {

@@ -1,12 +1,10 @@
-//! Indices: found, checked and created.
+//! Indices: what they are, and how names find them.
 
-pub(crate) mod collection;
-pub(crate) mod creation;
+pub(crate) mod admin;
 pub(crate) mod definition;
-pub(crate) mod hidden;
-pub(crate) mod making;
+pub(crate) mod indices;
 pub(crate) mod mapping;
-pub(crate) mod measuring;
 pub(crate) mod names;
 pub(crate) mod templates;
+pub(crate) mod term_check;
 pub(crate) mod terms;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use txn_store::{Outcome, Read, Refusal, RefusalKind, StoreError, StoreErrorKind};
+use txn_store::{Key, Outcome, Read, Refusal, RefusalKind, StoreError, StoreErrorKind};
 
+use crate::answers::classify::{self, Cause, Fate};
+use crate::answers::text::{Text, not_utf8};
 use crate::identity::target::{Condition, IMPOSSIBLE, Target};
-use crate::requests::answers::{Text, not_utf8};
-use crate::requests::classify::{self, Cause, Fate};
 
 /// One operation of a bulk request.
 #[derive(Clone, Debug)]
@@ -91,6 +91,20 @@ pub(crate) fn encode(items: &[Item<'_>]) -> Bytes {
         }
     }
     body.into()
+}
+
+impl<'a> Item<'a> {
+    /// Returns an operation on the index behind an alias.
+    pub(crate) fn new(
+        at: usize,
+        key: &'a Key,
+        route: Arc<str>,
+        target: Arc<Target>,
+        op: Op<'a>,
+    ) -> Self {
+        let routing = key.routing.as_deref();
+        Self { at, route, require_alias: true, target, id: &key.id, routing, op }
+    }
 }
 
 impl Item<'_> {

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use txn_store::{Key, Read, StoreError, StoreErrorKind};
 
+use crate::answers::classify::{self, Cause, Fate};
+use crate::answers::text::{Text, not_utf8};
 use crate::identity::target::Target;
-use crate::requests::answers::{Text, not_utf8};
 use crate::requests::bulk::{no_source, push_text};
-use crate::requests::classify::{self, Cause, Fate};
 
 /// One requested document.
 #[derive(Clone, Debug)]

@@ -8,8 +8,8 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use txn_store::{Cursor, Filter, Key, Source, StoreError, StoreErrorKind, Version};
 
+use crate::answers::text::{Text, not_utf8};
 use crate::identity::target::Target;
-use crate::requests::answers::{Text, not_utf8};
 
 /// How long the servers keep a scroll between two pages.
 ///

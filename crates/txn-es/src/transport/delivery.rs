@@ -18,7 +18,7 @@ use super::authentication::{Authentication, Used};
 use super::health::{Budget, Fault};
 use super::node::{Connection, Node, Room};
 use super::{ADMIN_ROOM, Answer, AnswerMeter, Failure, Request, RequestClass};
-use crate::requests::classify;
+use crate::answers::classify;
 
 /// The part of the request timeout after which a node is silent.
 ///

@@ -34,7 +34,7 @@ use node::Node;
 pub(crate) struct Transport {
     nodes: Arc<Nodes>,
     driver: Driver,
-    pub(crate) secrets: Secrets,
+    secrets: Secrets,
     request_timeout: Duration,
     admin_timeout: Duration,
 }
@@ -135,6 +135,11 @@ impl Transport {
             request_timeout: config.request_timeout,
             admin_timeout: config.admin_timeout,
         })
+    }
+
+    /// Returns the secrets that no error and no log may contain.
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 
     /// Returns the number of nodes.

@@ -6,44 +6,42 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use txn_core::{Collection, Transaction, Typed};
+use txn_core::Transaction;
 use txn_outbox::OutboxError;
 use txn_requests::{Companion, Operation, Refusal, Request, RequestError, Why};
 
 use crate::error::{BankError, Result};
-use crate::model::Account;
-use crate::owning::owners::Owners;
-use crate::statement_lines::statements::{Change, LineKind, Statements};
+use crate::statement_lines::statements::{Change, LineKind};
+use crate::transfers::ledger::Ledger;
 
 /// The field of a closed account.
 pub(crate) const CLOSED: &str = "/closed_at";
 
 /// The hook in the requests of a bank.
 #[derive(Debug)]
-pub(crate) struct Accompanies {
-    pub(crate) owners: Option<Owners>,
-    pub(crate) statements: Option<Statements>,
-    pub(crate) accounts: Collection<Typed<Account>>,
-    /// The collection of the transfers.
-    pub(crate) transfers: String,
-    pub(crate) clock: std::sync::Arc<dyn txn_core::clock::Clock>,
+pub(crate) struct TransferHook {
+    ledger: Ledger,
 }
 
-impl Accompanies {
+impl TransferHook {
+    pub(crate) fn new(ledger: Ledger) -> Self {
+        Self { ledger }
+    }
+
     /// The sums of a request by account, and its transfer key.
     fn sums<'a>(&self, request: &'a Request) -> (BTreeMap<&'a str, i64>, Option<&'a str>) {
         let (mut sums, mut key) = (BTreeMap::<&str, i64>::new(), None);
         for operation in &request.operations {
             let target = operation.target();
             match operation {
-                Operation::Add(add) if target.collection == self.accounts.name() => {
+                Operation::Add(add) if target.collection == self.ledger.accounts().name() => {
                     // An amount that does not fit was refused, or becomes part of the next carried
                     // line.
                     let amount = add.amount.as_i64().unwrap_or(0);
                     let sum = sums.entry(&target.id).or_default();
                     *sum = sum.saturating_add(amount);
                 }
-                Operation::Insert(_) if target.collection == self.transfers => {
+                Operation::Insert(_) if target.collection == self.ledger.transfers().name() => {
                     key = Some(&*target.id);
                 }
                 _ => {}
@@ -59,10 +57,10 @@ impl Accompanies {
         for (at, operation) in request.operations.iter().enumerate() {
             let target = operation.target();
             let is_sum = matches!(operation, Operation::Add(_));
-            if !is_sum || target.collection != self.accounts.name() {
+            if !is_sum || target.collection != self.ledger.accounts().name() {
                 continue;
             }
-            let account = tx.get(&self.accounts, &target.id).await?;
+            let account = tx.get(self.ledger.accounts(), &target.id).await?;
             if let Some(closed_at) = account.and_then(|account| account.closed_at) {
                 let refusal = Refusal::new(at, target.clone(), Why::FieldDiffers);
                 let refusal = refusal.at(CLOSED, Some(closed_at.into()));
@@ -76,31 +74,33 @@ impl Accompanies {
     ///
     /// Changes by other requests become part of the next carried line.
     async fn note(&self, tx: &Transaction, request: &Request) -> Result<()> {
-        let Some(statements) = &self.statements else { return Ok(()) };
+        let Some(statements) = self.ledger.statements() else { return Ok(()) };
         let (sums, Some(transfer)) = self.sums(request) else { return Ok(()) };
-        let now = u64::try_from(self.clock.wall().as_millis()).unwrap_or(u64::MAX);
-        let found = tx.get_many(&self.accounts, sums.keys().copied()).await?;
+        let now = self.ledger.now();
+        let found = tx.get_many(self.ledger.accounts(), sums.keys().copied()).await?;
         for ((name, amount), account) in sums.into_iter().zip(found) {
             let Some(mut account) = account else { continue };
             let change = Change { kind: LineKind::Transfer, transfer, amount, now };
             statements.note(tx, name, &mut account, &change)?;
-            tx.put(&self.accounts, name, &account)?;
+            tx.put(self.ledger.accounts(), name, &account)?;
         }
         Ok(())
     }
 
     async fn emit(&self, tx: &Transaction, request: &Request) -> Result<(), OutboxError> {
-        let Some(owners) = &self.owners else { return Ok(()) };
+        let Some(owners) = self.ledger.owners() else { return Ok(()) };
         let targets = request.operations.iter().filter(|one| !matches!(one, Operation::Expect(_)));
         let targets = targets.map(Operation::target);
-        let names: BTreeSet<&str> =
-            targets.filter(|at| at.collection == self.accounts.name()).map(|at| &*at.id).collect();
+        let names: BTreeSet<&str> = targets
+            .filter(|at| at.collection == self.ledger.accounts().name())
+            .map(|at| &*at.id)
+            .collect();
         owners.changed_by_name(tx, &names).await
     }
 }
 
 #[async_trait]
-impl Companion for Accompanies {
+impl Companion for TransferHook {
     async fn accompany(&self, tx: &Transaction, request: &Request) -> Result<(), RequestError> {
         self.check(tx, request).await?;
         self.note(tx, request).await.map_err(|error| match error {

@@ -1,15 +1,17 @@
 //! Asks the server for the length of the terms of a text.
 
+use std::sync::Arc;
+
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::json;
 use txn_store::{Outcome, Refusal, RefusalKind, StoreError, StoreErrorKind};
 
-use crate::index::collection::refused;
+use crate::answers::classify;
+use crate::index::admin::{AdminRequests, refused};
+use crate::index::indices::Indices;
 use crate::index::names;
 use crate::index::terms::{LONGEST, LongValue, Measure, windows};
-use crate::requests::classify;
-use crate::requests::documents::Inner;
 
 #[derive(Deserialize)]
 struct Analysis {
@@ -31,22 +33,34 @@ enum Terms {
     Many,
 }
 
-impl Inner {
-    /// Finds terms that are too long, which some servers' dry runs accept.
+/// Finds terms that are too long, which some servers' dry runs accept.
+#[derive(Debug)]
+pub(crate) struct TermCheck {
+    admin: AdminRequests,
+    indices: Arc<Indices>,
+    is_opensearch: bool,
+}
+
+impl TermCheck {
+    pub(crate) fn new(admin: AdminRequests, indices: Arc<Indices>, is_opensearch: bool) -> Self {
+        Self { admin, indices, is_opensearch }
+    }
+
+    /// Checks a document that passed the dry run of its write.
     ///
     /// The write would refuse a text that becomes one term that is too long. Only a document that
     /// is long enough to hold such a term costs a read of the mapping, which may have grown. Only a
     /// long text in a field with its own analyzer is analyzed.
-    pub(crate) async fn recheck(&self, collection: &str, source: &str) -> Outcome {
+    pub(crate) async fn check(&self, collection: &str, source: &str) -> Outcome {
         if source.len() <= LONGEST {
             return Outcome::Holds;
         }
-        let index = match self.look(collection).await {
+        let index = match self.indices.look(collection).await {
             Ok(Some(index)) => index,
             Ok(None) => return Outcome::MissingCollection,
             Err(error) => return Outcome::Rejected(error.message),
         };
-        for value in index.long_values(source, self.server.is_opensearch()) {
+        for value in index.long_values(source, self.is_opensearch) {
             let is_immense = match value.measure {
                 Measure::OneTerm => Ok(true),
                 Measure::Analyzed => self.is_immense(&index.name, &value).await,
@@ -90,7 +104,7 @@ impl Inner {
         let path = format!("/{}/_analyze", names::segment(index));
         let body = json!({"field": field, "text": text});
         let query = [("filter_path", "tokens.token")];
-        let answer = self.admin(Method::POST, &path, &query, Some(&body)).await?;
+        let answer = self.admin.send(Method::POST, &path, &query, Some(&body)).await?;
         if answer.status == 200 {
             let analysis: Analysis = serde_json::from_slice(&answer.body).map_err(|e| {
                 let text = format!("{what}: the answer cannot be read, at byte {}", e.column());

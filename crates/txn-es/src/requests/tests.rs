@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use txn_store::Store;
+use txn_store::{Filter, Key, Outcome, Read, RefusalKind, Store, StoreErrorKind, Write, WriteOp};
 
-use super::*;
+use super::bulk::{Item, Op};
+use super::bulk_requests::{WHOLE_BYTES, are_independent};
 use crate::EsConfig;
+use crate::answers::classify::MOST_REFUSED;
 use crate::fake::Fake;
+use crate::identity::target::Target;
 use crate::identity::uuid::samples::uuid;
-use crate::requests::classify::MOST_REFUSED;
 
 fn create(id: &str) -> Write {
     Write::new(Key::new("a", id), WriteOp::Create("{}".into()))

@@ -1,24 +1,47 @@
 //! Creates indices, and drops new indices that a template made unsuitable.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use reqwest::Method;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use txn_store::{CollectionSpec, StoreError};
 
+use crate::answers::classify;
+use crate::collections::creation;
+use crate::collections::template_requests::TemplateRequests;
 use crate::identity::target::check_length;
-use crate::index::collection::Changed;
-use crate::index::creation;
+use crate::index::admin::{AdminRequests, Changed};
 use crate::index::definition::misconfigured;
+use crate::index::indices::Indices;
 use crate::index::names;
-use crate::index::templates::{self, Composable, Legacy};
-use crate::requests::classify;
-use crate::requests::documents::Inner;
 
-impl Inner {
+/// Creates the indices of collections.
+#[derive(Debug)]
+pub(crate) struct Creator {
+    admin: AdminRequests,
+    indices: Arc<Indices>,
+    templates: TemplateRequests,
+    /// Index settings that the server does not know.
+    unknown_settings: Mutex<BTreeSet<String>>,
+}
+
+impl Creator {
+    pub(crate) fn new(admin: AdminRequests, indices: Arc<Indices>) -> Self {
+        let templates = TemplateRequests::new(admin.clone());
+        Self { admin, indices, templates, unknown_settings: Mutex::default() }
+    }
+
+    /// Returns the body of the request that creates a collection.
+    pub(crate) fn body(&self, spec: &CollectionSpec) -> Result<Value, StoreError> {
+        creation::creation(spec, &self.unknown_settings.lock())
+    }
+
     /// Creates the index of a collection.
     ///
     /// Returns false if another process created the index at the same time.
-    pub(crate) async fn make(&self, spec: &CollectionSpec) -> Result<bool, StoreError> {
+    pub(crate) async fn create(&self, spec: &CollectionSpec) -> Result<bool, StoreError> {
         let name = &spec.name;
         if let Some(fault) = names::fault_of_new(name) {
             return Err(misconfigured(format!("{name:?} cannot be the name of an index: {fault}")));
@@ -29,7 +52,7 @@ impl Inner {
         loop {
             let unknown = self.unknown_settings.lock().clone();
             let body = creation::creation(spec, &unknown)?;
-            match self.change(&what, name, Method::PUT, &path, Some(&body)).await {
+            match self.admin.change(&what, name, Method::PUT, &path, Some(&body)).await {
                 Ok(_) => return Ok(true),
                 Err(Changed::Refused { kind, .. })
                     if kind == "resource_already_exists_exception" =>
@@ -59,13 +82,13 @@ impl Inner {
             let advice = "raise cluster.max_shards_per_node, or drop unused indices";
             return StoreError { message: format!("{}; {advice}", error.message), ..error };
         }
-        self.blame_template(name, error).await
+        self.templates.blame(name, error).await
     }
 
     /// Drops an unsuitable index that this process has just created.
-    pub(crate) async fn unmake(&self, name: &str, error: StoreError) -> StoreError {
+    pub(crate) async fn drop_new(&self, name: &str, error: StoreError) -> StoreError {
         let kept = match self.is_empty(name).await {
-            Ok(true) => self.drop_collection(name).await.err().map(|error| error.message),
+            Ok(true) => self.indices.drop_index(name).await.err().map(|error| error.message),
             Ok(false) => Some("another client has written to it already".to_owned()),
             Err(error) => Some(error.message),
         };
@@ -81,46 +104,16 @@ impl Inner {
 
     async fn is_empty(&self, name: &str) -> Result<bool, StoreError> {
         let (what, name) = (format!("counting the documents of {name}"), names::segment(name));
-        let mut answer = self.admin(Method::POST, &format!("/{name}/_refresh"), &[], None).await?;
+        let mut answer =
+            self.admin.send(Method::POST, &format!("/{name}/_refresh"), &[], None).await?;
         if answer.status == 200 {
-            answer = self.admin(Method::GET, &format!("/{name}/_count"), &[], None).await?;
+            answer = self.admin.send(Method::GET, &format!("/{name}/_count"), &[], None).await?;
         }
         if answer.status != 200 {
             return Err(classify::error(&what, &answer));
         }
         let count: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         Ok(count["count"] == 0)
-    }
-
-    /// Adds the applicable index template to the error, if the account can read it.
-    pub(crate) async fn blame_template(&self, name: &str, error: StoreError) -> StoreError {
-        let composable: Composable = self.template_list("/_index_template").await;
-        let legacy: Legacy = self.template_list("/_template").await;
-        let message = match templates::applying(name, &composable, &legacy) {
-            Some(template) => format!(
-                "{}; the index template {template:?} applies to {name}: take the name out of its index_patterns, or \
-                 take out of the template what is named here",
-                error.message
-            ),
-            None => format!(
-                "{}; if an index template applies to {name}, take the name out of its index_patterns (POST \
-                 /_index_template/_simulate_index/{name} shows what it adds)",
-                error.message
-            ),
-        };
-        StoreError { message, ..error }
-    }
-
-    /// Returns the templates of one kind.
-    ///
-    /// Empty if the account cannot read the templates, or the server does not know the kind.
-    pub(crate) async fn template_list<T: Default + DeserializeOwned>(&self, path: &str) -> T {
-        match self.admin(Method::GET, path, &[], None).await {
-            Ok(answer) if answer.status == 200 => {
-                serde_json::from_slice(&answer.body).unwrap_or_default()
-            }
-            Ok(_) | Err(_) => T::default(),
-        }
     }
 }
 

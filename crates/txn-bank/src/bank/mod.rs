@@ -1,21 +1,31 @@
 //! The bank: accounts and transfers. Each change is one transaction.
+//!
+//! The handle has the public calls. Its parts stand in the other folders, and do not name it.
+
+mod accounts;
+mod owners;
+mod requests;
+mod statements;
+mod transfers;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use txn_core::clock::Clock;
 use txn_core::store::Store;
-use txn_core::{AttemptId, Collection, Config, Domain, Error, Options, TransactionOutcome, Typed};
+use txn_core::{AttemptId, Config, Domain, ErrorKind, TransactionOutcome};
 use txn_outbox::{Outbox, OutboxConfig};
 
-use crate::audit::Voided;
+use crate::audit::Audit;
+use crate::audit::auditor::Auditor;
 use crate::audit::voided::VoidedLocks;
 use crate::collections::{self, ACCOUNTS, TRANSFERS};
 use crate::error::{BankError, Result};
-use crate::input::check_name;
-use crate::model::{Account, Transfer};
 use crate::owning::owners::Owners;
 use crate::statement_lines::statements::Statements;
+use crate::transfers::ledger::Ledger;
+
+/// The number of retries after a lost race for a new document.
+const LOOKS: usize = 3;
 
 /// A handle of a bank. Cheap to clone.
 ///
@@ -24,12 +34,7 @@ use crate::statement_lines::statements::Statements;
 pub struct Bank {
     store: Arc<dyn Store>,
     domain: Domain,
-    accounts: Collection<Typed<Account>>,
-    transfers: Collection<Typed<Transfer>>,
-    /// The derived owners, if the bank keeps them.
-    owners: Option<Owners>,
-    /// The statements, if the bank keeps them.
-    statements: Option<Statements>,
+    ledger: Ledger,
     /// The outbox of the domain, if it exists.
     outbox: Option<Outbox>,
     voided: Arc<VoidedLocks>,
@@ -72,8 +77,8 @@ impl Bank {
         // Adds mappings of new fields to the collections of an older version.
         let accounts = domain.create_collection(&accounts, Some(ACCOUNTS)).await?;
         let transfers = domain.create_collection(&transfers, Some(TRANSFERS)).await?;
-        let (owners, statements, outbox) = (None, None, None);
-        let bank = Self { store, domain, accounts, transfers, owners, statements, outbox, voided };
+        let ledger = Ledger::new(accounts, transfers, domain.config().shared_clock());
+        let bank = Self { store, domain, ledger, outbox: None, voided };
         bank.with_what_is_kept().await
     }
 
@@ -92,17 +97,9 @@ impl Bank {
         Ok(bank)
     }
 
-    pub(crate) fn with_owners(self, owners: Option<Owners>) -> Self {
-        Self { owners, ..self }
-    }
-
-    pub(crate) fn owners(&self) -> Option<&Owners> {
-        self.owners.as_ref()
-    }
-
     /// The outbox of the domain, if it existed when the bank opened.
-    pub(crate) fn known_outbox(&self) -> Option<&Outbox> {
-        self.owners().map(|owners| &owners.outbox).or(self.outbox.as_ref())
+    fn known_outbox(&self) -> Option<&Outbox> {
+        self.ledger.owners().map(|owners| &owners.outbox).or(self.outbox.as_ref())
     }
 
     /// The outbox of the domain. Creates a missing one.
@@ -116,47 +113,16 @@ impl Bank {
         }
     }
 
-    pub(crate) fn with_statements(self, statements: Option<Statements>) -> Self {
-        Self { statements, ..self }
-    }
-
-    pub(crate) fn statements(&self) -> Option<&Statements> {
-        self.statements.as_ref()
-    }
-
     /// The domain, for calls that the bank does not offer.
     #[must_use]
     pub fn domain(&self) -> &Domain {
         &self.domain
     }
 
-    pub(crate) fn store(&self) -> &dyn Store {
-        &*self.store
-    }
-
-    pub(crate) fn clock(&self) -> &dyn Clock {
-        self.domain.config().clock()
-    }
-
-    pub(crate) fn collections(
-        &self,
-    ) -> (&Collection<Typed<Account>>, &Collection<Typed<Transfer>>) {
-        (&self.accounts, &self.transfers)
-    }
-
     /// The physical names of the collections of accounts and of transfers.
     #[must_use]
     pub fn collection_names(&self) -> [&str; 2] {
-        [self.accounts.name(), self.transfers.name()]
-    }
-
-    /// The locks without a record that this process voided.
-    pub(crate) fn voided(&self) -> Vec<Voided> {
-        self.voided.seen()
-    }
-
-    pub(crate) fn now(&self) -> u64 {
-        u64::try_from(self.clock().wall().as_millis()).unwrap_or(u64::MAX)
+        [self.ledger.accounts().name(), self.ledger.transfers().name()]
     }
 
     pub(crate) fn random(&self) -> u64 {
@@ -169,33 +135,18 @@ impl Bank {
         format!("{:016x}{:08x}", self.random(), self.random() >> 32)
     }
 
-    /// Reads accounts as of one moment, in a read-only transaction.
+    /// Checks that no money was created or lost.
+    ///
+    /// With `recover`, the janitor first finishes transactions of crashed processes. Otherwise the
+    /// audit changes nothing, and reports these transactions.
     ///
     /// # Errors
-    /// [`BankError::UnknownAccount`], [`BankError::InvalidName`], or an error of the engine.
-    pub async fn accounts<N: AsRef<str>>(&self, names: &[N]) -> Result<Vec<Account>> {
-        let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-        for name in &names {
-            check_name(name)?;
-        }
-        let options = Options::default().with_read_only(true);
-        let read = self.domain.run::<_, Error, _>(&options, async |tx| {
-            tx.get_many(&self.accounts, names.iter().copied()).await
-        });
-        let found = read.await?.value;
-        let known = names.iter().zip(found).map(|(name, account)| {
-            account.ok_or_else(|| BankError::UnknownAccount((*name).to_owned()))
-        });
-        known.collect()
-    }
-
-    /// Reads a transfer by its key, without a transaction.
-    ///
-    /// # Errors
-    /// [`BankError::UnknownTransfer`], or an error of the engine.
-    pub async fn transfer_of(&self, key: &str) -> Result<Transfer> {
-        let found = self.domain.reader().verified().get(&self.transfers, key).await?;
-        found.ok_or_else(|| BankError::UnknownTransfer(key.to_owned()))
+    /// Any error of the store. A wrong balance is a [`Finding`](crate::Finding), not an error.
+    pub async fn audit(&self, recover: bool) -> Result<Audit> {
+        let auditor = Auditor::new(&*self.store, &self.domain, &self.ledger, recover);
+        let mut audit = auditor.audit().await?;
+        audit.voided = self.voided.seen();
+        Ok(audit)
     }
 
     /// The outcome of a transaction that was unknown.
@@ -212,4 +163,8 @@ impl Bank {
     pub async fn shutdown(&self, deadline: Duration) -> bool {
         self.domain.shutdown(deadline).await
     }
+}
+
+fn is_exists(error: &BankError) -> bool {
+    matches!(error, BankError::Engine(error) if error.kind() == ErrorKind::Exists)
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use futures::future::join;
 use reqwest::Method;
@@ -12,12 +13,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use txn_store::{Key, Read, StoreError, StoreErrorKind};
 
+use crate::answers::classify;
 use crate::index::definition::misconfigured;
 use crate::index::mapping::Index;
 use crate::index::names;
-use crate::requests::classify;
-use crate::requests::documents::Inner;
-use crate::transport::{ADMIN_ROOM, Failure, Request, RequestClass};
+use crate::requests::reads::Reads;
+use crate::transport::{ADMIN_ROOM, Failure, Request, RequestClass, Transport};
 
 /// The maximum number of fields for which a document is searched.
 const MOST_FIELDS: usize = 100;
@@ -69,11 +70,22 @@ impl Hit {
     }
 }
 
-impl Inner {
+/// Checks that the account can read documents completely.
+#[derive(Debug)]
+pub(crate) struct ReadCheck {
+    transport: Arc<Transport>,
+    reads: Arc<Reads>,
+}
+
+impl ReadCheck {
+    pub(crate) fn new(transport: Arc<Transport>, reads: Arc<Reads>) -> Self {
+        Self { transport, reads }
+    }
+
     /// Refuses an index of which the account cannot read all fields.
     ///
     /// Compares reads from a copy with reads from the primary.
-    pub(crate) async fn check_reads_are_whole(&self, index: &Index) -> Result<(), StoreError> {
+    pub(crate) async fn check(&self, index: &Index) -> Result<(), StoreError> {
         let hits = self.sample(index).await?;
         if hits.iter().any(Hit::has_external_version) {
             tracing::warn!(
@@ -92,7 +104,8 @@ impl Inner {
         }));
         let keys: Vec<Key> = keys.into_iter().collect();
         // Boxed, because the future of two concurrent reads is large.
-        let (shown, stored) = Box::pin(join(self.get_many(&keys), self.read_primary(&keys))).await;
+        let (shown, stored) =
+            Box::pin(join(self.reads.get_many(&keys), self.reads.read_primary(&keys))).await;
         for (shown, stored) in shown.into_iter().zip(stored) {
             match (shown, stored) {
                 (Read::Found { version, source }, Read::Found { version: same, source: whole })

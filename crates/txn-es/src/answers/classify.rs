@@ -6,9 +6,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use txn_store::{Refusal, RefusalKind, StoreError, StoreErrorKind};
 
-use crate::requests::answers::{Text, string};
+use crate::answers::text::{Text, string};
+use crate::answers::{blocks, reason};
 use crate::transport::{Answer, Failure};
-use crate::{identity::blocks, requests::reason};
 
 /// An error as the servers describe it.
 #[derive(Debug, Default)]
