@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::{Item, Items, TestStore, Wall, config};
+use crate::support::{Item, Items, TestStore, Wall, config};
 use txn_core::store::{CollectionSpec, Key, Outcome, Read, Role, Store, Version, Write, WriteOp};
 use txn_core::{Admin, AttemptId, Domain, Error, ErrorKind, LockMode, Options, Raw, Typed};
 

@@ -8,7 +8,7 @@ use txn_core::store::{Filter, Key, MemoryStore, Outcome, Store, Write, WriteOp};
 use txn_core::{Config, Domain, Error, ErrorKind, LockMode, Options, WaitFor};
 use txn_sim::{FaultPlan, FaultStore};
 
-use super::support::{Item, Items, Log, TestStore, Wall, config, drained};
+use crate::support::{Item, Items, Log, TestStore, Wall, config, drained};
 
 struct Shop {
     store: Arc<TestStore>,

@@ -2,10 +2,8 @@
 
 mod barriers;
 mod costs;
-mod dropped;
 mod made_again;
 mod moved;
-mod old_reads;
 mod orphans;
 mod overtaken;
 mod participants;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::Wall;
+use crate::support::Wall;
 use serde::{Deserialize, Serialize};
 use txn_core::clock::Clock;
 use txn_core::store::{Filter, MemoryStore, Store, Write, WriteOp};

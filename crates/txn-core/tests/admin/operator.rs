@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::{Log, TestStore};
+use crate::support::{Log, TestStore};
 use serde::{Deserialize, Serialize};
 use txn_core::admin::{LockStanding, ParticipantState, TransactionState, Verdict};
 use txn_core::event::Event;

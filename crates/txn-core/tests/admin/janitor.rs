@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::{Item, Items, TestStore, Wall, config};
+use crate::support::{Item, Items, TestStore, Wall, config};
 use txn_core::store::{Key, Outcome, Store, Write, WriteOp};
 use txn_core::{Config, Domain, Error, LockMode, Options};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::support::{Item, Items, config};
+use crate::support::{Item, Items, config};
 use async_trait::async_trait;
 use txn_core::clock::{Clock, SystemClock};
 use txn_core::store::{Key, MemoryStore, Outcome, Store, Write, WriteOp};
