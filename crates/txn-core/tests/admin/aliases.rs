@@ -4,39 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use txn_core::store::{CollectionIdentity, Layer, MemoryStore, Store, StoreError};
-use txn_core::{Collection, Config, Domain, Error, ErrorKind, Raw};
+use txn_core::store::{MemoryStore, Store};
+use txn_core::{Collection, Domain, Error, ErrorKind, Raw};
+use txn_sim::{Call, Scripted, Step};
 
-/// Counts the requests that resolve a name.
-#[derive(Debug, Default)]
-struct Asked {
-    inner: MemoryStore,
-    count: AtomicUsize,
-}
+use crate::support::{Setup, World, config};
 
-#[async_trait]
-impl Layer for Asked {
-    fn inner(&self) -> &dyn Store {
-        &self.inner
-    }
-
-    async fn identify(&self, name: &str) -> Result<CollectionIdentity, StoreError> {
-        self.count.fetch_add(1, SeqCst);
-        self.inner.identify(name).await
-    }
-}
-
-async fn open(lease: Duration) -> (Arc<Asked>, Domain, Collection<Raw>) {
-    let store = Arc::new(Asked::default());
-    let config = Config::default().with_janitor_interval(None).with_lease(lease);
-    let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("opens");
-    for name in ["stock-1", "stock-2"] {
-        domain.create_collection::<Raw>(name, None).await.expect("creates");
-    }
-    store.inner.add_alias("stock", "stock-1").await.expect("added");
-    let stock = domain.collection::<Raw>("stock").await.expect("opens");
-    (store, domain, stock)
+/// Opens the alias `stock` of a collection, and counts the requests that resolve a name.
+async fn open(lease: Duration) -> (Arc<AtomicUsize>, World<Raw>, Collection<Raw>) {
+    let memory = Arc::new(MemoryStore::new());
+    let (counting, asked) = (Scripted::new(memory.clone()), Arc::new(AtomicUsize::new(0)));
+    let count = asked.clone();
+    counting.before(move |call| {
+        count.fetch_add(usize::from(matches!(call, Call::Identify(_))), SeqCst);
+        Step::pass()
+    });
+    let setup = Setup::on(memory).below(Arc::new(counting)).config(config().with_lease(lease));
+    let world: World<Raw> = setup.collections(&["stock-1", "stock-2"]).open().await;
+    world.memory.add_alias("stock", "stock-1").await.expect("added");
+    let stock = world.domain.collection::<Raw>("stock").await.expect("opens");
+    (asked, world, stock)
 }
 
 async fn put(domain: &Domain, stock: &Collection<Raw>) -> Result<(), Error> {
@@ -57,9 +44,9 @@ fn assert_moved(error: &Error, to: &str) {
 
 #[tokio::test]
 async fn moved_alias_is_refused_until_reopened() {
-    let (store, domain, stock) = open(Duration::from_millis(20)).await;
+    let (_, World { memory, domain, .. }, stock) = open(Duration::from_millis(20)).await;
     put(&domain, &stock).await.expect("writes");
-    store.inner.add_alias("stock", "stock-2").await.expect("moved");
+    memory.add_alias("stock", "stock-2").await.expect("moved");
     tokio::time::sleep(Duration::from_millis(30)).await;
     assert_moved(&put(&domain, &stock).await.expect_err("moved"), "stock-2");
     let read = domain.transact(async |tx| tx.get(&stock, "a").await).await;
@@ -72,7 +59,7 @@ async fn moved_alias_is_refused_until_reopened() {
     put(&domain, &again).await.expect("writes to the other collection");
     assert_moved(&put(&domain, &stock).await.expect_err("the old handle is refused"), "stock-2");
     // The alias moves back to the collection that the first handle opened.
-    store.inner.add_alias("stock", "stock-1").await.expect("moved");
+    memory.add_alias("stock", "stock-1").await.expect("moved");
     tokio::time::sleep(Duration::from_millis(30)).await;
     put(&domain, &stock).await.expect("the alias names the first collection again");
     assert_moved(&put(&domain, &again).await.expect_err("moved"), "stock-1");
@@ -80,20 +67,20 @@ async fn moved_alias_is_refused_until_reopened() {
 
 #[tokio::test]
 async fn alias_is_resolved_once_per_lease() {
-    let (store, domain, stock) = open(Duration::from_secs(10)).await;
+    let (asked, World { domain, .. }, stock) = open(Duration::from_secs(10)).await;
     for _ in 0..10 {
         put(&domain, &stock).await.expect("written");
     }
-    assert_eq!(store.count.load(SeqCst), 0, "the lease since the opening has not expired");
-    let (store, domain, stock) = open(Duration::from_millis(20)).await;
+    assert_eq!(asked.load(SeqCst), 0, "the lease since the opening has not expired");
+    let (asked, World { domain, .. }, stock) = open(Duration::from_millis(20)).await;
     put(&domain, &stock).await.expect("written");
     let own = domain.collection::<Raw>("stock-2").await.expect("opens");
     tokio::time::sleep(Duration::from_millis(30)).await;
-    let before = store.count.load(SeqCst);
+    let before = asked.load(SeqCst);
     for _ in 0..10 {
         put(&domain, &own).await.expect("written");
     }
-    assert_eq!(store.count.load(SeqCst), before, "the collection's own name is no alias");
+    assert_eq!(asked.load(SeqCst), before, "the collection's own name is no alias");
     put(&domain, &stock).await.expect("written");
-    assert_eq!(store.count.load(SeqCst), before + 1);
+    assert_eq!(asked.load(SeqCst), before + 1);
 }

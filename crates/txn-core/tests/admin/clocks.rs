@@ -1,81 +1,88 @@
 //! Processes with wrong clocks, on a store with a server time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use txn_core::clock::{Clock, Entropy};
-use txn_core::store::{Key, Layer, MemoryStore, Outcome, Read, Store, StoreError, Write};
+use txn_core::store::MemoryStore;
 use txn_core::{
     Collection, CommitVersion, Config, Domain, Error, ErrorKind, LockMode, Options, Raw,
 };
+use txn_sim::{Call, Scripted, Step};
+
+use crate::support::{Setup, World, config};
 
 const HOUR: i64 = 3_600;
 const DRIFT: Duration = Duration::from_secs(60);
+const REQUEST: Duration = Duration::from_millis(2);
 
 /// The true time, driven by the virtual clock of the test.
 #[derive(Debug)]
-struct World {
+struct TrueTime {
     origin: tokio::time::Instant,
     /// The time for which every monotonic clock stood still.
     suspended: Mutex<Duration>,
-    memory: Arc<MemoryStore>,
-    tells_time: bool,
-    asked: Mutex<usize>,
 }
 
-impl World {
-    fn new(tells_time: bool) -> Arc<Self> {
-        let (origin, memory) = (tokio::time::Instant::now(), Arc::new(MemoryStore::new()));
-        Arc::new(Self {
-            origin,
-            suspended: Mutex::default(),
-            memory,
-            tells_time,
-            asked: Mutex::default(),
-        })
-    }
-
+impl TrueTime {
     fn now(&self) -> Duration {
         Duration::from_secs(1_790_000_000) + self.origin.elapsed() + *self.suspended.lock()
     }
-
-    /// Opens a process whose wall clock is wrong by `off` seconds.
-    async fn process(self: &Arc<Self>, off: i64) -> Process {
-        self.process_with(off, Config::default()).await
-    }
-
-    async fn process_with(self: &Arc<Self>, off: i64, config: Config) -> Process {
-        let wall = Arc::new(Wall { world: self.clone(), off: Mutex::new(off) });
-        let config = config.with_janitor_interval(None).with_clock(wall.clone());
-        let domain = Domain::open_or_create(self.clone(), "shop", config).await.expect("opens");
-        let items = domain.create_collection("items", None).await.expect("opens");
-        Process { wall, domain, items }
-    }
 }
 
-#[async_trait]
-impl Layer for World {
-    fn inner(&self) -> &dyn Store {
-        &*self.memory
+/// A store that tells the true time, or tells no time.
+struct Server {
+    time: Arc<TrueTime>,
+    memory: Arc<MemoryStore>,
+    store: Arc<Scripted>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Server {
+    fn new(tells_time: bool) -> Self {
+        let (origin, memory) = (tokio::time::Instant::now(), Arc::new(MemoryStore::new()));
+        let time = Arc::new(TrueTime { origin, suspended: Mutex::default() });
+        let store = Scripted::slow(memory.clone(), REQUEST);
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        store.before(move |call| match call {
+            Call::ServerTime => {
+                count.fetch_add(1, Ordering::SeqCst);
+                Step::delay(REQUEST)
+            }
+            _ => Step::pass(),
+        });
+        let told = time.clone();
+        store.tell_time(move || tells_time.then(|| told.now()));
+        Self { time, memory, store: Arc::new(store), asked }
     }
 
-    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-        self.memory.get_many(keys).await
+    fn now(&self) -> Duration {
+        self.time.now()
     }
 
-    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-        self.memory.write_many(writes).await
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
     }
 
-    async fn server_time(&self) -> Result<Option<Duration>, StoreError> {
-        *self.asked.lock() += 1;
-        tokio::time::sleep(Duration::from_millis(2)).await;
-        Ok(self.tells_time.then(|| self.now()))
+    fn suspend(&self, span: Duration) {
+        *self.time.suspended.lock() = span;
+    }
+
+    /// Opens a process whose wall clock is wrong by `off` seconds.
+    async fn process(&self, off: i64) -> Process {
+        self.process_with(off, config()).await
+    }
+
+    async fn process_with(&self, off: i64, config: Config) -> Process {
+        let wall = Arc::new(Wall { time: self.time.clone(), off: Mutex::new(off) });
+        let setup = Setup::on(self.memory.clone()).below(self.store.clone());
+        let World { domain, items, .. } =
+            setup.config(config.with_clock(wall.clone())).open().await;
+        Process { wall, domain, items }
     }
 }
 
@@ -93,7 +100,7 @@ impl Entropy for Copied {
 
 #[derive(Debug)]
 struct Wall {
-    world: Arc<World>,
+    time: Arc<TrueTime>,
     off: Mutex<i64>,
 }
 
@@ -108,11 +115,11 @@ impl Clock for Wall {
     fn wall(&self) -> Duration {
         let off = *self.off.lock();
         let by = Duration::from_secs(off.unsigned_abs());
-        if off < 0 { self.world.now() - by } else { self.world.now() + by }
+        if off < 0 { self.time.now() - by } else { self.time.now() + by }
     }
 
     fn monotonic(&self) -> Duration {
-        self.world.origin.elapsed()
+        self.time.origin.elapsed()
     }
 
     async fn sleep(&self, duration: Duration) {
@@ -155,12 +162,12 @@ fn raw(n: i64) -> Raw {
 #[tokio::test(start_paused = true)]
 async fn snapshot_does_not_change_after_later_commits() {
     for (reader, writer) in [(50, -50), (-50, 50), (50, 50), (59, -59)] {
-        let world = World::new(true);
-        let reader = world.process(reader).await;
+        let server = Server::new(true);
+        let reader = server.process(reader).await;
         reader.domain.history().enable(&reader.items, DRIFT * 60).await.expect("enables history");
         reader.write(1).await.expect("writes");
         tokio::time::sleep(DRIFT * 15).await;
-        let writer = world.process(writer).await;
+        let writer = server.process(writer).await;
         let moment = reader.domain.history().latest_timestamp();
         let before = reader.read_at(moment).await;
         let version = writer.write(2).await.expect("the clock is within the limit");
@@ -173,30 +180,30 @@ async fn snapshot_does_not_change_after_later_commits() {
 #[tokio::test(start_paused = true)]
 async fn clock_ahead_for_a_moment_leaves_no_trace() {
     for hours in [1, 72] {
-        let world = World::new(true);
-        let (sick, sound) = (world.process(0).await, world.process(0).await);
+        let server = Server::new(true);
+        let (sick, sound) = (server.process(0).await, server.process(0).await);
         sound.write(1).await.expect("writes");
         sick.wall.set(hours * HOUR);
         let error = sick.write(2).await.expect_err("the clock is ahead");
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
         sick.wall.set(0);
         let version = sick.write(3).await.expect("the clock is right again");
-        assert!(version.unix_time() <= world.now(), "{version:?}");
+        assert!(version.unix_time() <= server.now(), "{version:?}");
         sound.write(4).await.expect("no version is in the future");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn source_of_ids_recovers_without_a_server_time() {
-    let world = World::new(false);
-    let process = world.process(0).await;
+    let server = Server::new(false);
+    let process = server.process(0).await;
     process.wall.set(HOUR);
     let tx = process.domain.begin(&Options::default()).expect("begins");
     let ahead = tx.tid();
     tx.rollback().await;
     process.wall.set(0);
     let version = process.write(1).await.expect("writes");
-    assert!(version.unix_time() <= world.now() + DRIFT, "{version:?}");
+    assert!(version.unix_time() <= server.now() + DRIFT, "{version:?}");
     let tx = process.domain.begin(&Options::default()).expect("begins");
     assert!(tx.tid() < ahead);
 }
@@ -204,9 +211,9 @@ async fn source_of_ids_recovers_without_a_server_time() {
 #[tokio::test(start_paused = true)]
 async fn drift_within_the_limit_starves_no_transaction() {
     for tells_time in [true, false] {
-        let world = World::new(tells_time);
-        let fast = world.process(59).await;
-        let (slow, busy) = (world.process(0).await, world.process(0).await);
+        let server = Server::new(tells_time);
+        let fast = server.process(59).await;
+        let (slow, busy) = (server.process(0).await, server.process(0).await);
         busy.write(0).await.expect("writes");
         let ahead = fast.domain.transact::<_, Error, _>(async |tx| {
             ["x", "y"].iter().try_for_each(|id| tx.put(&fast.items, *id, &raw(1)))
@@ -249,27 +256,27 @@ async fn drift_within_the_limit_starves_no_transaction() {
 
 #[tokio::test(start_paused = true)]
 async fn resumed_process_commits_at_once() {
-    let world = World::new(true);
-    let process = world.process(0).await;
+    let server = Server::new(true);
+    let process = server.process(0).await;
     process.write(1).await.expect("writes");
-    let asked = *world.asked.lock();
+    let asked = server.asked();
     process.write(2).await.expect("writes");
-    assert_eq!(*world.asked.lock(), asked, "no request while the clocks agree");
-    *world.suspended.lock() = Duration::from_secs(7_200);
+    assert_eq!(server.asked(), asked, "no request while the clocks agree");
+    server.suspend(Duration::from_secs(7_200));
     let version = process.write(3).await.expect("the clock is right");
-    assert!(version.unix_time() + DRIFT > world.now(), "{version:?}");
-    assert_eq!(*world.asked.lock(), asked + 1, "the server is asked before a refusal");
+    assert!(version.unix_time() + DRIFT > server.now(), "{version:?}");
+    assert_eq!(server.asked(), asked + 1, "the server is asked before a refusal");
 }
 
 /// A caller waits for the server time and is never polled again.
 #[tokio::test(start_paused = true)]
 async fn unpolled_caller_does_not_block_the_clock_check() {
-    let world = World::new(true);
-    let process = world.process(0).await;
-    *world.suspended.lock() = Duration::from_secs(7_200);
-    let asked = *world.asked.lock();
+    let server = Server::new(true);
+    let process = server.process(0).await;
+    server.suspend(Duration::from_secs(7_200));
+    let asked = server.asked();
     let mut unpolled = Box::pin(process.domain.admin().janitor_pass());
-    while *world.asked.lock() == asked {
+    while server.asked() == asked {
         assert!(futures::poll!(&mut unpolled).is_pending());
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -280,24 +287,24 @@ async fn unpolled_caller_does_not_block_the_clock_check() {
 
 #[tokio::test(start_paused = true)]
 async fn wrong_clock_asks_the_server_with_pauses() {
-    let world = World::new(true);
-    let process = world.process(0).await;
+    let server = Server::new(true);
+    let process = server.process(0).await;
     process.write(1).await.expect("writes");
     process.wall.set(HOUR);
-    let asked = *world.asked.lock();
+    let asked = server.asked();
     for _ in 0..10 {
         let error = process.write(2).await.expect_err("the clock is ahead");
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     }
-    assert!(*world.asked.lock() <= asked + 2);
+    assert!(server.asked() <= asked + 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn clock_far_behind_is_refused_for_writes_only() {
-    let world = World::new(true);
-    let sound = world.process(0).await;
+    let server = Server::new(true);
+    let sound = server.process(0).await;
     sound.write(1).await.expect("writes");
-    let behind = world.process(-300).await;
+    let behind = server.process(-300).await;
     let error = behind.write(2).await.expect_err("one clock is wrong");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("behind"), "{error}");
@@ -308,9 +315,10 @@ async fn clock_far_behind_is_refused_for_writes_only() {
 /// Two copies of a virtual machine start together, with one node id.
 #[tokio::test(start_paused = true)]
 async fn copies_of_a_process_never_share_a_tid() {
-    let world = World::new(true);
-    let config = || Config::default().with_entropy(Arc::new(Copied));
-    let (one, two) = tokio::join!(world.process_with(0, config()), world.process_with(0, config()));
+    let server = Server::new(true);
+    let config = || config().with_entropy(Arc::new(Copied));
+    let (one, two) =
+        tokio::join!(server.process_with(0, config()), server.process_with(0, config()));
     for round in 0..10 {
         let put = async |copy: &Process, ids: [&str; 2]| {
             let options = Options::default();
@@ -322,7 +330,7 @@ async fn copies_of_a_process_never_share_a_tid() {
         let (first, second) = tokio::join!(put(&one, ["a", "b"]), put(&two, ["c", "d"]));
         assert!(first.is_some() && first != second);
     }
-    let reader = world.process(0).await;
+    let reader = server.process(0).await;
     let read = reader
         .domain
         .transact::<_, Error, _>(async |tx| tx.get_many(&reader.items, ["a", "b", "c", "d"]).await);

@@ -8,9 +8,10 @@ use parking_lot::Mutex;
 use tracing_subscriber::fmt::MakeWriter;
 use txn_core::store::{Outcome, Refusal, RefusalKind};
 use txn_core::{LockMode, Options};
+use txn_sim::Fate;
 
-use crate::support::scripted::{is_commit, is_lock, writes};
-use crate::support::{Fate, Item, Shop};
+use crate::support::script::{is_commit, is_lock, writes};
+use crate::support::{Item, Shop};
 
 /// A number that occurs only in the contents of documents.
 const CONTENT: i64 = 4_815_162_342;

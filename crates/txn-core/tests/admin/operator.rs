@@ -3,87 +3,60 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Log, TestStore};
-use serde::{Deserialize, Serialize};
+use crate::support::script::close_at_commit;
+use crate::support::{Log, Looks, Plain, Setup, World};
 use txn_core::admin::{LockStanding, ParticipantState, TransactionState, Verdict};
 use txn_core::event::Event;
 use txn_core::store::{Key, Store as _};
-use txn_core::{AttemptId, Collection, Config, Domain, Error, ErrorKind, Options, Typed, WaitFor};
+use txn_core::{AttemptId, Config, Domain, ErrorKind, Options, Raw};
+use txn_sim::Closed;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Item {
-    text: String,
+/// A body that no answer may repeat.
+fn canary() -> Raw {
+    Raw::new(r#"{"text":"canary"}"#)
 }
-
-impl Item {
-    /// A body that no answer may repeat.
-    fn canary() -> Self {
-        Self { text: "canary".to_owned() }
-    }
-}
-
-type Items = Collection<Typed<Item>>;
 
 fn config() -> Config {
-    Config::default()
-        .with_janitor_interval(None)
+    crate::support::config()
         .with_process_name("till-7".to_owned())
         .with_application_name(Some("shop".to_owned()))
 }
 
-struct World {
-    store: Arc<TestStore>,
-    domain: Domain,
-    left: Items,
-    right: Items,
-}
-
 /// Opens a domain with a document `a` in each of two collections.
-async fn world() -> World {
-    let store = Arc::new(TestStore::default());
-    let domain = Domain::open_or_create(store.clone(), "shop", config()).await.expect("opens");
-    let left: Items = domain.create_collection("left", None).await.expect("opens");
-    let right: Items = domain.create_collection("right", None).await.expect("opens");
-    for items in [&left, &right] {
-        let options = Options::default().with_wait_for(WaitFor::Apply);
-        let write =
-            domain.run::<_, Error, _>(&options, async |tx| tx.put(items, "a", &Item::canary()));
-        write.await.expect("writes");
+async fn world() -> World<Raw> {
+    let setup = Setup::default().config(config()).collections(&["left", "right"]);
+    let w = setup.open().await;
+    for items in [&w.items, &w.others[0]] {
+        w.put(items, &["a"], &canary()).await.expect("writes");
     }
-    World { store, domain, left, right }
+    w
 }
 
-impl World {
-    /// Commits a write of both documents, and dies before the apply of `left`.
-    async fn die_after_commit(&self) -> AttemptId {
-        let tx = self.domain.begin(&Options::default()).expect("begins");
-        let tid = tx.tid();
-        for items in [&self.left, &self.right] {
-            tx.get(items, "a").await.expect("reads");
-            tx.put(items, "a", &Item::canary()).expect("buffers");
-        }
-        self.store.close_at_commit("left");
-        tx.commit().await.expect("commits");
-        self.domain.shutdown(Duration::from_secs(60)).await;
-        self.store.reopen("left");
-        tid
+/// Commits a write of both documents, and dies before the apply of `left`.
+async fn die_after_commit(w: &World<Raw>) -> AttemptId {
+    let tx = w.domain.begin(&Options::default()).expect("begins");
+    let tid = tx.tid();
+    for items in [&w.items, &w.others[0]] {
+        tx.get(items, "a").await.expect("reads");
+        tx.put(items, "a", &canary()).expect("buffers");
     }
+    close_at_commit(&w.store, "left");
+    tx.commit().await.expect("commits");
+    w.domain.shutdown(Duration::from_secs(60)).await;
+    w.store.reopen("left");
+    tid
+}
 
-    /// Leaves a lock as of a process that died before the commit.
-    async fn leave_lock(&self) -> AttemptId {
-        self.store.leave_lock(&self.domain, self.left.key("a")).await
-    }
-
-    async fn operator(&self) -> Domain {
-        Domain::open(self.store.clone(), "shop", config()).await.expect("opens")
-    }
+/// Leaves a lock as of a process that died before the commit.
+async fn leave_lock(w: &World<Raw>) -> AttemptId {
+    w.leave_lock(&w.items.key("a")).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn unapplied_commit_is_listed_with_its_owner() {
     let w = world().await;
-    let tid = w.die_after_commit().await;
-    let domain = w.operator().await;
+    let tid = die_after_commit(&w).await;
+    let domain = w.process(config()).await;
     let open = domain.admin().transactions(10).await.expect("lists");
     assert!(!open.truncated && open.faults.is_empty(), "{open:?}");
     let [one] = &open.transactions[..] else { panic!("{open:?}") };
@@ -116,8 +89,8 @@ async fn unapplied_commit_is_listed_with_its_owner() {
 #[tokio::test(start_paused = true)]
 async fn document_report_names_lock_and_commits() {
     let w = world().await;
-    let tid = w.die_after_commit().await;
-    let domain = w.operator().await;
+    let tid = die_after_commit(&w).await;
+    let domain = w.process(config()).await;
     let report = domain.admin().document("left", "a", None).await.expect("reports");
     assert!(report.exists && report.commit.is_some(), "{report:?}");
     let lock = report.lock.expect("a lock");
@@ -133,8 +106,8 @@ async fn document_report_names_lock_and_commits() {
 #[tokio::test(start_paused = true)]
 async fn committed_transaction_is_not_aborted_by_hand() {
     let w = world().await;
-    let tid = w.die_after_commit().await;
-    let domain = w.operator().await;
+    let tid = die_after_commit(&w).await;
+    let domain = w.process(config()).await;
     for dry_run in [true, false] {
         let report = domain.admin().abort(tid, "by hand", dry_run).await.expect("answers");
         assert!(!report.aborts, "{report:?}");
@@ -145,8 +118,8 @@ async fn committed_transaction_is_not_aborted_by_hand() {
 #[tokio::test(start_paused = true)]
 async fn abort_by_hand_voids_the_lock() {
     let w = world().await;
-    let tid = w.leave_lock().await;
-    let domain = w.operator().await;
+    let tid = leave_lock(&w).await;
+    let domain = w.process(config()).await;
     let dry = domain.admin().abort(tid, "by hand", true).await.expect("answers");
     assert!(dry.aborts && dry.after == TransactionState::NoRecord, "{dry:?}");
     let locks = domain.admin().locks(10).await.expect("lists");
@@ -170,8 +143,8 @@ async fn abort_by_hand_voids_the_lock() {
 #[tokio::test(start_paused = true)]
 async fn unreadable_collection_is_a_fault_of_the_list() {
     let w = world().await;
-    w.leave_lock().await;
-    w.store.close("right");
+    leave_lock(&w).await;
+    w.store.close("right", Closed::Entirely);
     let locks = w.domain.admin().locks(10).await.expect("lists");
     assert_eq!(locks.locks.len(), 1, "{locks:?}");
     assert!(!locks.faults[0].damaged && locks.faults[0].subject == "right", "{locks:?}");
@@ -179,7 +152,7 @@ async fn unreadable_collection_is_a_fault_of_the_list() {
     assert_eq!(overview.collections, ["left", "right"]);
     assert_eq!(overview.partitions.len(), 2, "today and tomorrow");
     let key = Key::new("left", "a");
-    assert!(w.store.text(&key).await.contains("canary"), "nothing was changed");
+    assert!(w.memory.text(&key).await.contains("canary"), "nothing was changed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,9 +163,9 @@ async fn lost_partition_is_reported_without_a_scan() {
     let overview = w.domain.admin().overview().await.expect("tells");
     let lost = overview.partitions[1].name.clone();
     w.store.drop_collection(&lost).await.expect("drops");
-    w.store.looked_at();
+    let looks = Looks::at(&w.store);
     let faults = w.domain.admin().lost_parts(10).await.expect("looks");
     let [fault] = &faults[..] else { panic!("{faults:?}") };
     assert!(fault.damaged && fault.subject.starts_with(&lost), "{fault:?}");
-    assert!(!w.store.looked_at().1.contains(&"left".to_owned()), "no documents were scanned");
+    assert!(!looks.take().1.contains(&"left".to_owned()), "no documents were scanned");
 }

@@ -6,80 +6,54 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use parking_lot::Mutex;
-use txn_core::clock::{Clock, SystemClock};
-use txn_core::store::{
-    CollectionInfo, CollectionSpec, Layer, MemoryStore, Role, Store, StoreError, StoreErrorKind,
-};
-use txn_core::{Collection, Config, Domain, Error, ErrorKind, Options, Raw};
+use txn_core::store::{MemoryStore, Role, StoreError, StoreErrorKind};
+use txn_core::{Collection, Domain, Error, ErrorKind, Options, Raw};
+use txn_sim::{Call, Scripted, Step};
+
+use crate::support::{Calendar, Setup, World, config};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Refuses to create partitions while `full`, and counts the requests.
+/// Whether the store is full, and the requests for new collections.
 #[derive(Debug, Default)]
-struct FullStore {
-    inner: MemoryStore,
+struct Shards {
     full: AtomicBool,
+    /// The refused partitions.
     asked: AtomicUsize,
-    /// The number of partitions in creation. Each takes 50 ms.
+    /// The number of collections in creation. Each takes 50 ms.
     making: AtomicUsize,
 }
 
-#[async_trait]
-impl Layer for FullStore {
-    fn inner(&self) -> &dyn Store {
-        &self.inner
-    }
-
-    async fn open_collection(&self, spec: &CollectionSpec) -> Result<CollectionInfo, StoreError> {
-        if spec.role == Role::Partition && self.full.load(Ordering::Relaxed) {
-            self.asked.fetch_add(1, Ordering::Relaxed);
-            return Err(StoreError::new(StoreErrorKind::Misconfigured, "there are no more shards"));
+/// A store that refuses to create partitions while it is full.
+fn limited(memory: Arc<MemoryStore>) -> (Arc<Scripted>, Arc<Shards>) {
+    let (store, shards) = (Scripted::new(memory), Arc::new(Shards::default()));
+    let (of_calls, of_answers) = (shards.clone(), shards.clone());
+    store.before(move |call| {
+        let Call::OpenCollection(spec) = call else { return Step::pass() };
+        if spec.role == Role::Partition && of_calls.full.load(Ordering::Relaxed) {
+            of_calls.asked.fetch_add(1, Ordering::Relaxed);
+            let kind = StoreErrorKind::Misconfigured;
+            return Step::pass().fail(StoreError::new(kind, "there are no more shards"));
         }
-        self.making.fetch_add(1, Ordering::Relaxed);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        let opened = self.inner.open_collection(spec).await;
-        self.making.fetch_sub(1, Ordering::Relaxed);
-        opened
-    }
-}
-
-/// The system clock, plus an offset.
-#[derive(Debug, Default)]
-struct Later {
-    system: SystemClock,
-    by: Mutex<Duration>,
-}
-
-impl Later {
-    fn advance(&self, by: Duration) {
-        *self.by.lock() += by;
-    }
-}
-
-#[async_trait]
-impl Clock for Later {
-    fn wall(&self) -> Duration {
-        self.system.wall() + *self.by.lock()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.system.monotonic() + *self.by.lock()
-    }
-
-    async fn sleep(&self, duration: Duration) {
-        self.system.sleep(duration).await;
-    }
+        of_calls.making.fetch_add(1, Ordering::Relaxed);
+        Step::delay(Duration::from_millis(50))
+    });
+    store.after(move |call| {
+        if matches!(call, Call::OpenCollection(_)) {
+            of_answers.making.fetch_sub(1, Ordering::Relaxed);
+        }
+        Step::pass()
+    });
+    (Arc::new(store), shards)
 }
 
 /// Opens a domain with a collection on a new store.
-async fn open() -> (Arc<FullStore>, Arc<Later>, Domain, Collection<Raw>) {
-    let (store, clock) = (Arc::new(FullStore::default()), Arc::new(Later::default()));
-    let config = Config::default().with_janitor_interval(None).with_clock(clock.clone());
-    let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("creates");
-    let items = domain.create_collection("items", None).await.expect("opens");
-    (store, clock, domain, items)
+async fn open() -> (Arc<Shards>, Arc<Calendar>, Domain, Collection<Raw>) {
+    let memory = Arc::new(MemoryStore::new());
+    let ((store, shards), clock) = (limited(memory.clone()), Arc::new(Calendar::default()));
+    let setup = Setup::on(memory).below(store).config(config().with_clock(clock.clone()));
+    let World { domain, items, .. } = setup.open().await;
+    (shards, clock, domain, items)
 }
 
 /// Writes two documents in one transaction, with a record.
@@ -94,10 +68,10 @@ async fn write(domain: &Domain, items: &Collection<Raw>) -> Result<(), Error> {
 
 #[tokio::test(start_paused = true)]
 async fn refused_partition_is_tried_once_per_pause() {
-    let (store, clock, domain, items) = open().await;
+    let (shards, clock, domain, items) = open().await;
     write(&domain, &items).await.expect("writes");
 
-    store.full.store(true, Ordering::Relaxed);
+    shards.full.store(true, Ordering::Relaxed);
     clock.advance(2 * DAY);
     let asked = async |transactions: usize| {
         let all = (0..transactions).map(|_| write(&domain, &items));
@@ -106,7 +80,7 @@ async fn refused_partition_is_tried_once_per_pause() {
             assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
             assert!(error.to_string().contains("no more shards"), "{error}");
         }
-        store.asked.load(Ordering::Relaxed)
+        shards.asked.load(Ordering::Relaxed)
     };
     assert_eq!(asked(40).await, 1);
     // The pauses grow: 1 s, 2 s, 4 s.
@@ -117,7 +91,7 @@ async fn refused_partition_is_tried_once_per_pause() {
     clock.advance(Duration::from_millis(1_000));
     assert_eq!(asked(40).await, 3);
 
-    store.full.store(false, Ordering::Relaxed);
+    shards.full.store(false, Ordering::Relaxed);
     clock.advance(Duration::from_secs(5));
     write(&domain, &items).await.expect("the partition is made at the next try");
 }
@@ -125,12 +99,12 @@ async fn refused_partition_is_tried_once_per_pause() {
 /// A caller waits for a partition and is never polled again.
 #[tokio::test(start_paused = true)]
 async fn unpolled_caller_does_not_block_a_partition() {
-    let (store, clock, domain, items) = open().await;
+    let (shards, clock, domain, items) = open().await;
 
     clock.advance(2 * DAY);
     let tid = domain.begin(&Options::default()).expect("begins").tid();
     let mut unpolled = Box::pin(domain.outcome(tid));
-    while store.making.load(Ordering::Relaxed) == 0 {
+    while shards.making.load(Ordering::Relaxed) == 0 {
         assert!(futures::poll!(&mut unpolled).is_pending());
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -142,17 +116,16 @@ async fn unpolled_caller_does_not_block_a_partition() {
 
 #[tokio::test(start_paused = true)]
 async fn domain_opens_before_tomorrow_has_a_partition() {
-    let store = Arc::new(FullStore::default());
-    let config = || Config::default().with_janitor_interval(None);
-    let clock = Arc::new(Later::default());
+    let (store, shards) = limited(Arc::default());
+    let clock = Arc::new(Calendar::default());
     let earlier = Domain::open_or_create(store.clone(), "shop", config()).await.expect("creates");
     assert!(earlier.shutdown(Duration::from_secs(60)).await);
-    store.full.store(true, Ordering::Relaxed);
+    shards.full.store(true, Ordering::Relaxed);
     // The first process created the partitions of two days. On the second day, tomorrow has none.
     clock.advance(DAY);
     let domain = Domain::open(store.clone(), "shop", config().with_clock(clock)).await;
     let domain = domain.expect("today has a partition");
     let items = domain.create_collection("items", None).await.expect("opens");
     write(&domain, &items).await.expect("writes");
-    assert_eq!(store.asked.load(Ordering::Relaxed), 1, "tomorrow's partition was tried");
+    assert_eq!(shards.asked.load(Ordering::Relaxed), 1, "tomorrow's partition was tried");
 }

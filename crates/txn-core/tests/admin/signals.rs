@@ -4,45 +4,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use txn_core::event::{Event, WaitEnd};
-use txn_core::store::{Filter, Key, MemoryStore, Outcome, Store, Write, WriteOp};
-use txn_core::{Config, Domain, Error, ErrorKind, LockMode, Options, WaitFor};
+use txn_core::store::{Filter, Key, MemoryStore, Store};
+use txn_core::{Config, Domain, Error, ErrorKind, LockMode, Options, Typed, WaitFor};
 use txn_sim::{FaultPlan, FaultStore};
 
-use crate::support::{Item, Items, Log, TestStore, Wall, config, drained};
+use crate::support::script::close_at_commit;
+use crate::support::{Item, Plain, Setup, Wall, World, config, drained};
 
-struct Shop {
-    store: Arc<TestStore>,
-    domain: Domain,
-    items: Items,
-    log: Arc<Log>,
+async fn open(config: Config) -> World {
+    Setup::default().config(config).open().await
 }
 
-impl Shop {
-    async fn open(config: Config) -> Self {
-        Self::on(Arc::new(TestStore::default()), config).await
-    }
+async fn put(shop: &World, options: &Options, ids: &[&str]) -> Result<(), Error> {
+    let put = shop.domain.run::<_, Error, _>(options, async |tx| {
+        ids.iter().try_for_each(|id| tx.put(&shop.items, *id, &Item { n: 1 }))
+    });
+    put.await.map(drop)
+}
 
-    async fn on(store: Arc<TestStore>, config: Config) -> Self {
-        let log = Arc::new(Log::default());
-        let config = config.with_observer(Some(log.clone()));
-        let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("opens");
-        let items = domain.create_collection("items", None).await.expect("opens");
-        Self { store, domain, items, log }
-    }
-
-    async fn put(&self, options: &Options, ids: &[&str]) -> Result<(), Error> {
-        let put = self.domain.run::<_, Error, _>(options, async |tx| {
-            ids.iter().try_for_each(|id| tx.put(&self.items, *id, &Item { n: 1 }))
-        });
-        put.await.map(drop)
-    }
-
-    /// The ids of documents in the registry that begin with `prefix`.
-    async fn registry(&self, prefix: &str) -> Vec<String> {
-        let page = self.store.scan("txn-registry", &Filter::All, 100, None).await.expect("scans");
-        let ids = page.documents.into_iter().map(|(key, ..)| key.id.to_string());
-        ids.filter(|id| id.starts_with(prefix)).collect()
-    }
+/// Returns the ids of documents in the registry that begin with `prefix`.
+async fn registry(shop: &World, prefix: &str) -> Vec<String> {
+    let page = shop.memory.scan("txn-registry", &Filter::All, 100, None).await.expect("scans");
+    let ids = page.documents.into_iter().map(|(key, ..)| key.id.to_string());
+    ids.filter(|id| id.starts_with(prefix)).collect()
 }
 
 fn labelled(label: &str) -> Options {
@@ -54,7 +38,7 @@ fn pessimistic(label: &str) -> Options {
 }
 
 /// A younger transaction waits for a lock of an older one for 100 ms.
-async fn wait_once(shop: &Shop) {
+async fn wait_once(shop: &World) {
     let older = shop.domain.begin(&pessimistic("restock")).expect("begins");
     older.get(&shop.items, "a").await.expect("locks");
     let releases = async {
@@ -62,20 +46,22 @@ async fn wait_once(shop: &Shop) {
         older.rollback().await;
     };
     let options = labelled("checkout");
-    let (put, ()) = tokio::join!(shop.put(&options, &["a", "b"]), releases);
+    let (put, ()) = tokio::join!(put(shop, &options, &["a", "b"]), releases);
     put.expect("commits in the end");
 }
 
 #[tokio::test(start_paused = true)]
 async fn label_is_in_record_events_and_reports() {
-    let shop = Shop::open(config()).await;
-    shop.put(&Options::default().with_wait_for(WaitFor::Apply), &["a", "b"]).await.expect("writes");
+    let shop = open(config()).await;
+    put(&shop, &Options::default().with_wait_for(WaitFor::Apply), &["a", "b"])
+        .await
+        .expect("writes");
     let tx = shop.domain.begin(&labelled("checkout")).expect("begins");
     let tid = tx.tid();
     for id in ["a", "b"] {
         tx.put(&shop.items, id, &Item { n: 2 }).expect("buffers");
     }
-    shop.store.close_at_commit("items");
+    close_at_commit(&shop.store, "items");
     tx.commit().await.expect("commits");
     shop.domain.shutdown(Duration::from_secs(60)).await;
     shop.store.reopen("items");
@@ -97,27 +83,27 @@ async fn label_is_in_record_events_and_reports() {
 
 #[tokio::test(start_paused = true)]
 async fn invalid_label_is_refused_before_any_lock() {
-    let shop = Shop::open(config()).await;
+    let shop = open(config()).await;
     let long = "x".repeat(65);
     for label in ["", "a b", "ü", "a+b", long.as_str()] {
         let options = pessimistic(label);
-        let error = shop.put(&options, &["a"]).await.expect_err("refused");
+        let error = put(&shop, &options, &["a"]).await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Invalid, "{label:?}");
         let error = shop.domain.begin(&options).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Invalid, "{label:?}");
     }
     assert_eq!(shop.log.count(|event| matches!(event, Event::Started { .. })), 0);
-    shop.put(&labelled("Check-out_2.b:c/d"), &["a"]).await.expect("commits");
+    put(&shop, &labelled("Check-out_2.b:c/d"), &["a"]).await.expect("commits");
 }
 
 #[tokio::test(start_paused = true)]
 async fn group_has_the_labels_of_its_members() {
     let plan = FaultPlan::none(1).with_delay(1.0, Duration::from_millis(2));
-    let slow: Arc<dyn Store> = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan));
-    let log = Arc::new(Log::default());
-    let config = config().with_group_commit(Some(true)).with_observer(Some(log.clone()));
-    let domain = Domain::open_or_create(slow, "shop", config).await.expect("opens");
-    let items: Items = domain.create_collection("items", None).await.expect("opens");
+    let memory = Arc::new(MemoryStore::new());
+    let slow = Arc::new(FaultStore::new(memory.clone(), plan));
+    let config = config().with_group_commit(Some(true));
+    let World { log, domain, items, .. } =
+        Setup::on(memory).below(slow).config(config).open::<Typed<Item>>().await;
     let puts = (0..16).map(|n| {
         let (domain, items) = (&domain, &items);
         async move {
@@ -143,11 +129,11 @@ async fn group_has_the_labels_of_its_members() {
 
 #[tokio::test(start_paused = true)]
 async fn error_of_a_waiter_names_the_holders_label() {
-    let shop = Shop::open(config()).await;
+    let shop = open(config()).await;
     let older = shop.domain.begin(&pessimistic("restock")).expect("begins");
     older.get(&shop.items, "a").await.expect("locks");
     let options = labelled("checkout").with_timeout(Some(Duration::from_secs(1)));
-    let error = shop.put(&options, &["a", "b"]).await.expect_err("waits in vain");
+    let error = put(&shop, &options, &["a", "b"]).await.expect_err("waits in vain");
     assert!(error.to_string().contains("(restock)"), "{error}");
     older.rollback().await;
     drained(&shop.domain).await;
@@ -155,7 +141,7 @@ async fn error_of_a_waiter_names_the_holders_label() {
 
 #[tokio::test(start_paused = true)]
 async fn present_wait_is_listed_until_its_end() {
-    let shop = Shop::open(config()).await;
+    let shop = open(config()).await;
     let older = shop.domain.begin(&pessimistic("restock")).expect("begins");
     older.get(&shop.items, "a").await.expect("locks");
     let holder = older.tid();
@@ -167,7 +153,7 @@ async fn present_wait_is_listed_until_its_end() {
         waits
     };
     let options = labelled("checkout");
-    let (put, (waits, none)) = tokio::join!(shop.put(&options, &["a", "b"]), looks);
+    let (put, (waits, none)) = tokio::join!(put(&shop, &options, &["a", "b"]), looks);
     put.expect("commits in the end");
     let [wait] = &waits[..] else { panic!("{waits:?}") };
     let labels = (wait.label.as_deref(), wait.holder_label.as_deref());
@@ -178,7 +164,7 @@ async fn present_wait_is_listed_until_its_end() {
 
 #[tokio::test(start_paused = true)]
 async fn ended_wait_is_remembered_with_both_labels() {
-    let shop = Shop::open(config()).await;
+    let shop = open(config()).await;
     wait_once(&shop).await;
     let contention = shop.domain.admin().contention(10);
     let [wait] = &contention.waits[..] else { panic!("{contention:?}") };
@@ -195,11 +181,11 @@ async fn ended_wait_is_remembered_with_both_labels() {
 
 #[tokio::test(start_paused = true)]
 async fn wait_past_the_deadline_has_timed_out() {
-    let shop = Shop::open(config()).await;
+    let shop = open(config()).await;
     let older = shop.domain.begin(&pessimistic("restock")).expect("begins");
     older.get(&shop.items, "a").await.expect("locks");
     let options = labelled("checkout").with_timeout(Some(Duration::from_secs(1)));
-    shop.put(&options, &["a", "b"]).await.expect_err("waits in vain");
+    put(&shop, &options, &["a", "b"]).await.expect_err("waits in vain");
     let ends: Vec<_> =
         shop.domain.admin().contention(10).waits.iter().map(|wait| wait.end).collect();
     assert_eq!(ends, [WaitEnd::TimedOut]);
@@ -209,7 +195,7 @@ async fn wait_past_the_deadline_has_timed_out() {
 #[tokio::test(start_paused = true)]
 async fn remembered_waits_are_bounded() {
     for most in [0, 2] {
-        let shop = Shop::open(config().with_contention_waits(most)).await;
+        let shop = open(config().with_contention_waits(most)).await;
         for _ in 0..4 {
             wait_once(&shop).await;
             drained(&shop.domain).await;
@@ -229,7 +215,7 @@ async fn remembered_waits_are_bounded() {
 #[tokio::test(start_paused = true)]
 async fn waits_are_written_for_other_processes() {
     let with_janitor = || Config::default().with_process_name("till-7".to_owned());
-    let shop = Shop::open(with_janitor().with_write_contention(true)).await;
+    let shop = open(with_janitor().with_write_contention(true)).await;
     wait_once(&shop).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     let other = Domain::open(shop.store.clone(), "shop", config()).await.expect("opens");
@@ -239,19 +225,19 @@ async fn waits_are_written_for_other_processes() {
     assert_eq!((of_all.waits.len(), of_all.truncated), (1, false));
     // The waits of an ended process stay for a while.
     shop.domain.shutdown(Duration::from_secs(5)).await;
-    assert_eq!(shop.registry("contention:").await.len(), 1);
+    assert_eq!(registry(&shop, "contention:").await.len(), 1);
 
-    let quiet = Shop::open(with_janitor()).await;
+    let quiet = open(with_janitor()).await;
     wait_once(&quiet).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(quiet.registry("contention:").await.is_empty());
+    assert!(registry(&quiet, "contention:").await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn waits_beyond_the_answer_are_reported() {
     let with_waits =
         |most| Config::default().with_write_contention(true).with_contention_waits(most);
-    let shop = Shop::open(with_waits(2)).await;
+    let shop = open(with_waits(2)).await;
     for n in 1..=3 {
         wait_once(&shop).await;
         tokio::time::sleep(Duration::from_secs(60)).await;
@@ -268,19 +254,13 @@ async fn waits_beyond_the_answer_are_reported() {
     }
 }
 
-async fn write_registry(shop: &Shop, key: Key, source: &str) {
-    let write = Write::new(key, WriteOp::Create(source.into()));
-    let written = shop.store.write_many(&[write]).await;
-    assert!(matches!(written[..], [Outcome::Applied(_)]), "{written:?}");
-}
-
 #[tokio::test(start_paused = true)]
 async fn unreadable_waits_are_reported_as_missing() {
-    let shop = Shop::open(config()).await;
+    let shop = open(config()).await;
     let all = shop.domain.admin().contention_of_all(10).await.expect("reads");
     assert!(!all.truncated);
     let key = Key::new("txn-registry", "contention:shop:ffffffffffff");
-    write_registry(&shop, key, r#"{"waits":"none"}"#).await;
+    shop.memory.create(key, r#"{"waits":"none"}"#).await;
     let all = shop.domain.admin().contention_of_all(10).await.expect("reads");
     assert!(all.waits.is_empty() && all.truncated, "{all:?}");
 }
@@ -291,7 +271,7 @@ async fn process_is_listed_until_its_shutdown() {
         .with_process_name("till-7".to_owned())
         .with_application_name(Some("tills".to_owned()))
         .with_metrics_address(Some("10.0.0.7:9000".to_owned()));
-    let shop = Shop::open(config).await;
+    let shop = open(config).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
     let processes = shop.domain.admin().processes().await.expect("lists");
     let [one] = &processes[..] else { panic!("{processes:?}") };
@@ -308,25 +288,26 @@ async fn process_is_listed_until_its_shutdown() {
 
 #[tokio::test(start_paused = true)]
 async fn domain_without_janitor_registers_no_process() {
-    let shop = Shop::open(config().with_write_contention(true)).await;
+    let shop = open(config().with_write_contention(true)).await;
     wait_once(&shop).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     shop.domain.shutdown(Duration::from_secs(5)).await;
-    assert!(shop.registry("process:").await.is_empty());
-    assert!(shop.registry("contention:").await.is_empty());
+    assert!(registry(&shop, "process:").await.is_empty());
+    assert!(registry(&shop, "contention:").await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn janitor_drops_entries_of_dead_processes() {
     cov_mark::check!(entries_of_dead_processes_are_dropped);
     let wall = Wall::ahead(Duration::ZERO);
-    let dead = Shop::open(Config::default().with_clock(wall.clone())).await;
+    let dead = open(Config::default().with_clock(wall.clone())).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
     // The process dies with its tasks: it drops its handles without a shutdown.
-    let store = dead.store.clone();
+    let memory = dead.memory.clone();
     drop(dead);
     wall.set_ahead(Duration::from_secs(1_800));
-    let alive = Shop::on(store, Config::default().with_clock(wall.clone())).await;
+    let alive = Setup::on(memory).config(Config::default().with_clock(wall.clone()));
+    let alive: World = alive.open().await;
     tokio::time::sleep(Duration::from_secs(1_300)).await;
     let silent =
         |all: &[txn_core::admin::ProcessReport]| all.iter().filter(|one| one.silent).count();
@@ -340,7 +321,7 @@ async fn janitor_drops_entries_of_dead_processes() {
 
 #[tokio::test(start_paused = true)]
 async fn lock_without_record_names_its_program() {
-    let shop = Shop::open(Config::default().with_process_name("till-7".to_owned())).await;
+    let shop = open(Config::default().with_process_name("till-7".to_owned())).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let tx = shop.domain.begin(&pessimistic("checkout")).expect("begins");
     tx.get(&shop.items, "a").await.expect("locks");
@@ -355,20 +336,20 @@ async fn lock_without_record_names_its_program() {
 
 #[tokio::test(start_paused = true)]
 async fn unreadable_entry_of_a_process_is_left_out() {
-    let shop = Shop::open(Config::default()).await;
+    let shop = open(Config::default()).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let key = Key::new("txn-registry", "process:shop:ffffffffffff");
-    write_registry(&shop, key, r#"{"node":5}"#).await;
+    shop.memory.create(key, r#"{"node":5}"#).await;
     assert_eq!(shop.domain.admin().processes().await.expect("lists").len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn removal_of_a_domain_removes_its_entries() {
-    let shop = Shop::open(Config::default().with_write_contention(true)).await;
+    let shop = open(Config::default().with_write_contention(true)).await;
     wait_once(&shop).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(shop.registry("process:").await.len(), 1);
+    assert_eq!(registry(&shop, "process:").await.len(), 1);
     shop.domain.admin().remove().await.expect("removes");
-    assert!(shop.registry("process:").await.is_empty());
-    assert!(shop.registry("contention:").await.is_empty());
+    assert!(registry(&shop, "process:").await.is_empty());
+    assert!(registry(&shop, "contention:").await.is_empty());
 }

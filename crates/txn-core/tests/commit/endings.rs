@@ -7,9 +7,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use txn_core::store::{Outcome, Refusal, RefusalKind, Write, WriteOp};
 use txn_core::{Error, ErrorKind, LockMode, Options, TransactionOutcome, WaitFor};
+use txn_sim::{Call, Fate, Step};
 
-use crate::support::scripted::{is_commit, is_lock, writes};
-use crate::support::{Fate, Item, Shop};
+use crate::support::script::{is_commit, is_lock, writes};
+use crate::support::{Item, Shop};
 
 fn pessimistic() -> Options {
     Options::default().with_lock_mode(LockMode::AtRead)
@@ -179,7 +180,11 @@ async fn hanging_apply_or_refresh_ends_at_the_timeout() {
             }
             if hangs && committed.load(Ordering::SeqCst) { Fate::Hang } else { Fate::Pass }
         });
-        shop.store.set_refresh(refresh);
+        shop.store.before(move |call| match (call, &refresh) {
+            (Call::Refresh(_), Fate::Hang) => Step::wait(std::future::pending()),
+            (Call::Refresh(_), Fate::Panic) => panic!("the store panics"),
+            _ => Step::pass(),
+        });
         let items = &shop.items;
         let options = Options::default()
             .with_timeout(Some(Duration::from_secs(2)))

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use txn_core::store::{Outcome, Refusal, RefusalKind};
+use txn_sim::Fate;
 
-use crate::support::scripted::{is_lock, writes};
-use crate::support::{Fate, Shop, config};
+use crate::support::script::{is_lock, writes};
+use crate::support::{Shop, config};
 
 #[tokio::test(start_paused = true)]
 async fn refused_handoff_leaves_the_apply_to_the_owner() {

@@ -4,50 +4,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::support::{Item, Items, config};
-use async_trait::async_trait;
-use txn_core::clock::{Clock, SystemClock};
-use txn_core::store::{Key, MemoryStore, Outcome, Store, Write, WriteOp};
+use crate::support::{Calendar, Item, Items, Plain, Setup, World, config};
+use txn_core::store::{Key, MemoryStore};
 use txn_core::{Answer, Answered, Domain, Error, ErrorKind, IdempotencyKey, Options};
 use txn_sim::{FaultPlan, FaultStore};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// A wall clock that the test moves.
-#[derive(Debug, Default)]
-struct Calendar {
-    clock: SystemClock,
-    days: AtomicU32,
-}
-
-#[async_trait]
-impl Clock for Calendar {
-    fn wall(&self) -> Duration {
-        self.clock.wall() + DAY * self.days.load(Ordering::Relaxed)
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.clock.monotonic() + DAY * self.days.load(Ordering::Relaxed)
-    }
-
-    async fn sleep(&self, duration: Duration) {
-        self.clock.sleep(duration).await;
-    }
-}
-
-struct Shop {
+struct Counter {
     domain: Domain,
     items: Items,
     calls: AtomicU32,
     calendar: Arc<Calendar>,
 }
 
-impl Shop {
-    async fn open(store: Arc<MemoryStore>) -> Self {
+impl Counter {
+    async fn open(memory: Arc<MemoryStore>) -> Self {
         let calendar = Arc::new(Calendar::default());
-        let config = config().with_clock(calendar.clone());
-        let domain = Domain::open_or_create(store, "shop", config).await.expect("opens");
-        let items = domain.create_collection("items", None).await.expect("opens");
+        let setup = Setup::on(memory).config(config().with_clock(calendar.clone()));
+        let World { domain, items, .. } = setup.open().await;
         Self { domain, items, calls: AtomicU32::new(0), calendar }
     }
 
@@ -82,13 +57,13 @@ impl Shop {
 #[tokio::test]
 async fn repetition_receives_the_first_answer() {
     let store = Arc::new(MemoryStore::new());
-    let shop = Shop::open(store.clone()).await;
+    let shop = Counter::open(store.clone()).await;
     let key = IdempotencyKey::new("k", DAY).for_request("count");
     let first = shop.count(&key, 9).await.expect("counts");
     assert_eq!((first.value, first.repeated), (1, false));
     assert!(first.receipt.is_some());
     // Another process repeats the call.
-    let other = Shop::open(store).await;
+    let other = Counter::open(store).await;
     let again = other.count(&key, 9).await.expect("answers");
     assert_eq!((again.value, again.repeated, again.receipt), (1, true, None));
     assert_eq!((shop.counted().await, other.calls.load(Ordering::Relaxed)), (1, 0));
@@ -96,7 +71,7 @@ async fn repetition_receives_the_first_answer() {
 
 #[tokio::test]
 async fn refusal_is_stored_without_its_writes() {
-    let shop = Shop::open(Arc::default()).await;
+    let shop = Counter::open(Arc::default()).await;
     let key = IdempotencyKey::new("k", DAY);
     let refused = shop.count(&key, 0).await.expect("answers");
     assert_eq!((refused.value, refused.repeated, refused.receipt), (0, false, None));
@@ -108,7 +83,7 @@ async fn refusal_is_stored_without_its_writes() {
 
 #[tokio::test]
 async fn another_request_under_the_key_fails() {
-    let shop = Shop::open(Arc::default()).await;
+    let shop = Counter::open(Arc::default()).await;
     let key = |request: &str| IdempotencyKey::new("k", DAY).for_request(request);
     shop.count(&key("count"), 9).await.expect("counts");
     let error = shop.count(&key("count more"), 9).await.expect_err("another request");
@@ -119,7 +94,7 @@ async fn another_request_under_the_key_fails() {
 
 #[tokio::test]
 async fn error_of_the_closure_is_not_stored() {
-    let shop = Shop::open(Arc::default()).await;
+    let shop = Counter::open(Arc::default()).await;
     let key = IdempotencyKey::new("k", DAY);
     let options = Options::default();
     let failed = shop.domain.idempotent(&key, &options, async |tx| {
@@ -134,7 +109,7 @@ async fn error_of_the_closure_is_not_stored() {
 
 #[tokio::test]
 async fn answer_of_another_type_is_an_error() {
-    let shop = Shop::open(Arc::default()).await;
+    let shop = Counter::open(Arc::default()).await;
     let key = IdempotencyKey::new("k", DAY);
     shop.count(&key, 9).await.expect("counts");
     let options = Options::default();
@@ -146,17 +121,17 @@ async fn answer_of_another_type_is_an_error() {
 
 #[tokio::test]
 async fn expired_answers_are_replaced_and_purged() {
-    let shop = Shop::open(Arc::default()).await;
+    let shop = Counter::open(Arc::default()).await;
     let (short, long) = (IdempotencyKey::new("short", DAY), IdempotencyKey::new("long", DAY * 9));
     shop.count(&short, 9).await.expect("counts");
     shop.count(&long, 9).await.expect("counts");
     assert_eq!(shop.purge().await, 0);
-    shop.calendar.days.store(2, Ordering::Relaxed);
+    shop.calendar.advance(DAY * 2);
     assert_eq!(shop.count(&long, 9).await.expect("answers").value, 2);
     let again = shop.count(&short, 9).await.expect("counts");
     assert_eq!((again.value, again.repeated), (3, false));
     assert_eq!(shop.purge().await, 0);
-    shop.calendar.days.store(4, Ordering::Relaxed);
+    shop.calendar.advance(DAY * 2);
     assert_eq!(shop.purge().await, 1);
     assert_eq!(shop.count(&short, 9).await.expect("counts").value, 4);
     assert_eq!(shop.count(&long, 9).await.expect("answers").value, 2);
@@ -164,15 +139,13 @@ async fn expired_answers_are_replaced_and_purged() {
 
 /// Writes a document like a client without the library.
 async fn write_answer(store: &MemoryStore, id: &str, source: &str) {
-    let key = Key::new("shop-idempotency", id);
-    let written = store.write_many(&[Write::new(key, WriteOp::Create(source.into()))]).await;
-    assert!(matches!(written[..], [Outcome::Applied(_)]), "{written:?}");
+    store.create(Key::new("shop-idempotency", id), source).await;
 }
 
 #[tokio::test]
 async fn purge_goes_on_after_unreadable_answers() {
     let store = Arc::new(MemoryStore::new());
-    let shop = Shop::open(store.clone()).await;
+    let shop = Counter::open(store.clone()).await;
     for n in 0..120 {
         shop.count(&IdempotencyKey::new(format!("k{n:03}"), DAY), 9).await.expect("counts");
     }
@@ -180,7 +153,7 @@ async fn purge_goes_on_after_unreadable_answers() {
     write_answer(&store, "k050-bad", r#"{"format":1,"expires_ms":1,"answer":5}"#).await;
     write_answer(&store, "bad-a", r#"{"format":1,"expires_ms":"soon","answer":"1"}"#).await;
     write_answer(&store, "bad-b", r#"{"answer":"1"}"#).await;
-    shop.calendar.days.store(2, Ordering::Relaxed);
+    shop.calendar.advance(DAY * 2);
     for deleted in [120, 0] {
         let purged = shop.domain.purge_answers().await.expect("purges");
         let mut names: Vec<&str> = purged.unreadable.iter().map(|it| &*it.subject).collect();
@@ -193,7 +166,7 @@ async fn purge_goes_on_after_unreadable_answers() {
 
 #[tokio::test]
 async fn time_beyond_all_dates_is_refused_before_a_lock() {
-    let shop = Shop::open(Arc::default()).await;
+    let shop = Counter::open(Arc::default()).await;
     for days in [3_000_000, u32::MAX] {
         let key = IdempotencyKey::new("k", DAY * days);
         let error = shop.count(&key, 9).await.expect_err("too long");
@@ -213,7 +186,8 @@ async fn time_beyond_all_dates_is_refused_before_a_lock() {
 #[tokio::test]
 async fn concurrent_repetitions_have_one_effect() {
     let store = Arc::new(MemoryStore::new());
-    let shops = [Arc::new(Shop::open(store.clone()).await), Arc::new(Shop::open(store).await)];
+    let shops =
+        [Arc::new(Counter::open(store.clone()).await), Arc::new(Counter::open(store).await)];
     let tasks: Vec<_> = (0..12)
         .map(|n| {
             let shop = shops[n % 2].clone();
@@ -235,11 +209,12 @@ async fn concurrent_repetitions_have_one_effect() {
 async fn run(seed: u64) -> u32 {
     let mut plan = FaultPlan::rough(seed).with_late_unknown(0.2).with_lost_unknown(0.2);
     plan.max_late = Duration::from_secs(2);
-    let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan));
+    let memory = Arc::new(MemoryStore::new());
+    let store = Arc::new(FaultStore::new(memory.clone(), plan));
     store.set_enabled(false);
+    let setup = Setup::on(memory).below(store.clone());
     let config = config().with_lease(Duration::from_millis(100));
-    let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("opens");
-    let items: Items = domain.create_collection("items", None).await.expect("opens");
+    let World { domain, items, .. }: World = setup.config(config).open().await;
     assert_eq!(domain.purge_answers().await.expect("purges").deleted, 0);
     let options = Options::default();
     let key = IdempotencyKey::new("first", DAY);

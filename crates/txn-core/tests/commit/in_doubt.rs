@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use txn_core::store::{Key, Outcome, Read, Refusal, RefusalKind, Store, Write, WriteOp};
+use txn_core::store::{Outcome, Refusal, RefusalKind, Store, Write, WriteOp};
 use txn_core::{AttemptId, Error, ErrorKind, Options, TransactionOutcome};
+use txn_sim::Fate;
 
-use crate::support::scripted::{is_commit, is_lock, refuse_and_go_down, writes};
-use crate::support::{Fate, Item, Shop};
+use crate::support::script::{is_commit, is_lock, refuse_and_go_down, writes};
+use crate::support::{Item, Plain, Shop, record_key};
 
 /// Answers of a server that applied a write and then failed.
 fn refusals() -> [Outcome; 4] {
@@ -143,11 +144,7 @@ async fn later_refusal_does_not_settle_a_lock_in_doubt() {
     // The record of that attempt is `aborted`, so another process need not wait for the lock.
     let WriteOp::Replace(source, _) = &write.op else { panic!("no lock: {write:?}") };
     let tid: AttemptId = source.split('"').nth(3).expect("a lock").parse().expect("a tid");
-    let record = Key::new(format!("txn-shop-{}", tid.day()), tid.to_string());
-    let read = shop.memory.read_primary(&[record]).await;
-    let is_aborted =
-        |read: &Read| matches!(read, Read::Found { source, .. } if source.contains("aborted"));
-    assert!(read.iter().all(is_aborted), "{read:?}");
+    assert!(shop.memory.text(&record_key(tid)).await.contains("aborted"));
     shop.memory.write_many(&[write]).await;
     shop.set(&shop.other, &["a", "b"], 3).await.expect("commits");
     shop.drained().await;

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use txn_core::event::{Event, Observer};
 use txn_core::store::Write;
 use txn_core::{Codec, DecodeError, Error, ErrorKind, LockMode};
+use txn_sim::Fate;
 
-use crate::support::scripted::{is_commit, is_lock, writes};
-use crate::support::{Fate, Item, Shop, config};
+use crate::support::script::{is_commit, is_lock, writes};
+use crate::support::{Item, Shop, config};
 
 #[derive(Debug)]
 struct Bomb;

@@ -4,57 +4,27 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use tokio::runtime::{Builder, Runtime};
-use txn_core::store::{Key, Layer, MemoryStore, Outcome, Read, Store, Write};
-use txn_core::{Collection, Config, Domain, Error, Raw, Result};
+use txn_core::{Config, Error, Raw, Result};
 
-/// A store whose requests take 40 ms of real time.
-#[derive(Debug, Default)]
-struct Slow(MemoryStore);
+use crate::support::{Setup, World, config};
 
+/// The real time of a request.
 const TRIP: Duration = Duration::from_millis(40);
 
-#[async_trait]
-impl Layer for Slow {
-    fn inner(&self) -> &dyn Store {
-        &self.0
-    }
-
-    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
-        tokio::time::sleep(TRIP).await;
-        self.0.get_many(keys).await
-    }
-
-    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        tokio::time::sleep(TRIP).await;
-        self.0.write_many(writes).await
-    }
+/// Opens a domain on a slow store.
+async fn open(config: Config) -> Arc<World<Raw>> {
+    let config = config.with_request_batching(Some(true));
+    Arc::new(Setup::default().slow(TRIP).config(config).open().await)
 }
 
-#[derive(Clone)]
-struct Shop {
-    domain: Domain,
-    items: Collection<Raw>,
-}
-
-impl Shop {
-    async fn open(config: Config) -> Self {
-        let config = config.with_janitor_interval(None).with_request_batching(Some(true));
-        let domain =
-            Domain::open_or_create(Arc::new(Slow::default()), "shop", config).await.expect("opens");
-        let items = domain.create_collection("items", None).await.expect("opens");
-        Self { domain, items }
-    }
-
-    async fn put(&self, ids: [&str; 2]) -> Result<()> {
-        let text = Raw::new("{\"n\":1}");
-        let put = self.domain.transact::<_, Error, _>(async |tx| {
-            tx.get_many(&self.items, ids).await?;
-            ids.iter().try_for_each(|id| tx.put(&self.items, *id, &text))
-        });
-        put.await
-    }
+async fn put(world: &World<Raw>, ids: [&str; 2]) -> Result<()> {
+    let text = Raw::new("{\"n\":1}");
+    let put = world.domain.transact::<_, Error, _>(async |tx| {
+        tx.get_many(&world.items, ids).await?;
+        ids.iter().try_for_each(|id| tx.put(&world.items, *id, &text))
+    });
+    put.await
 }
 
 fn current_thread() -> Runtime {
@@ -68,19 +38,19 @@ fn multi_thread() -> Runtime {
 /// Checks that an idle thread delays no later commit.
 ///
 /// Both commits write the same documents.
-fn assert_rest_delays_nobody(shop: &Shop) {
+fn assert_rest_delays_nobody(shop: &Arc<World<Raw>>) {
     let (rests, resting) = channel();
     let (wakes, waking) = channel::<()>();
     let of_thread = shop.clone();
     let thread = std::thread::spawn(move || {
         let runtime = current_thread();
-        runtime.block_on(of_thread.put(["a", "b"])).expect("commits");
+        runtime.block_on(put(&of_thread, ["a", "b"])).expect("commits");
         rests.send(()).expect("continues");
         waking.recv().expect("continues");
     });
     resting.recv().expect("continues");
     let began = Instant::now();
-    multi_thread().block_on(shop.put(["a", "b"])).expect("commits");
+    multi_thread().block_on(put(shop, ["a", "b"])).expect("commits");
     let took = began.elapsed();
     wakes.send(()).expect("continues");
     thread.join().expect("continues");
@@ -90,25 +60,25 @@ fn assert_rest_delays_nobody(shop: &Shop) {
 #[test]
 fn commit_is_applied_while_its_caller_is_idle() {
     let runtime = multi_thread();
-    assert_rest_delays_nobody(&runtime.block_on(Shop::open(Config::default())));
+    assert_rest_delays_nobody(&runtime.block_on(open(config())));
 }
 
 #[test]
 fn configured_runtime_applies_for_all_callers() {
     let (opens, serves) = (current_thread(), multi_thread());
-    let config = Config::default().with_runtime(Some(serves.handle().clone()));
-    assert_rest_delays_nobody(&opens.block_on(Shop::open(config)));
+    let config = config().with_runtime(Some(serves.handle().clone()));
+    assert_rest_delays_nobody(&opens.block_on(open(config)));
 }
 
 #[test]
 fn domain_outlives_the_runtime_it_was_opened_in() {
     let runtime = multi_thread();
-    let shop = runtime.block_on(Shop::open(Config::default()));
-    runtime.block_on(shop.put(["a", "b"])).unwrap();
+    let shop = runtime.block_on(open(config()));
+    runtime.block_on(put(&shop, ["a", "b"])).unwrap();
     drop(runtime);
     current_thread().block_on(async {
-        shop.put(["c", "d"]).await.unwrap();
-        shop.put(["a", "b"]).await.unwrap();
+        put(&shop, ["c", "d"]).await.unwrap();
+        put(&shop, ["a", "b"]).await.unwrap();
     });
 }
 
@@ -116,12 +86,12 @@ fn domain_outlives_the_runtime_it_was_opened_in() {
 #[test]
 fn blocked_runtime_delays_no_caller_of_another() {
     let opened_in = multi_thread();
-    let shop = opened_in.block_on(Shop::open(Config::default()));
+    let shop = opened_in.block_on(open(config()));
     let (wakes, waking) = channel::<()>();
     let blocked = opened_in.spawn(async move { waking.recv() });
     multi_thread().block_on(async {
         for _ in 0..2 {
-            shop.put(["a", "b"]).await.expect("commits");
+            put(&shop, ["a", "b"]).await.expect("commits");
         }
     });
     wakes.send(()).expect("still blocked");
@@ -132,14 +102,14 @@ fn blocked_runtime_delays_no_caller_of_another() {
 #[test]
 fn callers_that_time_out_stop_no_request() {
     for opens in [current_thread(), multi_thread()] {
-        let shop = opens.block_on(Shop::open(Config::default()));
+        let shop = opens.block_on(open(config()));
         let (wakes, waking) = channel::<()>();
         let of_thread = shop.clone();
         let (rests, resting) = channel();
         let thread = std::thread::spawn(move || {
             let runtime = current_thread();
             runtime.block_on(async {
-                let puts = ["a", "b", "c", "d", "e", "f"].map(|id| of_thread.put([id, "z"]));
+                let puts = ["a", "b", "c", "d", "e", "f"].map(|id| put(&of_thread, [id, "z"]));
                 let all = futures::future::join_all(puts);
                 let _ = tokio::time::timeout(TRIP * 3 / 2, all).await;
             });
@@ -150,7 +120,7 @@ fn callers_that_time_out_stop_no_request() {
         let other = multi_thread();
         let began = Instant::now();
         for _ in 0..4 {
-            other.block_on(shop.put(["x", "y"])).unwrap();
+            other.block_on(put(&shop, ["x", "y"])).unwrap();
         }
         let took = began.elapsed();
         wakes.send(()).unwrap();
@@ -163,11 +133,10 @@ fn callers_that_time_out_stop_no_request() {
 #[test]
 fn ended_runtime_leaves_no_handoff() {
     let runtime = multi_thread();
-    let config =
-        Config::default().with_group_commit(Some(true)).with_timeout(Duration::from_secs(10));
-    let shop = runtime.block_on(Shop::open(config));
+    let config = config().with_group_commit(Some(true)).with_timeout(Duration::from_secs(10));
+    let shop = runtime.block_on(open(config));
     let other = multi_thread();
-    other.block_on(shop.put(["a", "b"])).expect("commits");
+    other.block_on(put(&shop, ["a", "b"])).expect("commits");
     drop(other);
     runtime.block_on(async {
         let text = Raw::new("{\"n\":2}");

@@ -2,34 +2,23 @@
 //!
 //! The operations are put, insert, delete and get.
 
-use std::sync::Arc;
-
 use proptest::prelude::*;
-use serde::{Deserialize, Serialize};
-use txn_core::store::MemoryStore;
-use txn_core::{
-    Collection, Config, Domain, Error, ErrorKind, LockMode, Options, ReadMode, Transaction, Typed,
-};
+use txn_core::{Error, ErrorKind, LockMode, Options, ReadMode, Transaction};
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Item {
-    n: u32,
-}
-
-type Items = Collection<Typed<Item>>;
+use crate::support::{Item, Items, Setup, World};
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Get,
-    Put(u32),
-    Insert(u32),
+    Put(i64),
+    Insert(i64),
     Delete,
 }
 
 /// The steps on one document, and the settings around the steps.
 #[derive(Clone, Debug)]
 struct Plan {
-    before: Option<u32>,
+    before: Option<i64>,
     steps: Vec<Step>,
     lock_mode: LockMode,
     read_mode: ReadMode,
@@ -40,8 +29,8 @@ struct Plan {
 ///
 /// `seen` has the content of each `get`. `end` has the last content, or `None` after a refusal.
 struct Reference {
-    seen: Vec<Option<u32>>,
-    end: Option<Option<u32>>,
+    seen: Vec<Option<i64>>,
+    end: Option<Option<i64>>,
 }
 
 fn reference(plan: &Plan) -> Reference {
@@ -59,7 +48,7 @@ fn reference(plan: &Plan) -> Reference {
 }
 
 /// Runs all steps, past refused inserts. Returns the contents of the reads.
-async fn run(tx: &Transaction, items: &Items, steps: &[Step]) -> Vec<Option<u32>> {
+async fn run(tx: &Transaction, items: &Items, steps: &[Step]) -> Vec<Option<i64>> {
     let mut seen = Vec::new();
     for step in steps {
         let done = match *step {
@@ -76,10 +65,7 @@ async fn run(tx: &Transaction, items: &Items, steps: &[Step]) -> Vec<Option<u32>
 }
 
 async fn check(plan: &Plan) {
-    let config = Config::default().with_janitor_interval(None);
-    let domain =
-        Domain::open_or_create(Arc::new(MemoryStore::new()), "shop", config).await.expect("opens");
-    let items: Items = domain.create_collection("items", None).await.expect("opens");
+    let World { domain, items, .. }: World = Setup::default().open().await;
     if let Some(n) = plan.before {
         let first = domain.transact::<_, Error, _>(async |tx| tx.put(&items, "a", &Item { n }));
         first.await.expect("puts");
@@ -98,7 +84,7 @@ async fn check(plan: &Plan) {
         None => assert_eq!(committed.expect_err("refused").kind(), ErrorKind::Exists),
     }
     let found = domain.reader().verified().get_many(&items, ["a", "b"]).await.expect("reads");
-    let found: Vec<Option<u32>> = found.into_iter().map(|item| item.map(|item| item.n)).collect();
+    let found: Vec<Option<i64>> = found.into_iter().map(|item| item.map(|item| item.n)).collect();
     let other = expected.end.and(plan.writes_another.then_some(0));
     assert_eq!(found, [expected.end.unwrap_or(plan.before), other]);
     assert!(domain.shutdown(std::time::Duration::from_secs(5)).await, "drained");
@@ -108,8 +94,8 @@ async fn check(plan: &Plan) {
 fn plan() -> impl Strategy<Value = Plan> {
     let step = prop_oneof![
         Just(Step::Get),
-        (10_u32..20).prop_map(Step::Put),
-        (20_u32..30).prop_map(Step::Insert),
+        (10_i64..20).prop_map(Step::Put),
+        (20_i64..30).prop_map(Step::Insert),
         Just(Step::Delete),
     ];
     let before = prop_oneof![Just(None), Just(Some(1))];

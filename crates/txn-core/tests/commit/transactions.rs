@@ -8,6 +8,8 @@ use txn_core::store::MemoryStore;
 use txn_core::{Collection, Config, Domain, Error, ErrorKind, LockMode, Options, Raw, Typed};
 use txn_sim::{FaultPlan, FaultStore};
 
+use crate::support::{Setup, World, config};
+
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 struct Account {
     balance: i64,
@@ -16,12 +18,10 @@ struct Account {
 type Accounts = Collection<Typed<Account>>;
 
 async fn open() -> (Domain, Accounts) {
-    let store = Arc::new(MemoryStore::new());
-    let config =
-        Config::default().with_janitor_interval(None).with_lease(Duration::from_millis(100));
-    let domain = Domain::open_or_create(store, "bank", config).await.expect("opens");
-    let accounts = domain.create_collection("accounts", None).await.expect("opens");
-    (domain, accounts)
+    let config = config().with_lease(Duration::from_millis(100));
+    let setup = Setup::default().config(config).collections(&["accounts"]);
+    let World { domain, items, .. } = setup.open().await;
+    (domain, items)
 }
 
 async fn fund(domain: &Domain, accounts: &Accounts, names: &[&str], balance: i64) {

@@ -3,33 +3,29 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use txn_core::store::MemoryStore;
-use txn_core::{
-    Collection, Config, Domain, Error, ErrorKind, LockMode, Options, Raw, Typed, WaitFor,
-};
+use txn_core::{Collection, Domain, Error, ErrorKind, LockMode, Options, Raw, Typed};
 use txn_sim::CountingStore;
 
+use crate::support::{Setup, World};
+
 /// The same collection, raw and typed.
-struct World<T> {
-    store: Arc<CountingStore>,
+struct Pair<T> {
+    counting: Arc<CountingStore>,
     domain: Domain,
     raw: Collection<Raw>,
     typed: Collection<Typed<T>>,
 }
 
-impl<T: Serialize + serde::de::DeserializeOwned + Send + 'static> World<T> {
+impl<T: Serialize + DeserializeOwned + Send + 'static> Pair<T> {
     async fn with(text: &str) -> Self {
-        let store = Arc::new(CountingStore::new(Arc::new(MemoryStore::new())));
-        let config = Config::default().with_janitor_interval(None);
-        let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("opens");
-        let raw = domain.create_collection("items", None).await.expect("opens");
+        let world: World<Raw> = Setup::default().open().await;
+        let put = world.put(&world.items, &["a"], &Raw::new(text)).await;
+        assert!(put.expect("puts").applied);
+        let World { counting, domain, items: raw, .. } = world;
         let typed = domain.collection("items").await.expect("opens");
-        let text = Raw::new(text);
-        let options = Options::default().with_wait_for(WaitFor::Apply);
-        let put = domain.run::<_, Error, _>(&options, async |tx| tx.put(&raw, "a", &text)).await;
-        assert!(put.expect("puts").receipt.applied);
-        Self { store, domain, raw, typed }
+        Self { counting, domain, raw, typed }
     }
 
     async fn update(&self, change: impl Fn(&mut T) + Send + Sync) -> Result<Option<()>, Error> {
@@ -207,15 +203,15 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         runtime.expect("a runtime").block_on(async {
-            let world = World::<Order>::with(&document.text()).await;
-            assert_eq!(world.text().await, document.text());
-            let found = world.domain.reader().get(&world.typed, "a").await.expect("reads");
+            let pair = Pair::<Order>::with(&document.text()).await;
+            assert_eq!(pair.text().await, document.text());
+            let found = pair.domain.reader().get(&pair.typed, "a").await.expect("reads");
             assert_eq!(found.as_ref(), Some(&document.value));
-            world.update(|_| ()).await.expect("changes nothing").expect("exists");
-            assert_eq!(world.text().await, document.text());
-            world.update(|order| *order = after.clone()).await.expect("changes").expect("exists");
-            assert_eq!(world.text().await, document.expected(&after));
-            let found = world.domain.reader().get(&world.typed, "a").await.expect("reads");
+            pair.update(|_| ()).await.expect("changes nothing").expect("exists");
+            assert_eq!(pair.text().await, document.text());
+            pair.update(|order| *order = after.clone()).await.expect("changes").expect("exists");
+            assert_eq!(pair.text().await, document.expected(&after));
+            let found = pair.domain.reader().get(&pair.typed, "a").await.expect("reads");
             assert_eq!(found, Some(after));
         });
     }
@@ -229,19 +225,19 @@ struct Stock {
 #[tokio::test]
 async fn put_drops_unknown_fields_and_update_keeps_them() {
     let text = r#"{"left":10,"label":"apples"}"#;
-    let world = World::<Stock>::with(text).await;
-    world.update(|shelf| shelf.left -= 3).await.expect("updates").expect("exists");
-    assert_eq!(world.text().await, r#"{"left":7,"label":"apples"}"#);
-    let World { domain, typed, .. } = &world;
+    let pair = Pair::<Stock>::with(text).await;
+    pair.update(|shelf| shelf.left -= 3).await.expect("updates").expect("exists");
+    assert_eq!(pair.text().await, r#"{"left":7,"label":"apples"}"#);
+    let Pair { domain, typed, .. } = &pair;
     let put = domain.transact::<_, Error, _>(async |tx| tx.put(typed, "a", &Stock { left: 1 }));
     put.await.expect("puts");
-    assert_eq!(world.text().await, r#"{"left":1}"#);
+    assert_eq!(pair.text().await, r#"{"left":1}"#);
 }
 
 #[tokio::test]
 async fn updates_build_on_earlier_writes_of_the_closure() {
-    let world = World::<Stock>::with(r#"{"left":10,"label":"apples"}"#).await;
-    let World { domain, raw, typed, .. } = &world;
+    let pair = Pair::<Stock>::with(r#"{"left":10,"label":"apples"}"#).await;
+    let Pair { domain, raw, typed, .. } = &pair;
     for options in [Options::default(), Options::default().with_lock_mode(LockMode::AtRead)] {
         let run = domain.run::<_, Error, _>(&options, async |tx| {
             let take = |shelf: &mut Stock| {
@@ -261,7 +257,7 @@ async fn updates_build_on_earlier_writes_of_the_closure() {
         assert!(both.is_some_and(|(first, second)| first == second + 1));
         assert_eq!((fresh, deleted, absent), (Some(4), None, None));
     }
-    assert_eq!(world.text().await, r#"{"left":6,"label":"apples"}"#);
+    assert_eq!(pair.text().await, r#"{"left":6,"label":"apples"}"#);
     let others = domain.reader().get_many(raw, ["b", "c", "d"]).await.expect("reads");
     assert_eq!(others, [Some(Raw::new(r#"{"left":4,"label":"pears"}"#)), None, None]);
 }
@@ -275,30 +271,30 @@ struct Renamed {
 
 #[tokio::test]
 async fn aliased_field_is_never_written_twice() {
-    let world = World::<Renamed>::with(r#"{"old":1,"other":2}"#).await;
-    world.update(|value| value.other = 3).await.expect("the old name stays").expect("exists");
-    assert_eq!(world.text().await, r#"{"old":1,"other":3}"#);
-    let refused = world.update(|value| value.new = 4).await.expect_err("refused");
+    let pair = Pair::<Renamed>::with(r#"{"old":1,"other":2}"#).await;
+    pair.update(|value| value.other = 3).await.expect("the old name stays").expect("exists");
+    assert_eq!(pair.text().await, r#"{"old":1,"other":3}"#);
+    let refused = pair.update(|value| value.new = 4).await.expect_err("refused");
     assert_eq!(refused.kind(), ErrorKind::Invalid);
-    let World { domain, typed, .. } = &world;
+    let Pair { domain, typed, .. } = &pair;
     let ignored = domain.transact::<_, Error, _>(async |tx| {
         tx.put(typed, "b", &Renamed { new: 1, other: 1 })?;
         assert!(tx.update(typed, "a", |value| value.new = 4).await.is_err());
         Ok(())
     });
     assert_eq!(ignored.await.expect_err("doomed").kind(), ErrorKind::Invalid);
-    assert_eq!(world.text().await, r#"{"old":1,"other":3}"#);
+    assert_eq!(pair.text().await, r#"{"old":1,"other":3}"#);
 }
 
 #[tokio::test]
 async fn prefetch_of_several_collections_is_one_request() {
-    let world = World::<Stock>::with(r#"{"left":10}"#).await;
-    let World { store, domain, raw, typed } = &world;
+    let pair = Pair::<Stock>::with(r#"{"left":10}"#).await;
+    let Pair { counting, domain, raw, typed } = &pair;
     let orders: Collection<Raw> = domain.create_collection("orders", None).await.expect("opens");
-    let before = store.counts();
+    let before = counting.counts();
     let tx = domain.begin(&Options::default().with_read_only(true)).expect("begins");
     tx.prefetch([typed.key("a"), raw.key("b"), orders.key("o")]).await.expect("reads");
-    let asked = store.counts();
+    let asked = counting.counts();
     assert_eq!(asked.since(before).requests(), 1);
     assert_eq!(tx.get(typed, "a").await.expect("reads"), Some(Stock { left: 10 }));
     assert_eq!(
@@ -306,14 +302,14 @@ async fn prefetch_of_several_collections_is_one_request() {
         [Some(Raw::new(r#"{"left":10}"#)), None]
     );
     assert_eq!(tx.get(&orders, "o").await.expect("reads"), None);
-    assert_eq!(store.counts(), asked);
+    assert_eq!(counting.counts(), asked);
     tx.commit().await.expect("commits");
 }
 
 #[tokio::test]
 async fn ids_accept_every_string_type() {
-    let world = World::<Stock>::with(r#"{"left":10}"#).await;
-    let World { domain, typed, .. } = &world;
+    let pair = Pair::<Stock>::with(r#"{"left":10}"#).await;
+    let Pair { domain, typed, .. } = &pair;
     let reader = domain.reader();
     let (owned, shared): (String, Arc<str>) = ("a".into(), "a".into());
     let (many, some) = (vec![owned.clone()], ["a"]);

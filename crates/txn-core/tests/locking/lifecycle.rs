@@ -5,103 +5,52 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Item, Items, Log, Wall, drained};
+use crate::support::{Item, Plain, Setup, Wall, World, config, drained};
 use txn_core::event::Event;
 use txn_core::store::fields::TRANSACTION_TID;
-use txn_core::store::{Filter, Key, MemoryStore, Read, Store, Version, Write, WriteOp};
+use txn_core::store::{Filter, Key, MemoryStore, Store};
 use txn_core::{
-    CompareAndSet, Config, Domain, Error, ErrorKind, LockMode, Options, Raw, ReadMode,
+    AttemptId, CompareAndSet, Config, Domain, Error, ErrorKind, LockMode, Options, Raw, ReadMode,
     TransactionOutcome, record::State,
 };
-use txn_sim::CountingStore;
+use txn_sim::{FaultPlan, FaultStore};
 
-struct World {
-    store: Arc<CountingStore>,
-    log: Arc<Log>,
-    domain: Domain,
-    items: Items,
-}
-
-async fn domain(store: &Arc<CountingStore>, log: &Arc<Log>) -> Domain {
-    let config = Config::default().with_janitor_interval(None).with_observer(Some(log.clone()));
-    Domain::open_or_create(store.clone(), "shop", config).await.expect("opens")
+/// Opens another process on the same store, with the same log.
+async fn beside(w: &World) -> Domain {
+    w.process(config().with_observer(Some(w.log.clone()))).await
 }
 
 async fn world() -> World {
-    let store = Arc::new(CountingStore::new(Arc::new(MemoryStore::new())));
-    let log = Arc::new(Log::default());
-    let domain = domain(&store, &log).await;
-    let items: Items = domain.create_collection("items", None).await.expect("opens");
-    domain
-        .transact::<_, Error, _>(async |tx| {
-            tx.insert(&items, "a", &Item { n: 1 })?;
-            tx.insert(&items, "b", &Item { n: 1 })
-        })
-        .await
-        .expect("inserts");
-    drained(&domain).await;
-    World { store, log, domain, items }
+    World::of(&["a", "b"]).await
 }
 
-impl World {
-    async fn set(&self, domain: &Domain, id: &str, n: i64, options: &Options) -> Result<(), Error> {
-        let items = &self.items;
-        let set = async |tx: &txn_core::Transaction| {
-            tx.get(items, id).await?;
-            tx.put(items, id, &Item { n })
-        };
-        let tx = domain.begin(options)?;
-        set(&tx).await?;
-        tx.commit().await.map(|_| ())
-    }
+/// Reads and writes a document in one attempt.
+async fn set(w: &World, domain: &Domain, id: &str, n: i64, options: &Options) -> Result<(), Error> {
+    let tx = domain.begin(options)?;
+    tx.get(&w.items, id).await?;
+    tx.put(&w.items, id, &Item { n })?;
+    tx.commit().await.map(drop)
+}
 
-    async fn value(&self, id: &str) -> Option<i64> {
-        self.domain.reader().verified().get(&self.items, id).await.expect("reads").map(|i| i.n)
+/// Leaves a dead process's lock, and a record in this state.
+async fn leave_lock(w: &World, id: &str, record: Option<State>) -> AttemptId {
+    let tid = w.leave_lock(&w.items.key(id)).await;
+    if let Some(state) = record {
+        w.memory.create_record(tid, state, "").await;
     }
-
-    /// Leaves a dead process's lock, and a record in this state.
-    async fn leave_lock(&self, id: &str, record: Option<State>) -> txn_core::AttemptId {
-        let tx = self.domain.begin(&Options::default()).expect("begins");
-        let tid = tx.tid();
-        drop(tx);
-        let key = self.items.key(id);
-        let [Read::Found { version, source }] =
-            &self.store.get_many(std::slice::from_ref(&key)).await[..]
-        else {
-            panic!("no document");
-        };
-        let locked = format!("{{\"{TRANSACTION_TID}\":\"{tid}\",{}", &source[1..]);
-        self.replace(key, locked, *version).await;
-        if let Some(state) = record {
-            let state = serde_json::to_string(&state).expect("a state");
-            let text = format!(
-                "{{\"state\":{state},\"tid\":\"{tid}\",\"attempt\":0,\"coordinator\":\"x\",\"created_at\":0,\"modified_at\":0}}"
-            );
-            let key = Key::new(format!("txn-shop-{}", tid.day()), tid.to_string());
-            let write = Write { key, require_alias: true, op: WriteOp::Create(text.into()) };
-            let outcomes = self.store.write_many(&[write]).await;
-            assert!(matches!(outcomes[..], [txn_core::store::Outcome::Applied(_)]), "{outcomes:?}");
-        }
-        tid
-    }
-
-    async fn replace(&self, key: Key, source: String, version: Version) {
-        let write = Write::new(key, WriteOp::Replace(source.into(), version));
-        let outcomes = self.store.write_many(&[write]).await;
-        assert!(matches!(outcomes[..], [txn_core::store::Outcome::Applied(_)]), "{outcomes:?}");
-    }
+    tid
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_long_transaction_is_kept_alive_by_its_heartbeat() {
     let w = world().await;
     // Another process knows only what the store holds.
-    let other = domain(&w.store, &w.log).await;
+    let other = beside(&w).await;
     let tx = w.domain.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     let tid = tx.tid();
     assert_eq!(tx.get(&w.items, "a").await.expect("reads"), Some(Item { n: 1 }));
     let pessimistic = Options::default().with_lock_mode(LockMode::AtRead);
-    let rival = w.set(&other, "a", 7, &pessimistic);
+    let rival = set(&w, &other, "a", 7, &pessimistic);
     let slow = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
         tx.put(&w.items, "a", &Item { n: 5 }).expect("buffers");
@@ -115,14 +64,14 @@ async fn a_long_transaction_is_kept_alive_by_its_heartbeat() {
         w.log.count(|e| matches!(e, Event::AbortedByRecovery { tid: dead, .. } if *dead == tid)),
         0
     );
-    drained(&w.domain).await;
+    w.drained().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_older_transaction_wounds_a_younger_one() {
     cov_mark::check!(wound_seen_at_commit);
     let w = world().await;
-    let other = domain(&w.store, &w.log).await;
+    let other = beside(&w).await;
     let old = w.domain.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     tokio::time::sleep(Duration::from_millis(5)).await;
     let young = other.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
@@ -138,14 +87,14 @@ async fn an_older_transaction_wounds_a_younger_one() {
     let wounds = |e: &Event| matches!(e, Event::Wounded { by, victim: v, .. } if (*by, *v) == (elder, victim));
     assert_eq!(w.log.count(wounds), 1);
     assert_eq!(w.domain.outcome(victim).await.expect("known"), TransactionOutcome::Aborted);
-    drained(&w.domain).await;
+    w.drained().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn application_error_of_stale_reads_is_not_returned() {
     let w = world().await;
     // The older transaction runs in another process, so no local signal reports the wound.
-    let other = domain(&w.store, &w.log).await;
+    let other = beside(&w).await;
     let old = other.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     tokio::time::sleep(Duration::from_millis(5)).await;
     let options = Options::default().with_lock_mode(LockMode::AtRead);
@@ -168,29 +117,29 @@ async fn application_error_of_stale_reads_is_not_returned() {
     };
     let (young, ()) = tokio::join!(young, old);
     assert_eq!(young.expect("runs again").value, Some(Item { n: 2 }));
-    drained(&w.domain).await;
+    w.drained().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn writer_removes_the_lock_of_a_dead_owner() {
     for record in [None, Some(State::Pending), Some(State::Aborted)] {
         let w = world().await;
-        let dead = w.leave_lock("a", record).await;
+        let dead = leave_lock(&w, "a", record).await;
         assert_eq!(w.value("a").await, Some(1), "readers see the committed content: {record:?}");
-        w.set(&w.domain, "a", 2, &Options::default())
+        set(&w, &w.domain, "a", 2, &Options::default())
             .await
             .expect("waits for one lease, then goes on");
         assert_eq!(w.value("a").await, Some(2));
         assert_eq!(w.domain.outcome(dead).await.expect("known"), TransactionOutcome::Aborted);
-        drained(&w.domain).await;
+        w.drained().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn janitor_recovers_abandoned_locks_and_records() {
     let w = world().await;
-    w.leave_lock("a", None).await;
-    w.leave_lock("b", Some(State::Pending)).await;
+    leave_lock(&w, "a", None).await;
+    leave_lock(&w, "b", Some(State::Pending)).await;
     let before = w.domain.admin().inspect().await.expect("inspects");
     assert_eq!((before.locked.len(), before.open.len()), (2, 1), "{before:?}");
     let report = w.domain.admin().janitor_pass().await.expect("passes");
@@ -202,15 +151,11 @@ async fn janitor_recovers_abandoned_locks_and_records() {
 async fn forged_lock_is_reported_and_not_removed() {
     let w = world().await;
     let key = w.items.key("a");
-    let [Read::Found { version, .. }] = w.store.get_many(std::slice::from_ref(&key)).await[..]
-    else {
-        panic!("no document");
-    };
-    w.replace(key.clone(), format!("{{\"{TRANSACTION_TID}\":\"mine!\",\"n\":1}}"), version).await;
+    w.memory.overwrite(&key, &format!("{{\"{TRANSACTION_TID}\":\"mine!\",\"n\":1}}")).await;
     let report = w.domain.admin().janitor_pass().await.expect("passes");
     assert_eq!(report.damaged.len(), 1, "{report:?}");
     assert_eq!(report.damaged[0].0, key);
-    let error = w.set(&w.domain, "a", 2, &Options::default()).await.expect_err("damaged");
+    let error = set(&w, &w.domain, "a", 2, &Options::default()).await.expect_err("damaged");
     assert_eq!((error.kind(), error.document()), (ErrorKind::Damaged, Some(&key)));
 }
 
@@ -220,15 +165,12 @@ async fn plain_write_under_a_lock_is_reported_as_damaged() {
     let tx = w.domain.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     tx.get(&w.items, "a").await.expect("locks");
     let key = w.items.key("a");
-    let [Read::Found { version, source }] = &w.store.get_many(std::slice::from_ref(&key)).await[..]
-    else {
-        panic!("no document");
-    };
+    let source = w.memory.text(&key).await;
     assert!(source.contains(TRANSACTION_TID));
-    w.replace(key.clone(), source.replace("\"n\":1", "\"n\":99"), *version).await;
+    w.memory.overwrite(&key, &source.replace("\"n\":1", "\"n\":99")).await;
     tx.put(&w.items, "a", &Item { n: 2 }).expect("buffers");
     tx.commit().await.expect("the lock is still held");
-    drained(&w.domain).await;
+    w.drained().await;
     assert_eq!(w.value("a").await, Some(2));
     let told = |e: &Event| matches!(e, Event::Damaged { document, .. } if *document == key);
     assert_eq!(w.log.count(told), 1);
@@ -243,29 +185,27 @@ async fn placeholder_with_foreign_content_is_not_deleted() {
     drop(tx);
     let key = w.items.key("c");
     let text = format!("{{\"{TRANSACTION_TID}\":\"{tid}\",\"transaction_absent\":true,\"n\":5}}");
-    let write = Write::new(key.clone(), WriteOp::Create(text.into()));
-    w.store.write_many(&[write]).await;
+    w.memory.create(key.clone(), &text).await;
     let report = w.domain.admin().janitor_pass().await.expect("passes");
     assert_eq!(report.damaged.iter().map(|(k, _)| k).collect::<Vec<_>>(), [&key], "{report:?}");
     assert_eq!(report.recovered, 0, "{report:?}");
-    let error = w.set(&w.domain, "c", 1, &Options::default()).await.expect_err("damaged");
+    let error = set(&w, &w.domain, "c", 1, &Options::default()).await.expect_err("damaged");
     assert_eq!((error.kind(), error.document()), (ErrorKind::Damaged, Some(&key)), "{error}");
-    let read = w.store.get_many(&[key]).await;
-    assert!(matches!(read[..], [Read::Found { .. }]));
+    assert!(w.memory.stored(&key).await.is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn commit_paths_have_exact_costs() {
     let w = world().await;
     let cost = async |before| {
-        drained(&w.domain).await;
-        w.store.counts().since(before)
+        w.drained().await;
+        w.counting.counts().since(before)
     };
-    let before = w.store.counts();
-    w.set(&w.domain, "a", 2, &Options::default()).await.expect("writes");
-    let counts = w.store.counts().since(before);
+    let before = w.counting.counts();
+    set(&w, &w.domain, "a", 2, &Options::default()).await.expect("writes");
+    let counts = w.counting.counts().since(before);
     assert_eq!((counts.requests(), counts.documents_written), (2, 1), "one document: {counts}");
-    let before = w.store.counts();
+    let before = w.counting.counts();
     w.domain
         .transact::<_, Error, _>(async |tx| {
             tx.get_many(&w.items, ["a", "b"]).await?;
@@ -274,17 +214,17 @@ async fn commit_paths_have_exact_costs() {
         })
         .await
         .expect("writes");
-    let counts = w.store.counts().since(before);
+    let counts = w.counting.counts().since(before);
     assert!(counts.requests() >= 3, "{counts}");
     assert_eq!(cost(before).await.documents_written, 6, "2N + 2");
-    let before = w.store.counts();
+    let before = w.counting.counts();
     let read = w
         .domain
         .transact::<_, Error, _>(async |tx| tx.get_many(&w.items, ["a", "b", "c"]).await)
         .await
         .expect("reads");
     assert_eq!(read, [Some(Item { n: 3 }), Some(Item { n: 3 }), None]);
-    let counts = w.store.counts().since(before);
+    let counts = w.counting.counts().since(before);
     assert_eq!(
         (counts.requests(), counts.documents_written),
         (3, 0),
@@ -334,7 +274,7 @@ async fn compare_and_set_writes_or_mismatches() {
     let again = w.domain.compare_and_set(&w.items, &first, &Item { n: 3 }).await.expect("answers");
     assert_eq!(again, CompareAndSet::Mismatch);
     assert_eq!(w.value("a").await, Some(2));
-    w.leave_lock("a", None).await;
+    leave_lock(&w, "a", None).await;
     loop {
         let seen = reader.read(&w.items, "a").await.expect("reads");
         match w.domain.compare_and_set(&w.items, &seen, &Item { n: 4 }).await.expect("answers") {
@@ -359,7 +299,7 @@ async fn read_modes_lock_or_refuse_as_they_say() {
     assert_eq!(read.value, [Some(Item { n: 1 }), None]);
     assert_eq!((read.receipt.tid, read.receipt.commit_version), (None, None));
     assert!(locked() > before);
-    drained(&w.domain).await;
+    w.drained().await;
     let options = Options::default().with_read_only(true);
     let refused = w
         .domain
@@ -388,7 +328,7 @@ async fn a_collection_belongs_to_one_domain() {
 #[tokio::test(start_paused = true)]
 async fn old_days_are_dropped_and_never_come_back() {
     let w = world().await;
-    let dead = w.leave_lock("a", Some(State::Pending)).await;
+    let dead = leave_lock(&w, "a", Some(State::Pending)).await;
     let wall = Wall::ahead(Duration::ZERO);
     let config = Config::default().with_janitor_interval(None).with_clock(wall.clone());
     let late =
@@ -434,14 +374,11 @@ async fn old_days_are_dropped_and_never_come_back() {
 #[tokio::test(start_paused = true)]
 async fn roll_forward_never_deadlocks() {
     cov_mark::check!(wound_seen_while_waiting);
-    use txn_sim::{FaultPlan, FaultStore};
     for seed in 0..20 {
         let slow = FaultPlan::none(seed).with_delay(0.9, Duration::from_millis(5));
-        let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), slow));
-        let log = Arc::new(Log::default());
-        let config = Config::default().with_janitor_interval(None).with_observer(Some(log.clone()));
-        let domain = Domain::open_or_create(store, "shop", config).await.expect("opens");
-        let items: Items = domain.create_collection("items", None).await.expect("opens");
+        let memory = Arc::new(MemoryStore::new());
+        let store = Arc::new(FaultStore::new(memory.clone(), slow));
+        let World { log, domain, items, .. }: World = Setup::on(memory).below(store).open().await;
         let tasks: Vec<_> = (0..6_u64)
             .map(|task| {
                 let (domain, items) = (domain.clone(), items.clone());
@@ -487,12 +424,9 @@ async fn roll_forward_never_deadlocks() {
 async fn write_block_of_a_dead_janitor_is_lifted() {
     cov_mark::check!(janitor_lifts_blocks);
     let w = world().await;
-    let tid = w.leave_lock("a", Some(State::Pending)).await;
-    let domain = Key::new("txn-registry", "domain:shop");
-    let [Read::Found { source, .. }] = &w.store.get_many(&[domain]).await[..] else {
-        panic!("no domain document");
-    };
-    let document: serde_json::Value = serde_json::from_str(source).expect("JSON");
+    let tid = leave_lock(&w, "a", Some(State::Pending)).await;
+    let text = w.memory.text(&Key::new("txn-registry", "domain:shop")).await;
+    let document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let partition = document["partitions"][tid.day().to_string()].as_str().expect("a name");
     w.store.block_writes(partition, true).await.expect("blocks");
     let report = w.domain.admin().janitor_pass().await.expect("passes");
@@ -525,14 +459,14 @@ async fn crossing_late_placeholders_are_removed() {
             tx.delete(&w.items, "b")
         };
         w.domain.transact::<_, Error, _>(delete).await.expect("deletes");
-        drained(&w.domain).await;
+        w.drained().await;
         let insert = async |tx: &txn_core::Transaction| {
             tx.insert(&w.items, "a", &Item { n: 2 })?;
             tx.insert(&w.items, "b", &Item { n: 2 })
         };
         let inserted = w.domain.run::<_, Error, _>(&Options::default(), insert).await;
         holders.push(inserted.expect("inserts").receipt.tid.expect("a record"));
-        drained(&w.domain).await;
+        w.drained().await;
     }
     w.domain
         .transact::<_, Error, _>(async |tx| {
@@ -541,13 +475,11 @@ async fn crossing_late_placeholders_are_removed() {
         })
         .await
         .expect("deletes");
-    drained(&w.domain).await;
+    w.drained().await;
     for (id, holder) in ["a", "b"].into_iter().zip(holders) {
         let placeholder =
             format!("{{\"transaction_tid\":\"{holder}\",\"transaction_absent\":true}}");
-        let create = WriteOp::Create(placeholder.into());
-        let outcomes = w.store.write_many(&[Write::new(Key::new("items", id), create)]).await;
-        assert!(matches!(outcomes[..], [txn_core::store::Outcome::Applied(_)]));
+        w.memory.create(Key::new("items", id), &placeholder).await;
     }
     let report = w.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean(), "{report:?}");
@@ -592,13 +524,13 @@ async fn retrying_younger_does_not_starve_a_validation() {
     let attempts = younger.await.expect("no panic").receipt.attempts;
     assert!(attempts <= 3, "the younger transaction ran {attempts} times");
     assert_eq!((w.value("a").await, w.value("b").await), (Some(2), Some(3)));
-    drained(&w.domain).await;
+    w.drained().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_domain_that_shuts_down_refuses_new_transactions() {
     let w = world().await;
     assert!(w.domain.shutdown(Duration::from_secs(5)).await);
-    let error = w.set(&w.domain, "a", 2, &Options::default()).await.expect_err("closed");
+    let error = set(&w, &w.domain, "a", 2, &Options::default()).await.expect_err("closed");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
 }

@@ -1,17 +1,13 @@
 //! Transactions inside the closure of another transaction, in virtual time.
 
-use std::sync::Arc;
+use txn_core::{Collection, Domain, Error, ErrorKind, LockMode, Options, Raw};
 
-use txn_core::store::MemoryStore;
-use txn_core::{Collection, Config, Domain, Error, ErrorKind, LockMode, Options, Raw};
+use crate::support::{Setup, World};
 
 type Items = Collection<Raw>;
 
 async fn open() -> (Domain, Items) {
-    let config = Config::default().with_janitor_interval(None);
-    let domain =
-        Domain::open_or_create(Arc::new(MemoryStore::new()), "shop", config).await.expect("opens");
-    let items = domain.create_collection("items", None).await.expect("opens");
+    let World { domain, items, .. } = Setup::default().open().await;
     let first = domain.transact::<_, Error, _>(async |tx| {
         ["a", "b"].iter().try_for_each(|id| tx.put(&items, *id, &Raw::new("{\"n\":0}")))
     });

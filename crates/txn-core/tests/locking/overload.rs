@@ -1,23 +1,19 @@
 //! More transactions than `max_concurrent_transactions`, in virtual time.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
 use tokio::time::{Instant, sleep};
-use txn_core::store::MemoryStore;
-use txn_core::{Collection, Config, Domain, Error, ErrorKind, Raw, Result};
+use txn_core::{Collection, Domain, Error, ErrorKind, Raw, Result};
+
+use crate::support::{Setup, World, config};
 
 async fn open(running: usize) -> (Domain, Collection<Raw>) {
-    let config = Config::default()
-        .with_janitor_interval(None)
-        .with_max_concurrent_transactions(running)
-        .with_timeout(Duration::from_secs(4));
-    let store = Arc::new(MemoryStore::new());
-    let domain = Domain::open_or_create(store, "busy", config).await.expect("opens");
-    let things = domain.create_collection("things", None).await.expect("opens");
-    (domain, things)
+    let config =
+        config().with_max_concurrent_transactions(running).with_timeout(Duration::from_secs(4));
+    let World { domain, items, .. } = Setup::default().config(config).open().await;
+    (domain, items)
 }
 
 #[tokio::test(start_paused = true)]

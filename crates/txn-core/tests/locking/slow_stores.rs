@@ -6,20 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
 use txn_core::clock::{Clock, SystemClock};
-use txn_core::store::{
-    Key, Layer, MemoryStore, Outcome, Read, Store, StoreError, StoreErrorKind, Write, WriteOp,
-};
+use txn_core::store::{Key, MemoryStore, Outcome, Read, Store, StoreError, StoreErrorKind};
 use txn_core::{Collection, Domain, Error, LockMode, Options, Raw, Result};
-use txn_sim::Scroll;
+use txn_sim::{Call, Fate, Scripted, Scroll, Step};
 
-use crate::support::scripted::{is_commit, is_lock};
-use crate::support::{Fate, Scripted, config};
+use crate::support::script::{is_apply, is_commit, is_lock};
+use crate::support::{Setup, World, config};
 
 const ONE: &str = r#"{"n":1}"#;
 const TWO: &str = r#"{"n":2}"#;
@@ -32,66 +29,46 @@ fn pessimistic() -> Options {
     Options::default().with_lock_mode(LockMode::AtRead)
 }
 
-/// A store with one hanging shard.
-///
-/// A request with a document `cold…` takes 10 s. Every other request takes 2 ms.
+/// Whether the shard of the documents `cold…` hangs.
 #[derive(Debug, Default)]
-struct HungShard {
-    inner: Arc<MemoryStore>,
+struct Shard {
     reads: AtomicBool,
     writes: AtomicBool,
 }
 
-impl HungShard {
-    async fn hangs<'a>(&self, kind: &AtomicBool, mut keys: impl Iterator<Item = &'a Key>) -> bool {
-        let hangs = keys.any(|key| key.id.starts_with("cold")) && kind.load(Ordering::SeqCst);
-        sleep(if hangs { ms(10_000) } else { ms(2) }).await;
-        hangs
-    }
-}
-
-#[async_trait]
-impl Layer for HungShard {
-    fn inner(&self) -> &dyn Store {
-        &*self.inner
-    }
-
-    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
-        if self.hangs(&self.reads, keys.iter()).await {
-            let late = || StoreError::new(StoreErrorKind::Unavailable, "no answer in time");
-            return keys.iter().map(|_| Read::Unavailable(late())).collect();
+impl Shard {
+    /// Lets a request with a hanging document take 10 s, and any other request 2 ms.
+    fn step(&self, call: Call<'_>) -> Step {
+        let hangs = match call {
+            Call::GetMany(_) => &self.reads,
+            Call::WriteMany(_) => &self.writes,
+            _ => return Step::pass(),
+        };
+        if hangs.load(Ordering::SeqCst) && call.has(|key| key.id.starts_with("cold")) {
+            let error = StoreError::new(StoreErrorKind::Unavailable, "no answer in time");
+            return Step::delay(ms(10_000)).fail(error);
         }
-        self.inner.get_many(keys).await
-    }
-
-    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        if self.hangs(&self.writes, writes.iter().map(|write| &write.key)).await {
-            return writes.iter().map(|_| Outcome::Unknown("no answer in time".into())).collect();
-        }
-        self.inner.write_many(writes).await
+        Step::delay(ms(2))
     }
 }
 
 /// Two processes, one on a store with a hanging shard.
-struct Shop {
-    store: Arc<HungShard>,
+struct TwoProcesses {
+    shard: Arc<Shard>,
     domain: Domain,
     other: Domain,
     items: Collection<Raw>,
 }
 
-impl Shop {
+impl TwoProcesses {
     async fn open() -> Self {
-        let store = Arc::new(HungShard::default());
-        let other = Domain::open_or_create(store.inner.clone(), "shop", config())
-            .await
-            .expect("the store works");
-        let items: Collection<Raw> =
-            other.create_collection("items", None).await.expect("the store works");
-        let shared = config().with_request_batching(Some(true));
-        let domain =
-            Domain::open_or_create(store.clone(), "shop", shared).await.expect("the store works");
-        let _: Collection<Raw> = domain.collection("items").await.expect("the store works");
+        let World { memory, domain: other, items, .. } = Setup::default().open::<Raw>().await;
+        let (store, shard) = (Scripted::new(memory.clone()), Arc::new(Shard::default()));
+        let of_calls = shard.clone();
+        store.before(move |call| of_calls.step(call));
+        let setup = Setup::on(memory).below(Arc::new(store));
+        let shared = setup.config(config().with_request_batching(Some(true)));
+        let World { domain, .. } = shared.open::<Raw>().await;
         let filled = other.transact::<_, Error, _>(async |tx| {
             for i in 0..100 {
                 tx.put(&items, format!("cold-{i}"), &Raw::new(ONE))?;
@@ -101,7 +78,7 @@ impl Shop {
         });
         filled.await.expect("the store works");
         sleep(ms(500)).await;
-        Self { store, domain, other, items }
+        Self { shard, domain, other, items }
     }
 }
 
@@ -117,8 +94,8 @@ async fn rewrite(domain: &Domain, items: &Collection<Raw>, id: &str) -> Result<u
 
 #[tokio::test(start_paused = true)]
 async fn read_is_served_while_other_requests_hang() {
-    let Shop { store, domain, items, .. } = Shop::open().await;
-    store.reads.store(true, Ordering::SeqCst);
+    let TwoProcesses { shard, domain, items, .. } = TwoProcesses::open().await;
+    shard.reads.store(true, Ordering::SeqCst);
     for i in 0..4 {
         let (domain, items) = (domain.clone(), items.clone());
         tokio::spawn(async move { domain.reader().get(&items, format!("cold-{i}")).await });
@@ -131,8 +108,8 @@ async fn read_is_served_while_other_requests_hang() {
 
 #[tokio::test(start_paused = true)]
 async fn hanging_shard_delays_no_heartbeat() {
-    let Shop { store, domain, other, items } = Shop::open().await;
-    store.writes.store(true, Ordering::SeqCst);
+    let TwoProcesses { shard, domain, other, items } = TwoProcesses::open().await;
+    shard.writes.store(true, Ordering::SeqCst);
     let options = pessimistic();
     let long = domain.run::<_, Error, _>(&options, async |tx| {
         tx.get(&items, "warm").await?;
@@ -157,8 +134,8 @@ async fn hanging_shard_delays_no_heartbeat() {
 
 #[tokio::test(start_paused = true)]
 async fn large_hanging_requests_leave_permits_free() {
-    let Shop { store, domain, items, .. } = Shop::open().await;
-    store.writes.store(true, Ordering::SeqCst);
+    let TwoProcesses { shard, domain, items, .. } = TwoProcesses::open().await;
+    shard.writes.store(true, Ordering::SeqCst);
     let large = Arc::new(format!(r#"{{"t":"{}"}}"#, "x".repeat(120_000)));
     let put = |id: String| {
         let (domain, items, large) = (domain.clone(), items.clone(), large.clone());
@@ -179,31 +156,14 @@ async fn large_hanging_requests_leave_permits_free() {
     assert!(begun.elapsed() < ms(1_000), "{:?}", begun.elapsed());
 }
 
-/// A store whose reads take 80 ms of real time.
-#[derive(Debug, Default)]
-struct Slow(MemoryStore);
-
-#[async_trait]
-impl Layer for Slow {
-    fn inner(&self) -> &dyn Store {
-        &self.0
-    }
-
-    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
-        sleep(ms(80)).await;
-        self.0.get_many(keys).await
-    }
-}
-
 #[test]
 fn idle_runtime_carries_no_request_of_another() {
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
     let (one, other) = (runtime(), runtime());
     let (domain, items) = one.block_on(async {
         let shared = config().with_request_batching(Some(true));
-        let domain =
-            Domain::open_or_create(Arc::new(Slow::default()), "shop", shared).await.unwrap();
-        let items: Collection<Raw> = domain.create_collection("items", None).await.unwrap();
+        let World { domain, items, .. } =
+            Setup::default().slow(ms(80)).config(shared).open::<Raw>().await;
         (domain, items)
     });
     let read = |i: u64| {
@@ -221,61 +181,36 @@ fn idle_runtime_carries_no_request_of_another() {
     drop(one);
 }
 
-/// A store that runs a hook before the first lock of `a`.
-struct BeforeTheLock {
-    inner: Arc<MemoryStore>,
-    hook: Mutex<Option<BoxFuture<'static, ()>>>,
-}
-
-impl std::fmt::Debug for BeforeTheLock {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("BeforeTheLock")
-    }
-}
-
-#[async_trait]
-impl Layer for BeforeTheLock {
-    fn inner(&self) -> &dyn Store {
-        &*self.inner
-    }
-
-    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        let locks = |write: &Write| match &write.op {
-            WriteOp::Replace(source, _) => {
-                &*write.key.id == "a" && source.contains("transaction_tid")
-            }
-            _ => false,
-        };
-        let hook = if writes.iter().any(locks) { self.hook.lock().take() } else { None };
-        if let Some(hook) = hook {
-            hook.await;
-        }
-        self.inner.write_many(writes).await
-    }
+/// Runs `hook` before the first lock of `a`.
+fn before_the_lock(store: &Scripted, hook: BoxFuture<'static, ()>) {
+    let hook = Mutex::new(Some(hook));
+    store.before(move |call| match call.writes(|write| is_lock(write) && &*write.key.id == "a") {
+        true => hook.lock().take().map_or_else(Step::pass, Step::wait),
+        false => Step::pass(),
+    });
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropped_read_with_a_lost_lock_delays_no_commit() {
     cov_mark::check!(commit_beside_an_uncertain_lock);
-    let memory = Arc::new(MemoryStore::new());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let config = || config().with_clock(clock.clone());
-    let other = Domain::open_or_create(memory.clone(), "shop", config()).await.unwrap();
-    let items: Collection<Raw> = other.create_collection("items", None).await.unwrap();
+    let World { memory, domain: other, items, .. } =
+        Setup::default().config(config()).open::<Raw>().await;
     let filled = other.transact::<_, Error, _>(async |tx| {
         tx.put(&items, "a", &Raw::new(ONE))?;
         tx.put(&items, "b", &Raw::new(ONE))
     });
     filled.await.unwrap();
     sleep(ms(500)).await;
-    let store = Arc::new(BeforeTheLock { inner: memory, hook: Mutex::new(None) });
-    let domain = Domain::open_or_create(store.clone(), "shop", config()).await.unwrap();
+    let World { store, domain, .. } = Setup::on(memory).config(config()).open::<Raw>().await;
     let older = Arc::new(other.begin(&pessimistic()).unwrap());
     sleep(ms(20)).await;
     let (holder, of) = (older.clone(), items.clone());
-    *store.hook.lock() = Some(Box::pin(async move {
+    let hook = async move {
         holder.get(&of, "a").await.unwrap();
-    }));
+    };
+    before_the_lock(&store, Box::pin(hook));
     let begun = Instant::now();
     let options = pessimistic();
     let done = domain.run::<_, Error, _>(&options, async |tx| {
@@ -289,24 +224,14 @@ async fn dropped_read_with_a_lost_lock_delays_no_commit() {
     drop(older);
 }
 
-/// Whether a write applies an item: the write removes the lock.
-fn is_apply(write: &Write) -> bool {
-    &*write.key.collection == "items" && !is_lock(write) && write.op.changes()
-}
-
 /// Leaves seven transactions of two documents each committed and not applied.
 async fn left_behind() -> (Arc<MemoryStore>, Arc<Scroll>, Vec<Key>) {
-    let memory = Arc::new(MemoryStore::new());
-    let config = config().with_timeout(ms(200));
-    let store = Scripted::new(memory.clone());
+    let setup = Setup::default().config(config().with_timeout(ms(200)));
+    let World { memory, store, domain: dead, items, .. } = setup.open::<Raw>().await;
     store.play(|write| match is_apply(write) {
         true => Fate::RefuseWith(Outcome::Rejected("shut".to_owned())),
         false => Fate::Pass,
     });
-    let dead =
-        Domain::open_or_create(Arc::new(store), "shop", config).await.expect("the store works");
-    let items: Collection<Raw> =
-        dead.create_collection("items", None).await.expect("the store works");
     let mut keys = Vec::new();
     for i in 0..7 {
         let pair = [format!("{i}-left"), format!("{i}-right")];
@@ -345,11 +270,9 @@ async fn inspection_counts_once_after_a_lost_page() {
 #[test]
 fn handle_dropped_outside_a_runtime_releases_locks() {
     let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    let memory = Arc::new(MemoryStore::new());
     let (domain, other, items) = runtime.block_on(async {
-        let domain = Domain::open_or_create(memory.clone(), "shop", config()).await.unwrap();
-        let items: Collection<Raw> = domain.create_collection("items", None).await.unwrap();
-        let other = Domain::open_or_create(memory, "shop", config()).await.unwrap();
+        let World { memory, domain, items, .. } = Setup::default().open::<Raw>().await;
+        let World { domain: other, .. } = Setup::on(memory).open::<Raw>().await;
         rewrite(&domain, &items, "a").await.unwrap();
         sleep(ms(500)).await;
         (domain, other, items)
@@ -364,39 +287,28 @@ fn handle_dropped_outside_a_runtime_releases_locks() {
     });
 }
 
-/// A store whose next read of a record exceeds the lease.
-#[derive(Debug)]
-struct SlowRecord {
-    inner: Arc<MemoryStore>,
-    once: AtomicBool,
-}
-
-#[async_trait]
-impl Layer for SlowRecord {
-    fn inner(&self) -> &dyn Store {
-        &*self.inner
-    }
-
-    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
-        let is_record = keys.iter().any(|key| key.collection.starts_with("txn-shop-"));
-        if is_record && self.once.swap(false, Ordering::SeqCst) {
-            sleep(ms(1_100)).await;
+/// Lets the next read of a record take longer than the lease.
+fn slow_record(store: &Scripted) {
+    let once = AtomicBool::new(true);
+    store.before(move |call| {
+        let is_read = matches!(call, Call::GetMany(_));
+        let is_record = is_read && call.has(|key| key.collection.starts_with("txn-shop-"));
+        match is_record && once.swap(false, Ordering::SeqCst) {
+            true => Step::delay(ms(1_100)),
+            false => Step::pass(),
         }
-        self.inner.get_many(keys).await
-    }
+    });
 }
 
 #[tokio::test(start_paused = true)]
 async fn slow_read_of_a_record_does_not_expire_the_lease() {
-    let memory = Arc::new(MemoryStore::new());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let config = || config().with_clock(clock.clone());
-    let owner = Domain::open_or_create(memory.clone(), "shop", config()).await.unwrap();
-    let items: Collection<Raw> = owner.create_collection("items", None).await.unwrap();
+    let World { memory, domain: owner, items, .. } =
+        Setup::default().config(config()).open::<Raw>().await;
     rewrite(&owner, &items, "a").await.unwrap();
     sleep(ms(500)).await;
-    let store = Arc::new(SlowRecord { inner: memory, once: AtomicBool::new(false) });
-    let rival = Domain::open_or_create(store.clone(), "shop", config()).await.unwrap();
+    let World { store, domain: rival, .. } = Setup::on(memory).config(config()).open::<Raw>().await;
     let runs = AtomicUsize::new(0);
     let options = pessimistic();
     let old = owner.run::<_, Error, _>(&options, async |tx| {
@@ -407,7 +319,7 @@ async fn slow_read_of_a_record_does_not_expire_the_lease() {
     });
     let young = async {
         sleep(ms(600)).await;
-        store.once.store(true, Ordering::SeqCst);
+        slow_record(&store);
         rewrite(&rival, &items, "a").await
     };
     let (old, young) = tokio::join!(old, young);
@@ -419,17 +331,14 @@ async fn slow_read_of_a_record_does_not_expire_the_lease() {
 #[tokio::test(start_paused = true)]
 async fn refused_commit_leaves_no_open_record() {
     cov_mark::check!(commit_refused_for_certain);
-    let memory = Arc::new(MemoryStore::new());
-    let other = Domain::open_or_create(memory.clone(), "shop", config()).await.unwrap();
-    let items: Collection<Raw> = other.create_collection("items", None).await.unwrap();
-    let config = config().with_timeout(ms(3_000));
-    let store = Scripted::new(memory);
+    let World { memory, domain: other, items, .. } = Setup::default().open::<Raw>().await;
+    let setup = Setup::on(memory).config(config().with_timeout(ms(3_000)));
+    let World { store, domain, .. } = setup.open::<Raw>().await;
     // The store is overloaded.
     store.play(|write| match is_commit(write) {
         true => Fate::RefuseWith(Outcome::Rejected("429".to_owned())),
         false => Fate::Pass,
     });
-    let domain = Domain::open_or_create(Arc::new(store), "shop", config).await.unwrap();
     let options = pessimistic();
     let refused = domain.run::<(), Error, _>(&options, async |tx| {
         tx.get_many(&items, ["a", "b"]).await?;

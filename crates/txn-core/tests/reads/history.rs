@@ -3,46 +3,35 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::Wall;
-use serde::{Deserialize, Serialize};
+use crate::support::{Item, Items, Plain, Setup, Wall, World};
 use txn_core::clock::Clock;
-use txn_core::store::{Filter, MemoryStore, Store, Write, WriteOp};
+use txn_core::store::{Filter, Key, MemoryStore, Store, Write, WriteOp};
 use txn_core::{
-    Collection, CommitVersion, CompareAndSet, Config, DocumentId, Domain, Error, ErrorKind,
-    Options, Typed, WaitFor,
+    CommitVersion, CompareAndSet, Config, DocumentId, Domain, Error, ErrorKind, Options, WaitFor,
 };
 
 const DRIFT: Duration = Duration::from_secs(60);
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3_600);
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Item {
-    n: u64,
-}
-
-type Items = Collection<Typed<Item>>;
-
 /// A domain whose clock can be set ahead, to read recent writes.
-struct Shop {
-    store: Arc<MemoryStore>,
+struct Timeline {
+    memory: Arc<MemoryStore>,
     wall: Arc<Wall>,
     domain: Domain,
     items: Items,
 }
 
-impl Shop {
+impl Timeline {
     async fn open(groups: bool) -> Self {
-        let store = Arc::new(MemoryStore::new());
         let wall = Wall::ahead(Duration::ZERO);
         let config = config(&wall).with_group_commit(Some(groups));
-        let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("opens");
-        let items: Items = domain.create_collection("items", None).await.expect("opens");
+        let World { memory, domain, items, .. } = Setup::default().config(config).open().await;
         domain.history().enable(&items, WEEK).await.expect("begins");
-        Self { store, wall, domain, items }
+        Self { memory, wall, domain, items }
     }
 
     /// Commits, and returns the time of the commit.
-    async fn write(&self, documents: &[(&str, Option<u64>)]) -> Duration {
+    async fn write(&self, documents: &[(&str, Option<i64>)]) -> Duration {
         let options = Options::default().with_wait_for(WaitFor::Apply);
         let written = self.domain.run::<_, Error, _>(&options, async |tx| {
             for (id, n) in documents {
@@ -62,7 +51,7 @@ impl Shop {
         self.wall.set_ahead(time);
     }
 
-    async fn at(&self, time: Duration, ids: &[&str]) -> Result<Vec<Option<u64>>, Error> {
+    async fn at(&self, time: Duration, ids: &[&str]) -> Result<Vec<Option<i64>>, Error> {
         let values = self.domain.history().at(time)?.get_many(&self.items, ids).await?;
         Ok(values.into_iter().map(|item| item.map(|item| item.n)).collect())
     }
@@ -77,7 +66,7 @@ const BEFORE: Duration = Duration::from_micros(1);
 #[tokio::test]
 async fn snapshot_finds_every_version_and_deletion() {
     for groups in [false, true] {
-        let shop = Shop::open(groups).await;
+        let shop = Timeline::open(groups).await;
         let mut told = vec![(shop.wall.wall(), [None, None])];
         let mut now = [None, None];
         for n in 0..50 {
@@ -112,7 +101,7 @@ async fn snapshot_finds_every_version_and_deletion() {
 
 #[tokio::test]
 async fn snapshot_finds_documents_older_than_the_history() {
-    let shop = Shop::open(false).await;
+    let shop = Timeline::open(false).await;
     let old: Items = shop.domain.create_collection("old", None).await.expect("opens");
     let put = async |id: &str, n| {
         let options = Options::default().with_wait_for(WaitFor::Apply);
@@ -142,7 +131,7 @@ async fn snapshot_finds_documents_older_than_the_history() {
 
 #[tokio::test]
 async fn history_keeps_routed_documents() {
-    let shop = Shop::open(false).await;
+    let shop = Timeline::open(false).await;
     let id = DocumentId::routed("x", "r");
     let put = async |n| {
         let written =
@@ -159,7 +148,7 @@ async fn history_keeps_routed_documents() {
 
 #[tokio::test]
 async fn unreadable_timestamps_are_refused() {
-    let shop = Shop::open(false).await;
+    let shop = Timeline::open(false).await;
     shop.write(&[("a", Some(1))]).await;
     let now = shop.wall.wall();
     let too_late = shop.domain.history().at(now).expect_err("a commit may still precede");
@@ -186,15 +175,9 @@ async fn unreadable_timestamps_are_refused() {
 /// A plain client overwrites the document. The history cannot know when the old version ended.
 #[tokio::test]
 async fn version_overwritten_by_a_plain_client_is_damaged() {
-    let shop = Shop::open(false).await;
+    let shop = Timeline::open(false).await;
     let first = shop.write(&[("a", Some(1))]).await;
-    let key = txn_core::store::Key::new("items", "a");
-    let read = shop.store.read_primary(std::slice::from_ref(&key)).await.swap_remove(0);
-    let txn_core::store::Read::Found { version, .. } = read else {
-        panic!("no document: {read:?}")
-    };
-    let plain = Write::new(key, WriteOp::Replace("{\"n\":7}".into(), version));
-    shop.store.write_many(&[plain]).await;
+    shop.memory.overwrite(&Key::new("items", "a"), "{\"n\":7}").await;
     tokio::time::sleep(Duration::from_millis(1)).await;
     let last = shop.write(&[("a", Some(3))]).await;
     shop.pass(DRIFT * 2);
@@ -207,7 +190,7 @@ async fn version_overwritten_by_a_plain_client_is_damaged() {
 
 #[tokio::test]
 async fn compare_and_set_keeps_the_overwritten_version() {
-    let shop = Shop::open(true).await;
+    let shop = Timeline::open(true).await;
     shop.write(&[("a", Some(1))]).await;
     let read = shop.domain.reader().read(&shop.items, "a").await.expect("reads");
     let between = shop.wall.wall();
@@ -227,9 +210,9 @@ async fn compare_and_set_keeps_the_overwritten_version() {
 /// Another process opens the collection and keeps its history. A release ends the history.
 #[tokio::test]
 async fn process_learns_of_the_history_at_the_opening() {
-    let shop = Shop::open(false).await;
+    let shop = Timeline::open(false).await;
     let config = config(&shop.wall);
-    let other = Domain::open(shop.store.clone(), "shop", config).await.expect("opens");
+    let other = Domain::open(shop.memory.clone(), "shop", config).await.expect("opens");
     let items: Items = other.collection("items").await.expect("opens");
     let first = shop.write(&[("a", Some(1))]).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -247,7 +230,7 @@ async fn process_learns_of_the_history_at_the_opening() {
 
 #[tokio::test]
 async fn purge_drops_only_unreadable_versions() {
-    let shop = Shop::open(false).await;
+    let shop = Timeline::open(false).await;
     for n in 0..20 {
         shop.write(&[("a", Some(n)), ("gone", (n < 10).then_some(n))]).await;
     }
@@ -281,12 +264,12 @@ async fn purge_drops_only_unreadable_versions() {
 async fn purge_keeps_versions_without_a_readable_head() {
     cov_mark::check!(past_without_a_head_stays);
     cov_mark::check!(past_of_an_unreadable_head_stays);
-    let shop = Shop::open(false).await;
+    let shop = Timeline::open(false).await;
     for n in 0..5 {
         tokio::time::sleep(Duration::from_millis(1)).await;
         shop.write(&[("lost", Some(n)), ("broken", Some(n))]).await;
     }
-    let page = shop.store.scan("items-history", &Filter::All, 1_000, None).await.expect("scans");
+    let page = shop.memory.scan("items-history", &Filter::All, 1_000, None).await.expect("scans");
     let heads: Vec<_> =
         page.documents.into_iter().filter(|(key, ..)| !key.id.starts_with("v/")).collect();
     assert_eq!(heads.len(), 2);
@@ -295,7 +278,7 @@ async fn purge_keeps_versions_without_a_readable_head() {
             true => WriteOp::Delete(version),
             false => WriteOp::Replace("{}".into(), version),
         };
-        shop.store.write_many(&[Write::new(key, op)]).await;
+        shop.memory.write_many(&[Write::new(key, op)]).await;
     }
     shop.pass(3 * WEEK);
     let before = versions(&shop).await;
@@ -303,14 +286,14 @@ async fn purge_keeps_versions_without_a_readable_head() {
     assert_eq!(versions(&shop).await, before);
 }
 
-async fn versions(shop: &Shop) -> usize {
-    let page = shop.store.scan("items-history", &Filter::All, 1_000, None).await.expect("scans");
+async fn versions(shop: &Timeline) -> usize {
+    let page = shop.memory.scan("items-history", &Filter::All, 1_000, None).await.expect("scans");
     page.documents.iter().filter(|(key, ..)| key.id.starts_with("v/")).count()
 }
 
 #[tokio::test]
 async fn unchanged_documents_leave_no_history() {
-    let shop = Shop::open(false).await;
+    let shop = Timeline::open(false).await;
     shop.domain
         .transact::<_, Error, _>(async |tx| {
             tx.delete(&shop.items, "absent")?;
@@ -320,6 +303,6 @@ async fn unchanged_documents_leave_no_history() {
         .await
         .expect("runs");
     assert!(shop.domain.shutdown(Duration::from_secs(10)).await);
-    let page = shop.store.scan("items-history", &Filter::All, 10, None).await.expect("scans");
+    let page = shop.memory.scan("items-history", &Filter::All, 10, None).await.expect("scans");
     assert_eq!(page.documents.len(), 0);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use txn_core::{CompareAndSet, Error, ErrorKind, LockMode, Options, ReadMode};
 
-use crate::support::{Dies, Item, Process, SharedStore};
+use crate::support::{Dies, Item, Plain, Process, SharedStore};
 
 const THOUGHT: Duration = Duration::from_millis(50);
 
@@ -98,7 +98,7 @@ async fn second_set_of_a_plain_document_is_a_mismatch() {
     cov_mark::check!(plain_document_is_set_by_a_record);
     let w = SharedStore::of(1).await;
     let p = w.process(Dies::Never).await;
-    w.plainly(&p.items.key("plain"), r#"{"n":1}"#).await;
+    w.memory.overwrite(&p.items.key("plain"), r#"{"n":1}"#).await;
     let read = async || p.domain.reader().read(&p.items, "plain").await.expect("reads");
     let (one, other) = (read().await, read().await);
     let set = async |snapshot, n| p.domain.compare_and_set(&p.items, snapshot, &Item { n }).await;
@@ -130,7 +130,7 @@ async fn released_lock_is_no_mismatch() {
     for (reads, thinks) in [(false, false), (true, false), (false, true), (true, true)] {
         let w = SharedStore::of(2).await;
         let (p, other) = (w.process(Dies::Never).await, w.process(Dies::Never).await);
-        let before = w.stored(&p.items.key("d0000")).await.expect("exists");
+        let before = w.memory.stored(&p.items.key("d0000")).await.expect("exists");
         let snapshot = p.domain.reader().read(&p.items, "d0000").await.expect("reads");
         if reads {
             is_read_under_a_lock(&other).await;
@@ -140,7 +140,7 @@ async fn released_lock_is_no_mismatch() {
         if thinks {
             tokio::time::sleep(THOUGHT).await;
         }
-        let after = w.stored(&p.items.key("d0000")).await.expect("exists");
+        let after = w.memory.stored(&p.items.key("d0000")).await.expect("exists");
         assert_ne!(before.0, after.0, "the store's version moved");
         let set = p.domain.compare_and_set(&p.items, &snapshot, &Item { n: 7 }).await;
         assert!(matches!(set, Ok(CompareAndSet::Written(_))), "{reads} {thinks}: {set:?}");
@@ -188,8 +188,8 @@ async fn same_bytes_of_another_commit_are_a_mismatch() {
     // A plain client changes the content and keeps the commit version.
     let snapshot = read().await;
     let key = p.items.key("d0000");
-    let (_, source) = w.stored(&key).await.expect("exists");
-    w.plainly(&key, &source.replace("\"n\":1", "\"n\":6")).await;
+    let (_, source) = w.memory.stored(&key).await.expect("exists");
+    w.memory.overwrite(&key, &source.replace("\"n\":1", "\"n\":6")).await;
     assert_eq!(set(&snapshot, 7).await.expect("answers"), CompareAndSet::Mismatch);
     assert_eq!(p.values(1).await, [Some(6)]);
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use txn_core::store::{Outcome, Refusal, RefusalKind, Write, WriteOp};
 use txn_core::{Committed, Domain, Error, ErrorKind, LockMode, Options};
+use txn_sim::Fate;
 
-use crate::support::scripted::is_commit;
-use crate::support::{Fate, Item, Items, Scripted, Shop, config};
+use crate::support::script::is_commit;
+use crate::support::{Item, Setup, Shop, World};
 
 /// Renames an item, if the item exists.
 async fn rename(shop: &Shop, from: &str, to: &str) {
@@ -267,9 +268,8 @@ async fn void_lock_in_a_blocked_index_can_be_read_through() {
         shop.domain.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
     tx.get(&shop.items, "a").await.expect("locks");
     shop.store.set_down(true);
-    let way = Arc::new(Scripted::new(shop.memory.clone()));
-    let reader = Domain::open_or_create(way.clone(), "shop", config()).await.expect("opens");
-    let items: Items = reader.create_collection("items", None).await.expect("opens");
+    let World { store: way, domain: reader, items, .. }: World =
+        Setup::on(shop.memory.clone()).open().await;
     let is_item = |write: &Write| write.op.changes() && *write.key.collection == *"items";
     let kind = RefusalKind::Blocked;
     let blocked = Outcome::Invalid(Refusal { kind, reason: "index write blocked".to_owned() });

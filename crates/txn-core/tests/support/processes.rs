@@ -1,25 +1,30 @@
-//! A shop: processes with scripted stores on one memory store.
+//! Processes on one memory store, each with a script of its own.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use txn_core::store::{Key, MemoryStore, Outcome, Read, Source, Store, Version, Write, WriteOp};
-use txn_core::{AttemptId, Config, Domain, Error, Options, WaitFor, record::State};
-use txn_sim::{CountingStore, Counts};
+use txn_core::store::MemoryStore;
+use txn_core::{AttemptId, Config, Domain, Error, Options, WaitFor};
+use txn_sim::{Counts, Scripted};
 
 use super::items::{Item, Items, config, drained};
-use super::log::Log;
-use super::scripted::{Closed, Dies, Scripted};
+use super::script::{Dies, die};
+use super::world::{Setup, World};
 
-/// A shop with some items, each with `n` 1.
+/// A world with items, each with `n` 1, and with another process on the same documents.
 pub(crate) struct Shop {
-    pub(crate) memory: Arc<MemoryStore>,
-    pub(crate) store: Arc<Scripted>,
-    /// The process with the scripted store.
-    pub(crate) domain: Domain,
-    pub(crate) items: Items,
-    /// Another process, on the plain memory store.
+    world: World,
+    /// A process that no script affects.
     pub(crate) other: Domain,
+}
+
+impl Deref for Shop {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
 }
 
 impl Shop {
@@ -28,17 +33,9 @@ impl Shop {
     }
 
     pub(crate) async fn open_with(ids: &[&str], config: Config) -> Self {
-        let memory = Arc::new(MemoryStore::new());
-        let other =
-            Domain::open_or_create(memory.clone(), "shop", self::config()).await.expect("opens");
-        let items: Items = other.create_collection("items", None).await.expect("opens");
-        let fill = async |tx: &txn_core::Transaction| {
-            ids.iter().try_for_each(|id| tx.insert(&items, *id, &Item { n: 1 }))
-        };
-        other.transact::<_, Error, _>(fill).await.expect("inserts");
-        let store = Arc::new(Scripted::new(memory.clone()));
-        let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("opens");
-        let shop = Self { memory, store, domain, items, other };
+        let first = World::of(ids).await;
+        let world = Setup::on(first.memory.clone()).config(config).open().await;
+        let shop = Self { world, other: first.domain };
         shop.drained().await;
         shop
     }
@@ -65,44 +62,50 @@ impl Shop {
     }
 }
 
-/// A process with a domain and items, on a counting store.
+/// A process that may die at its commit.
 pub(crate) struct Process {
-    pub(crate) store: Arc<CountingStore>,
-    /// Whether writes of documents are refused.
+    world: World,
+    /// Whether the store refuses writes of documents.
     pub(crate) held_back: Arc<AtomicBool>,
-    pub(crate) log: Arc<Log>,
-    pub(crate) domain: Domain,
-    pub(crate) items: Items,
+}
+
+impl Deref for Process {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
 }
 
 pub(crate) fn ids(n: usize) -> Vec<String> {
     (0..n).map(|i| format!("d{i:04}")).collect()
 }
 
-/// A memory store that the processes of a shop share.
+/// A memory store that several processes share.
 pub(crate) struct SharedStore {
     pub(crate) memory: Arc<MemoryStore>,
-    pub(crate) closed: Closed,
+    /// The store of all processes. The script of a process stands in front of this store.
+    pub(crate) store: Arc<Scripted>,
 }
 
 impl SharedStore {
     /// Creates a store with `n` items, each 1.
     pub(crate) async fn of(n: usize) -> Self {
-        let shared = Self { memory: Arc::new(MemoryStore::new()), closed: Closed::default() };
+        let shared = Self::on(Arc::default());
         shared.process(Dies::Never).await.put_all(n, 1).await.expect("inserts");
         shared
     }
 
+    /// Shares an existing store.
+    pub(crate) fn on(memory: Arc<MemoryStore>) -> Self {
+        Self { store: Arc::new(Scripted::new(memory.clone())), memory }
+    }
+
     /// Starts a further process.
     pub(crate) async fn process(&self, dies: Dies) -> Process {
-        let scripted = Scripted::with_closed(self.memory.clone(), self.closed.clone());
-        let held_back = scripted.die(dies);
-        let store = Arc::new(CountingStore::new(Arc::new(scripted)));
-        let log = Arc::new(Log::default());
-        let config = config().with_observer(Some(log.clone()));
-        let domain = Domain::open_or_create(store.clone(), "shop", config).await.expect("opens");
-        let items = domain.create_collection("items", None).await.expect("opens");
-        Process { store, held_back, log, domain, items }
+        let world: World = Setup::on(self.memory.clone()).below(self.store.clone()).open().await;
+        let held_back = die(&world.store, dies);
+        Process { world, held_back }
     }
 
     /// Leaves the transaction of a process that dies at the commit.
@@ -131,37 +134,6 @@ impl SharedStore {
         assert_eq!(tx.commit().await.is_ok(), dies == Dies::AfterCommit);
         tid
     }
-
-    pub(crate) async fn stored(&self, key: &Key) -> Option<(Version, Source)> {
-        match self.memory.get_many(std::slice::from_ref(key)).await.pop() {
-            Some(Read::Found { version, source }) => Some((version, source)),
-            _ => None,
-        }
-    }
-
-    pub(crate) async fn write(&self, write: Write) {
-        let outcomes = self.memory.write_many(&[write]).await;
-        assert!(matches!(outcomes[..], [Outcome::Applied(_)]), "{outcomes:?}");
-    }
-
-    /// Writes a document as a plain client.
-    pub(crate) async fn plainly(&self, key: &Key, source: &str) {
-        let op = match self.stored(key).await {
-            Some((version, _)) => WriteOp::Replace(source.into(), version),
-            None => WriteOp::Create(source.into()),
-        };
-        self.write(Write::new(key.clone(), op)).await;
-    }
-
-    /// Whether the record of a transaction has this state.
-    pub(crate) async fn is_in_state(&self, tid: AttemptId, state: State) -> bool {
-        let (_, record) = self.stored(&Self::record_key(tid)).await.expect("a record");
-        record.contains(&format!("\"state\":{}", serde_json::to_string(&state).expect("a state")))
-    }
-
-    pub(crate) fn record_key(tid: AttemptId) -> Key {
-        Key::new(format!("txn-shop-{}", tid.day()), tid.to_string())
-    }
 }
 
 impl Process {
@@ -184,8 +156,8 @@ impl Process {
 
     /// Runs `work`, and returns its requests to the store.
     pub(crate) async fn cost<T>(&self, work: impl Future<Output = T>) -> (T, Counts) {
-        let before = self.store.counts();
+        let before = self.counting.counts();
         let done = work.await;
-        (done, self.store.counts().since(before))
+        (done, self.counting.counts().since(before))
     }
 }

@@ -1,33 +1,12 @@
-//! A store with scripted answers.
+//! Parts of the scripts of stores, in terms of the protocol.
 
-use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use async_trait::async_trait;
 use parking_lot::Mutex;
-use txn_core::store::{
-    Key, Layer, Outcome, Read, Store, StoreError, StoreErrorKind, Write, WriteOp,
-};
-
-/// The error of a closed index.
-const CLOSED: &str = "index_closed_exception";
-
-/// The effect and the answer of one write.
-#[derive(Clone, Debug)]
-pub(crate) enum Fate {
-    /// Carries the write out.
-    Pass,
-    /// Carries the write out, and returns this answer instead.
-    AnswerWith(Outcome),
-    /// Returns this answer without carrying the write out.
-    RefuseWith(Outcome),
-    /// Carries the write out, and never answers.
-    Hang,
-    /// Carries the write out, and panics.
-    Panic,
-}
+use txn_core::store::fields::TRANSACTION_TID;
+use txn_core::store::{Outcome, Write, WriteOp};
+use txn_sim::{Call, Closed, Fate, Scripted, Step};
 
 /// The moment from which the writes of a process no longer arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,172 +14,41 @@ pub(crate) enum Dies {
     Never,
     BeforeCommit,
     AfterCommit,
+    /// The owner applies every participant, and does not finish the record.
+    BeforeFinish,
     /// The store refuses writes of documents after the commit.
     ///
     /// The process lives on, and its writes arrive again once `held_back` is cleared.
     HeldBackAfterCommit,
 }
 
-/// The collections that are closed, for all processes.
-pub(crate) type Closed = Arc<Mutex<BTreeSet<String>>>;
-
-type Script = Box<dyn Fn(&Write) -> Fate + Send + Sync>;
-
-/// Forwards calls to another store, with the answers of a script.
-pub(crate) struct Scripted {
-    inner: Arc<dyn Store>,
-    script: Mutex<Arc<Script>>,
-    refresh: Mutex<Fate>,
-    down: AtomicBool,
-    closed: Closed,
-}
-
-impl fmt::Debug for Scripted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scripted").finish_non_exhaustive()
-    }
-}
-
-impl Scripted {
-    pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
-        Self::with_closed(inner, Closed::default())
-    }
-
-    pub(crate) fn with_closed(inner: Arc<dyn Store>, closed: Closed) -> Self {
-        let pass: Script = Box::new(|_| Fate::Pass);
-        Self {
-            inner,
-            script: Mutex::new(Arc::new(pass)),
-            refresh: Mutex::new(Fate::Pass),
-            down: AtomicBool::new(false),
-            closed,
+/// Plays the death of a process. Returns the switch for held-back writes.
+pub(crate) fn die(store: &Scripted, dies: Dies) -> Arc<AtomicBool> {
+    let (dead, held_back) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
+    let held = held_back.clone();
+    store.play(move |write| {
+        let commits = is_commit(write);
+        let is_last = match dies {
+            Dies::BeforeCommit => commits,
+            Dies::BeforeFinish => is_record(write, "finished"),
+            _ => false,
+        };
+        dead.fetch_or(is_last, Ordering::SeqCst);
+        if dead.load(Ordering::SeqCst) && write.op.changes() {
+            return Fate::RefuseWith(Outcome::Rejected("the process is dead".to_owned()));
         }
-    }
-
-    /// Replaces the script for writes.
-    pub(crate) fn play(&self, script: impl Fn(&Write) -> Fate + Send + Sync + 'static) {
-        *self.script.lock() = Arc::new(Box::new(script));
-    }
-
-    /// Plays the death of a process. Returns the switch for held-back writes.
-    pub(crate) fn die(&self, dies: Dies) -> Arc<AtomicBool> {
-        let (dead, held_back) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
-        let held = held_back.clone();
-        self.play(move |write| {
-            let commits = is_commit(write);
-            if dies == Dies::BeforeCommit && commits {
-                dead.store(true, Ordering::SeqCst);
-            }
-            if dead.load(Ordering::SeqCst) && write.op.changes() {
-                return Fate::RefuseWith(Outcome::Rejected("the process is dead".to_owned()));
-            }
-            if held.load(Ordering::SeqCst) && !write.require_alias {
-                return Fate::RefuseWith(Outcome::RejectedInDoubt(CLOSED.to_owned()));
-            }
-            match dies {
-                Dies::AfterCommit if commits => dead.store(true, Ordering::SeqCst),
-                Dies::HeldBackAfterCommit if commits => held.store(true, Ordering::SeqCst),
-                _ => {}
-            }
-            Fate::Pass
-        });
-        held_back
-    }
-
-    /// Sets the fate of refreshes.
-    pub(crate) fn set_refresh(&self, fate: Fate) {
-        *self.refresh.lock() = fate;
-    }
-
-    /// Makes the store unavailable, or available again.
-    pub(crate) fn set_down(&self, down: bool) {
-        self.down.store(down, Ordering::SeqCst);
-    }
-
-    async fn read(&self, keys: &[Key], read: impl Future<Output = Vec<Read>> + Send) -> Vec<Read> {
-        if let Err(error) = self.up() {
-            return keys.iter().map(|_| Read::Unavailable(error.clone())).collect();
+        if held.load(Ordering::SeqCst) && !write.require_alias {
+            let closed = "index_closed_exception".to_owned();
+            return Fate::RefuseWith(Outcome::RejectedInDoubt(closed));
         }
-        let mut reads = read.await;
-        for (key, read) in keys.iter().zip(&mut reads) {
-            if self.is_closed(&key.collection) {
-                *read = Read::Unavailable(StoreError::new(StoreErrorKind::Unavailable, CLOSED));
-            }
+        match dies {
+            Dies::AfterCommit if commits => dead.store(true, Ordering::SeqCst),
+            Dies::HeldBackAfterCommit if commits => held.store(true, Ordering::SeqCst),
+            _ => {}
         }
-        reads
-    }
-
-    fn is_closed(&self, collection: &str) -> bool {
-        self.closed.lock().contains(collection)
-    }
-
-    fn up(&self) -> Result<(), StoreError> {
-        match self.down.load(Ordering::SeqCst) {
-            true => Err(StoreError::new(StoreErrorKind::Unavailable, "down")),
-            false => Ok(()),
-        }
-    }
-}
-
-#[async_trait]
-impl Layer for Scripted {
-    fn inner(&self) -> &dyn Store {
-        &*self.inner
-    }
-
-    async fn around<V: Send>(
-        &self,
-        call: impl Future<Output = Result<V, StoreError>> + Send,
-    ) -> Result<V, StoreError> {
-        self.up()?;
-        call.await
-    }
-
-    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
-        self.read(keys, self.inner.get_many(keys)).await
-    }
-
-    async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
-        self.read(keys, self.inner.read_primary(keys)).await
-    }
-
-    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        let mut outcomes = Vec::with_capacity(writes.len());
-        for write in writes {
-            if self.up().is_err() {
-                outcomes.push(Outcome::Rejected("down".to_owned()));
-                continue;
-            }
-            let script = self.script.lock().clone();
-            let fate = script(write);
-            if let Fate::RefuseWith(outcome) = fate {
-                outcomes.push(outcome);
-                continue;
-            }
-            if self.is_closed(&write.key.collection) {
-                outcomes.push(Outcome::RejectedInDoubt(CLOSED.to_owned()));
-                continue;
-            }
-            let mut carried_out = self.inner.write_many(std::slice::from_ref(write)).await;
-            outcomes.push(match fate {
-                Fate::AnswerWith(outcome) => outcome,
-                Fate::Hang => std::future::pending().await,
-                Fate::Panic => panic!("the store panics"),
-                Fate::Pass | Fate::RefuseWith(_) => carried_out.swap_remove(0),
-            });
-        }
-        outcomes
-    }
-
-    async fn refresh(&self, collection: &str) -> Result<(), StoreError> {
-        self.up()?;
-        let fate = self.refresh.lock().clone();
-        match fate {
-            Fate::Panic => panic!("the store panics"),
-            Fate::Hang => std::future::pending().await,
-            _ => self.inner.refresh(collection).await,
-        }
-    }
+        Fate::Pass
+    });
+    held_back
 }
 
 /// Carries out but refuses the first matching write, and goes down.
@@ -221,14 +69,77 @@ pub(crate) fn refuse_and_go_down(
     });
 }
 
+/// Answers the next write whose id has this prefix with a conflict.
+///
+/// The write is applied. A request that races with its own retry receives the same answer.
+pub(crate) fn race(store: &Scripted, prefix: &'static str) {
+    let is_next = AtomicBool::new(true);
+    store.play(move |write| {
+        match write.key.id.starts_with(prefix) && is_next.swap(false, Ordering::SeqCst) {
+            true => Fate::AnswerWith(Outcome::Conflict),
+            false => Fate::Pass,
+        }
+    });
+}
+
+/// Closes a collection at the next commit.
+pub(crate) fn close_at_commit(store: &Arc<Scripted>, collection: &'static str) {
+    let (weak, is_next) = (Arc::downgrade(store), AtomicBool::new(true));
+    store.before(move |call| {
+        if call.writes(is_commit)
+            && is_next.swap(false, Ordering::SeqCst)
+            && let Some(store) = weak.upgrade()
+        {
+            store.close(collection, Closed::Entirely);
+        }
+        Step::pass()
+    });
+}
+
+/// The names of collections that were refreshed and scanned.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Looks(Arc<Mutex<(Vec<String>, Vec<String>)>>);
+
+impl Looks {
+    /// Notes the refreshes and scans from now on.
+    pub(crate) fn at(store: &Scripted) -> Self {
+        let looks = Self::default();
+        let noted = looks.clone();
+        store.before(move |call| {
+            match call {
+                Call::Refresh(name) => noted.0.lock().0.push(name.to_owned()),
+                Call::Scan(name, _) => noted.0.lock().1.push(name.to_owned()),
+                _ => {}
+            }
+            Step::pass()
+        });
+        looks
+    }
+
+    /// Returns the collections that were refreshed and scanned since the last call.
+    pub(crate) fn take(&self) -> (Vec<String>, Vec<String>) {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
 /// Whether a write commits a record.
 pub(crate) fn is_commit(write: &Write) -> bool {
-    write.require_alias && writes(write, "\"state\":\"committed\"")
+    is_record(write, "committed")
+}
+
+/// Whether a write gives a record this state.
+pub(crate) fn is_record(write: &Write, state: &str) -> bool {
+    write.require_alias && writes(write, &format!("\"state\":\"{state}\""))
 }
 
 /// Whether a write takes a lock.
 pub(crate) fn is_lock(write: &Write) -> bool {
-    !write.require_alias && writes(write, "\"transaction_tid\"")
+    !write.require_alias && writes(write, &format!("\"{TRANSACTION_TID}\""))
+}
+
+/// Whether a write applies a document: the write removes the lock.
+pub(crate) fn is_apply(write: &Write) -> bool {
+    !write.key.collection.starts_with("txn-") && write.op.changes() && !is_lock(write)
 }
 
 /// Whether a write contains this text.
