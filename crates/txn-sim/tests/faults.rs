@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use txn_sim::{CountingStore, FaultPlan, FaultStore, Injected};
+use txn_sim::{CountingStore, FaultPlan, FaultStore, Injected, Scripted};
 use txn_store::conformance::{self, Options, races};
 use txn_store::{
     CollectionSpec, Filter, Key, MemoryStore, Outcome, Read, Role, Store, StoreErrorKind, Version,
@@ -336,8 +336,8 @@ async fn writers_that_trust_a_conflict_do_not_add_up() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrappers_without_faults_pass_the_suite() {
-    let memory = Arc::new(MemoryStore::new());
-    let calm = Arc::new(FaultStore::new(memory, FaultPlan::none(1)));
+    let scripted = Arc::new(Scripted::new(Arc::new(MemoryStore::new())));
+    let calm = Arc::new(FaultStore::new(scripted, FaultPlan::none(1)));
     let counting = Arc::new(CountingStore::new(calm.clone()));
     conformance::run(counting.clone(), Options::new("wrapped").with_race(4, 10)).await;
     assert_eq!(calm.injected(), Injected::default());

@@ -4,33 +4,47 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures::future::{join, join_all};
 use tokio::time::{Instant, sleep, timeout};
-use txn_core::store::{Key, Layer, MemoryStore, Outcome, Read, Refusal, RefusalKind, Store, Write};
-use txn_core::{Collection, Config, Domain, Error, ErrorKind, LockMode, Options, Raw, Result};
+use txn_core::store::{Key, MemoryStore, Outcome, Refusal, RefusalKind, Write};
+use txn_core::{Collection, Domain, Error, ErrorKind, LockMode, Options, Raw, Result};
+use txn_sim::{Call, Fate, Scripted, Step};
 
 use super::{Account, Bank, Refused};
-use crate::support::scripted::{is_commit, is_lock, writes};
-use crate::support::{Fate, Scripted};
+use crate::support::script::{is_commit, is_lock, writes};
+use crate::support::{Setup, config};
 
-/// A store that takes 2 ms for each request.
-///
-/// Requests with documents of `cold` may take longer.
+/// The state of the collection `cold`.
 #[derive(Debug, Default)]
-struct Server {
-    memory: MemoryStore,
+struct Cold {
     is_blocked: AtomicBool,
     /// The milliseconds of a request with documents of `cold`.
-    cold_takes: AtomicU64,
+    takes: AtomicU64,
     /// The milliseconds of a write of documents of `cold`, before the write.
-    cold_writes_take: AtomicU64,
+    writes_take: AtomicU64,
 }
 
-impl Server {
-    async fn answer(&self, mut keys: impl Iterator<Item = &Key>) {
-        let cold = keys.any(is_cold).then(|| self.cold_takes.load(Ordering::Relaxed));
-        sleep(Duration::from_millis(cold.unwrap_or(0).max(2))).await;
+impl Cold {
+    /// Lets each request take 2 ms, and requests with documents of `cold` longer.
+    fn step(&self, call: Call<'_>) -> Step {
+        if !call.has(|_| true) {
+            return Step::pass();
+        }
+        let mut millis = 2;
+        if call.has(is_cold) {
+            millis = millis.max(self.takes.load(Ordering::Relaxed));
+        }
+        if call.writes(|write| is_cold(&write.key) && write.op.changes()) {
+            millis += self.writes_take.load(Ordering::Relaxed);
+        }
+        Step::delay(Duration::from_millis(millis))
+    }
+
+    fn fate(&self, write: &Write) -> Fate {
+        match self.is_blocked.load(Ordering::Relaxed) && is_cold(&write.key) {
+            true => Fate::RefuseWith(Outcome::Rejected("index blocked".to_owned())),
+            false => Fate::Pass,
+        }
     }
 }
 
@@ -38,45 +52,9 @@ fn is_cold(key: &Key) -> bool {
     *key.collection == *"cold"
 }
 
-#[async_trait]
-impl Layer for Server {
-    fn inner(&self) -> &dyn Store {
-        &self.memory
-    }
-
-    async fn get_many(&self, keys: &[Key]) -> Vec<Read> {
-        self.answer(keys.iter()).await;
-        self.memory.get_many(keys).await
-    }
-
-    async fn read_primary(&self, keys: &[Key]) -> Vec<Read> {
-        Layer::get_many(self, keys).await
-    }
-
-    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        self.answer(writes.iter().map(|write| &write.key)).await;
-        if writes.iter().any(|write| is_cold(&write.key) && write.op.changes()) {
-            sleep(Duration::from_millis(self.cold_writes_take.load(Ordering::Relaxed))).await;
-        }
-        let is_blocked = self.is_blocked.load(Ordering::Relaxed);
-        let (mut outcomes, mut sent) = (Vec::new(), Vec::new());
-        for write in writes {
-            match is_blocked && is_cold(&write.key) {
-                true => outcomes.push(Some(Outcome::Rejected("index blocked".to_owned()))),
-                false => {
-                    outcomes.push(None);
-                    sent.push(write.clone());
-                }
-            }
-        }
-        let mut answers = self.memory.write_many(&sent).await.into_iter();
-        let outcomes = outcomes.into_iter().map(|outcome| outcome.or_else(|| answers.next()));
-        outcomes.map(|outcome| outcome.expect("answered")).collect()
-    }
-}
-
 struct Load {
-    server: Arc<Server>,
+    /// The store with the state of `cold`.
+    server: Arc<Cold>,
     domain: Domain,
     hot: Collection<Raw>,
     cold: Collection<Raw>,
@@ -84,15 +62,16 @@ struct Load {
 
 impl Load {
     async fn open() -> Self {
-        let server = Arc::new(Server::default());
-        let config = Config::default()
-            .with_janitor_interval(None)
-            .with_group_commit(Some(true))
-            .with_request_batching(Some(true));
-        let domain = Domain::open_or_create(server.clone(), "shop", config).await.expect("opens");
-        let hot = domain.create_collection("hot", None).await.expect("opens");
-        let cold = domain.create_collection("cold", None).await.expect("opens");
-        Self { server, domain, hot, cold }
+        let (memory, server) = (Arc::new(MemoryStore::new()), Arc::new(Cold::default()));
+        let store = Scripted::new(memory.clone());
+        let (of_calls, of_writes) = (server.clone(), server.clone());
+        store.before(move |call| of_calls.step(call));
+        store.play(move |write| of_writes.fate(write));
+        let config = config().with_group_commit(Some(true)).with_request_batching(Some(true));
+        let setup = Setup::on(memory).below(Arc::new(store)).config(config);
+        let world = setup.collections(&["hot", "cold"]).open().await;
+        let cold = world.others[0].clone();
+        Self { server, domain: world.domain, hot: world.items, cold }
     }
 
     /// Adds to the number in `cold/x`, if the number is not less than `least`. Returns whether the
@@ -149,10 +128,10 @@ async fn slow_or_blocked_collection_slows_no_other() {
     let load = Load::open().await;
     let before = load.hot_commits().await;
     assert!(before > 4_000, "{before}");
-    load.server.cold_takes.store(2_000, Ordering::Relaxed);
+    load.server.takes.store(2_000, Ordering::Relaxed);
     let beside_slow = load.hot_commits().await;
     assert!(beside_slow * 10 > before * 9, "{beside_slow} of {before}");
-    load.server.cold_takes.store(0, Ordering::Relaxed);
+    load.server.takes.store(0, Ordering::Relaxed);
     load.server.is_blocked.store(true, Ordering::Relaxed);
     let beside_blocked = load.hot_commits().await;
     assert!(beside_blocked * 10 > before * 9, "{beside_blocked} of {before}");
@@ -167,7 +146,7 @@ async fn reader_does_not_wait_for_a_stuck_writer() {
     load.put(&load.cold, ids()).await.expect("commits");
     let barrier = load.domain.barrier(Duration::from_secs(5)).await.expect("applies");
     assert!(barrier.is_complete(), "{barrier:?}");
-    load.server.cold_writes_take.store(10_000, Ordering::Relaxed);
+    load.server.writes_take.store(10_000, Ordering::Relaxed);
     let read = async {
         sleep(Duration::from_millis(50)).await;
         let begun = Instant::now();
@@ -189,14 +168,14 @@ async fn reader_does_not_wait_for_a_stuck_writer() {
 async fn reader_that_writes_in_its_group_commits_once() {
     let load = Load::open().await;
     load.add(1, 0).await.expect("commits");
-    load.server.cold_writes_take.store(200, Ordering::Relaxed);
+    load.server.writes_take.store(200, Ordering::Relaxed);
     let later = |millis, work| async move {
         sleep(Duration::from_millis(millis)).await;
         work.await
     };
     let slower = async {
         sleep(Duration::from_millis(100)).await;
-        load.server.cold_writes_take.store(2_000, Ordering::Relaxed);
+        load.server.writes_take.store(2_000, Ordering::Relaxed);
     };
     let all = join_all([
         later(0, load.add(0, 0)),
@@ -323,7 +302,7 @@ async fn member_that_changes_collections_leaves_its_group() {
     });
     let others = async {
         sleep(Duration::from_millis(3)).await;
-        server.cold_takes.store(20_000, Ordering::Relaxed);
+        server.takes.store(20_000, Ordering::Relaxed);
         for _ in 0..200 {
             let begun = Instant::now();
             load.put(hot, ["a".to_owned(), "b".to_owned()]).await.expect("commits");

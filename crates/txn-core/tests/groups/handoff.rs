@@ -9,10 +9,10 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::task::yield_now;
 use txn_core::Error;
-use txn_core::store::{MemoryStore, Outcome, Refusal, RefusalKind};
-use txn_sim::{CountingStore, FaultPlan, FaultStore};
+use txn_core::store::{Outcome, Refusal, RefusalKind};
+use txn_sim::CountingStore;
 
-use super::refusing::Refusing;
+use super::refusing::refuse_handoff;
 use super::{Account, Bank, Refused};
 
 /// Transfers between two accounts `n` times in sequence, and returns the cost.
@@ -116,27 +116,26 @@ async fn groups_hand_off_hot_documents() {
 /// The read must show the commit of the other process.
 #[tokio::test(start_paused = true)]
 async fn refused_handoff_sees_commits_of_other_processes() {
-    let plan = FaultPlan::none(1).with_delay(1.0, Duration::from_millis(2));
-    let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), plan));
+    let store = Bank::slow_store();
     let reason = "refused by the test".to_owned();
     let refused = Outcome::Invalid(Refusal { kind: RefusalKind::Document, reason });
-    let refusing = Refusing::new(store.clone(), "1", refused);
-    let bank = Bank::beside(Arc::new(CountingStore::new(refusing.clone()))).await;
+    let (refusing, point) = refuse_handoff(&store, "1", refused);
+    let bank = Bank::beside(Arc::new(CountingStore::new(refusing))).await;
     let others = Bank::beside(Arc::new(CountingStore::new(store))).await;
     for id in 0..2 {
         bank.add(id, 100).await.expect("commits");
     }
     bank.transfer(0, 1, 1).await.expect("commits");
-    refusing.armed.store(true, Ordering::Relaxed);
+    point.set();
     let ours = async {
         for _ in 0..3 {
             bank.transfer(0, 1, 1).await.expect("commits");
         }
     };
     let theirs = async {
-        refusing.refuses.notified().await;
+        point.reached().await;
         others.add(1, 50).await.expect("commits");
-        refusing.go_on.notify_one();
+        point.release();
     };
     let both = async { tokio::join!(ours, theirs) };
     tokio::time::timeout(Duration::from_secs(60), Box::pin(both))

@@ -8,10 +8,10 @@ use futures::future::{join, join_all};
 use tokio::time::{Instant, sleep};
 use txn_core::store::{Outcome, Write};
 use txn_core::{Error, ErrorKind, LockMode, Options, ReadMode, Receipt, Result};
+use txn_sim::{Fate, Scripted};
 
 use super::{Bank, Refused};
-use crate::support::scripted::{is_commit, refuse_and_go_down, writes};
-use crate::support::{Fate, Scripted};
+use crate::support::script::{is_commit, refuse_and_go_down, writes};
 
 /// Reads accounts in a read-only transaction.
 async fn look(bank: &Bank, ids: &[usize]) -> Result<(i64, Receipt)> {

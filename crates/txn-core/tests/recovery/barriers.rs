@@ -4,19 +4,18 @@
 
 use std::time::Duration;
 
-use txn_core::store::{Key, Write, WriteOp};
+use txn_core::store::Key;
 use txn_core::{AttemptId, BarrierReport, Error, ErrorKind, Options};
+use txn_sim::Closed;
 
-use crate::support::{Dies, Item, Items, Process, SharedStore};
+use crate::support::{Dies, Item, Items, Plain, Process, SharedStore, record_key};
 
 const WAIT: Duration = Duration::from_secs(29);
 
 /// A dead process whose committed insert of `other/x` a plain client removed.
 async fn damaged_insert(w: &SharedStore) -> AttemptId {
     let tid = w.left_by_the_dead(1, Dies::AfterCommit, true).await;
-    let insert = Key::new("other", "x");
-    let (version, _) = w.stored(&insert).await.expect("a placeholder");
-    w.write(Write::new(insert, WriteOp::Delete(version))).await;
+    w.memory.delete(&Key::new("other", "x")).await;
     tid
 }
 
@@ -32,7 +31,7 @@ async fn healthy_commit(w: &SharedStore) {
 
 async fn assert_healthy_is_searchable(w: &SharedStore, p: &Process) {
     for id in ["h1", "h2"] {
-        let (_, source) = w.stored(&p.items.key(id)).await.expect("exists");
+        let (_, source) = w.memory.stored(&p.items.key(id)).await.expect("exists");
         assert!(source.contains("\"n\":5") && !source.contains("transaction_tid"), "{source}");
     }
 }
@@ -55,7 +54,7 @@ async fn damaged_document_does_not_fail_the_barrier() {
         assert!(!report.is_complete());
         assert_eq!(documents(&report), [Key::new("other", "x")]);
         let unapplied = &report.unapplied[0];
-        assert_eq!(unapplied.record, SharedStore::record_key(tid));
+        assert_eq!(unapplied.record, record_key(tid));
         assert_eq!(
             (unapplied.error.kind(), unapplied.error.tid()),
             (ErrorKind::Damaged, Some(tid))
@@ -81,11 +80,11 @@ async fn record_that_readers_touch_does_not_delay_barrier() {
     let w = SharedStore::of(1).await;
     let tid = damaged_insert(&w).await;
     let p = w.process(Dies::Never).await;
-    let record = SharedStore::record_key(tid);
+    let record = record_key(tid);
     let touches = async {
         loop {
-            let (version, source) = w.stored(&record).await.expect("a record");
-            w.write(Write::new(record.clone(), WriteOp::Replace(source, version))).await;
+            let source = w.memory.text(&record).await;
+            w.memory.overwrite(&record, &source).await;
             tokio::time::sleep(p.domain.config().lease() / 4).await;
         }
     };
@@ -103,10 +102,10 @@ async fn unreadable_record_does_not_fail_the_barrier() {
     let w = SharedStore::of(1).await;
     let tid = w.left_by_the_dead(1, Dies::AfterCommit, false).await;
     healthy_commit(&w).await;
-    let record = SharedStore::record_key(tid);
-    w.plainly(&record, r#"{"state":"committed","what":"is this"}"#).await;
+    let record = record_key(tid);
+    w.memory.overwrite(&record, r#"{"state":"committed","what":"is this"}"#).await;
     let foreign = Key::new(record.collection.clone(), "a note");
-    w.plainly(&foreign, r#"{"state":"committed"}"#).await;
+    w.memory.overwrite(&foreign, r#"{"state":"committed"}"#).await;
     let p = w.process(Dies::Never).await;
     let report = p.domain.barrier(WAIT).await.expect("passes");
     assert_healthy_is_searchable(&w, &p).await;
@@ -124,10 +123,10 @@ async fn unreadable_record_does_not_fail_the_barrier() {
 async fn unavailable_store_fails_the_barrier() {
     let w = SharedStore::of(1).await;
     w.left_by_the_dead(1, Dies::AfterCommit, false).await;
-    w.closed.lock().insert("items".to_owned());
+    w.store.close("items", Closed::Documents);
     let p = w.process(Dies::Never).await;
     let error = p.domain.barrier(WAIT).await.expect_err("the documents cannot be written");
     assert!(error.kind().is_transient_or_unknown(), "{error}");
-    w.closed.lock().clear();
+    w.store.reopen("items");
     assert!(p.domain.barrier(WAIT).await.expect("passes").is_complete());
 }

@@ -3,7 +3,7 @@
 use txn_core::{Error, Options};
 use txn_sim::Counts;
 
-use crate::support::shop::ids;
+use crate::support::processes::ids;
 use crate::support::{Dies, SharedStore};
 
 const SIZES: [usize; 3] = [20, 80, 320];

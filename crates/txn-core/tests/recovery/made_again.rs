@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use txn_core::event::Event;
-use txn_core::store::{Key, Layer, MemoryStore, Outcome, Store, Write, WriteOp};
-use txn_core::{AttemptId, Config, Domain, Error, Options, record::State};
+use txn_core::store::{Key, MemoryStore, Store};
+use txn_core::{AttemptId, Error, Options, record::State};
+use txn_sim::{Scripted, Step};
 
-use crate::support::{Dies, Item, Items, Log, Process, SharedStore};
+use crate::support::script::is_commit;
+use crate::support::{Dies, Item, Items, Plain, Process, Setup, SharedStore, World, record_key};
 
 /// The change of the document in the collection that is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +75,7 @@ async fn make_again(w: &SharedStore, then: Then) -> Option<String> {
     let again = other(&p).await;
     match then {
         Then::Nothing => {}
-        Then::Plain => w.plainly(&lost(), "{\"n\":5}").await,
+        Then::Plain => w.memory.overwrite(&lost(), "{\"n\":5}").await,
         Then::Committed => {
             let insert =
                 p.domain.transact::<_, Error, _>(async |tx| tx.insert(&again, "x", &Item { n: 5 }));
@@ -86,7 +87,7 @@ async fn make_again(w: &SharedStore, then: Then) -> Option<String> {
 }
 
 async fn content(w: &SharedStore) -> Option<String> {
-    w.stored(&lost()).await.map(|(_, source)| source.to_string())
+    w.memory.stored(&lost()).await.map(|(_, source)| source.to_string())
 }
 
 /// Whether the process reported the lost document as applied.
@@ -115,7 +116,7 @@ async fn owner_reports_a_commit_lost_with_its_collection() {
         assert_eq!(owner.log.damaged(), [lost()], "{change:?}, {then:?}");
         assert_eq!(content(&w).await, stands, "{change:?}, {then:?}");
         assert_eq!(owner.values(1).await, [Some(2)], "d0000 is applied");
-        assert!(w.is_in_state(tid, State::Committed).await, "{change:?}, {then:?}");
+        assert!(w.memory.is_in_state(tid, State::Committed).await, "{change:?}, {then:?}");
     }
 }
 
@@ -131,63 +132,49 @@ async fn recoverer_reports_a_lost_commit_then_finishes() {
             let report = p.domain.admin().janitor_pass().await.expect("passes");
             let is_told = report.damaged.iter().any(|(key, _)| *key == lost());
             assert!(is_told, "{change:?}, {then:?}: {report:?}");
-            assert!(w.is_in_state(tid, State::Committed).await, "a node may lag");
+            assert!(w.memory.is_in_state(tid, State::Committed).await, "a node may lag");
             assert_eq!(p.values(1).await, [Some(2)], "d0000 is applied");
             tokio::time::sleep(Duration::from_secs(100)).await;
         }
         tokio::time::sleep(Duration::from_secs(600)).await;
         let report = p.domain.admin().janitor_pass().await.expect("passes");
         assert!(report.open.is_empty(), "{report:?}");
-        assert!(w.is_in_state(tid, State::Finished).await, "the day can be dropped");
+        assert!(w.memory.is_in_state(tid, State::Finished).await, "the day can be dropped");
         assert_eq!(p.log.damaged(), [lost()], "{change:?}, {then:?}");
         assert!(!is_called_applied(&p, tid), "{change:?}, {then:?}");
         assert_eq!(content(&w).await, stands, "{change:?}, {then:?}");
     }
 }
 
-/// A store that removes a lock at the commit.
+/// Removes the lock at the commit.
 ///
-/// The store recreates the collection right before the owner locks the document again.
-#[derive(Debug)]
-struct AtTheLock {
-    memory: Arc<MemoryStore>,
-    is_committed: AtomicBool,
-}
-
-#[async_trait]
-impl Layer for AtTheLock {
-    fn inner(&self) -> &dyn Store {
-        &*self.memory
-    }
-
-    async fn write_many(&self, writes: &[Write]) -> Vec<Outcome> {
-        let shop = SharedStore { memory: self.memory.clone(), closed: Arc::default() };
-        for write in writes {
-            let WriteOp::Create(source) = &write.op else { continue };
-            if write.require_alias && source.contains("\"state\":\"committed\"") {
-                self.is_committed.store(true, Ordering::SeqCst);
-                let (version, _) = shop.stored(&lost()).await.expect("locked");
-                shop.write(Write::new(lost(), WriteOp::Delete(version))).await;
-            } else if write.key == lost() && self.is_committed.swap(false, Ordering::SeqCst) {
-                self.memory.drop_collection("other").await.expect("drops");
-                let p = shop.process(Dies::Never).await;
-                other(&p).await;
-            }
+/// The collection is recreated right before the owner locks the document again.
+fn recreate_at_the_lock(store: &Scripted, memory: &Arc<MemoryStore>) {
+    let (is_committed, memory) = (AtomicBool::new(false), memory.clone());
+    store.before(move |call| {
+        let memory = memory.clone();
+        if call.writes(is_commit) {
+            is_committed.store(true, Ordering::SeqCst);
+            return Step::wait(async move { memory.delete(&lost()).await });
         }
-        self.memory.write_many(writes).await
-    }
+        let locks = call.writes(|write| write.key == lost() && write.op.changes());
+        match locks && is_committed.swap(false, Ordering::SeqCst) {
+            true => Step::wait(async move {
+                memory.drop_collection("other").await.expect("drops");
+                other(&SharedStore::on(memory).process(Dies::Never).await).await;
+            }),
+            false => Step::pass(),
+        }
+    });
 }
 
 #[tokio::test(start_paused = true)]
 async fn owner_takes_no_lock_in_a_recreated_collection() {
     let w = SharedStore::of(1).await;
     other(&w.process(Dies::Never).await).await;
-    let is_committed = AtomicBool::new(false);
-    let store = Arc::new(AtTheLock { memory: w.memory.clone(), is_committed });
-    let log = Arc::new(Log::default());
-    let config = Config::default().with_janitor_interval(None).with_observer(Some(log.clone()));
-    let domain = Domain::open_or_create(store, "shop", config).await.expect("opens");
-    let items: Items = domain.collection("other").await.expect("opens");
+    let setup = Setup::on(w.memory.clone()).collections(&["other"]);
+    let World { store, log, domain, items, .. }: World = setup.open().await;
+    recreate_at_the_lock(&store, &w.memory);
     let options = Options::default().with_metadata(Some("\"with a record\"".to_owned()));
     let insert =
         domain.run::<_, Error, _>(&options, async |tx| tx.insert(&items, "x", &Item { n: 2 }));
@@ -195,7 +182,7 @@ async fn owner_takes_no_lock_in_a_recreated_collection() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(content(&w).await, None, "nothing remains in the new collection");
     assert_eq!(log.damaged(), [lost()]);
-    assert!(w.is_in_state(tid, State::Committed).await);
+    assert!(w.memory.is_in_state(tid, State::Committed).await);
 }
 
 /// A restored collection holds the lock or the commit. The apply continues there.
@@ -205,19 +192,19 @@ async fn commit_is_applied_to_a_restored_lock() {
         let w = SharedStore::of(1).await;
         let (_, tid) = committed(&w, Change::Put, Dies::AfterCommit).await;
         let copy = content(&w).await.expect("locked");
-        let record = w.stored(&SharedStore::record_key(tid)).await.expect("a record").1;
+        let record = w.memory.stored(&record_key(tid)).await.expect("a record").1;
         let record: serde_json::Value = serde_json::from_str(&record).expect("JSON");
         let commit = record["commit_version"].as_str().expect("a version");
         w.memory.drop_collection("other").await.expect("drops");
         let p = w.process(Dies::Never).await;
         other(&p).await;
         let applied = format!("{{\"n\":2,\"transaction_version\":\"{commit}\"}}");
-        w.plainly(&lost(), if is_applied { &applied } else { &copy }).await;
+        w.memory.overwrite(&lost(), if is_applied { &applied } else { &copy }).await;
         let report = p.domain.admin().janitor_pass().await.expect("passes");
         assert!(report.is_clean(), "{report:?}");
         let stands = content(&w).await.expect("exists");
         let is_locked = stands.contains("\"transaction_tid\":\"");
         assert!(stands.contains("\"n\":2") && !is_locked, "{stands}");
-        assert!(w.is_in_state(tid, State::Finished).await);
+        assert!(w.memory.is_in_state(tid, State::Finished).await);
     }
 }

@@ -4,15 +4,15 @@ use txn_core::event::Event;
 use txn_core::store::Key;
 use txn_core::{AttemptId, Options, record::State};
 
-use crate::support::shop::ids;
-use crate::support::{Dies, Item, Process, SharedStore};
+use crate::support::processes::ids;
+use crate::support::{Dies, Item, Plain, Process, SharedStore};
 
 /// Copies a document with a lock of `holder` to another id.
 async fn locked_copy(w: &SharedStore, from: &Key, to: &Key, holder: AttemptId) {
-    let (_, source) = w.stored(from).await.expect("a document");
+    let (_, source) = w.memory.stored(from).await.expect("a document");
     let rest = source.split_once(',').expect("fields").1;
     let own = if source.contains("\"transaction_tid\"") { rest } else { &source[1..] };
-    w.plainly(to, &format!("{{\"transaction_tid\":\"{holder}\",{own}")).await;
+    w.memory.overwrite(to, &format!("{{\"transaction_tid\":\"{holder}\",{own}")).await;
 }
 
 /// Runs a transaction that is committed, applied and finished.
@@ -51,7 +51,7 @@ async fn janitor_removes_a_copied_lock_and_keeps_content() {
     locked_copy(&w, &p.items.key("d0000"), &copy, holder).await;
     let report = p.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered == 1, "{report:?}");
-    let (_, source) = w.stored(&copy).await.expect("kept");
+    let (_, source) = w.memory.stored(&copy).await.expect("kept");
     assert!(source.contains("\"n\":2") && !source.contains("transaction_tid"), "{source}");
 }
 
@@ -62,13 +62,13 @@ async fn a_copied_placeholder_is_deleted() {
     let holder = finished(&p).await;
     let placeholder = format!("{{\"transaction_tid\":\"{holder}\",\"transaction_absent\":true}}");
     for id in ["one", "two"] {
-        w.plainly(&p.items.key(id), &placeholder).await;
+        w.memory.overwrite(&p.items.key(id), &placeholder).await;
     }
     set(&p, &["one", "d0000"]).await.expect("there is no document");
     let report = p.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered == 1, "{report:?}");
-    assert!(w.stored(&p.items.key("two")).await.is_none());
-    assert!(w.stored(&p.items.key("one")).await.is_some());
+    assert!(w.memory.stored(&p.items.key("two")).await.is_none());
+    assert!(w.memory.stored(&p.items.key("one")).await.is_some());
 }
 
 /// The owner is dead. The committed record names two of the three documents with its lock.
@@ -90,9 +90,7 @@ async fn lock_that_its_record_does_not_name_is_void() {
         let expected = if janitor { [Some(2), Some(2), Some(1)] } else { [Some(7); 3] };
         assert_eq!(p.values(3).await, expected);
         assert!(p.log.damaged().is_empty(), "{:?}", p.log);
-        let record = w.stored(&SharedStore::record_key(holder)).await.expect("a record").1;
-        let state = serde_json::to_string(&State::Finished).expect("a state");
-        assert!(record.contains(&format!("\"state\":{state}")), "{record}");
+        assert!(w.memory.is_in_state(holder, State::Finished).await);
     }
 }
 
@@ -107,13 +105,13 @@ async fn readers_and_single_writes_remove_an_orphan_lock() {
     let set = p.domain.compare_and_set(&p.items, &snapshot, &Item { n: 2 }).await;
     let written = matches!(set, Ok(txn_core::CompareAndSet::Written(_)));
     assert!(written, "no transaction holds the lock: {set:?}");
-    assert!(!w.stored(&copy).await.expect("kept").1.contains("transaction_tid"));
+    assert!(!w.memory.stored(&copy).await.expect("kept").1.contains("transaction_tid"));
     locked_copy(&w, &copy, &copy, holder).await;
     let read = async |tx: &txn_core::Transaction| tx.get(&p.items, "copy").await;
     let options = Options::default().with_read_only(true);
     let read = p.domain.run::<_, txn_core::Error, _>(&options, read).await.expect("reads");
     assert_eq!(read.value, Some(Item { n: 2 }));
-    assert!(!w.stored(&copy).await.expect("kept").1.contains("transaction_tid"));
+    assert!(!w.memory.stored(&copy).await.expect("kept").1.contains("transaction_tid"));
     let unlocked = p.log.of(|event| match event {
         Event::Unlocked { document, .. } => Some(document.clone()),
         _ => None,

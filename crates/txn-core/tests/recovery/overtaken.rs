@@ -8,11 +8,11 @@ use txn_core::AttemptId;
 use txn_core::store::Key;
 
 use super::records::held_back;
-use crate::support::{Dies, SharedStore};
+use crate::support::{Dies, Plain, SharedStore, record_key};
 
 /// Reads a document or a record.
 async fn json_of(w: &SharedStore, key: &Key) -> Value {
-    let (_, source) = w.stored(key).await.expect("exists");
+    let (_, source) = w.memory.stored(key).await.expect("exists");
     serde_json::from_str(&source).expect("JSON")
 }
 
@@ -29,7 +29,7 @@ async fn written_over(w: &SharedStore, key: &Key, commits: &[AttemptId]) {
     document["transaction_recent"] = listed.collect();
     document["transaction_version"] = json!(commits.last());
     document.as_object_mut().expect("an object").remove("transaction_tid").expect("locked");
-    w.plainly(key, &document.to_string()).await;
+    w.memory.overwrite(key, &document.to_string()).await;
 }
 
 /// The list lacks the version under the lock.
@@ -46,7 +46,7 @@ async fn owner_reports_its_overwritten_commit() {
         }
         earlier.domain.shutdown(Duration::from_secs(30)).await;
         let (owner, tid) = held_back(&w).await;
-        let record = json_of(&w, &SharedStore::record_key(tid)).await;
+        let record = json_of(&w, &record_key(tid)).await;
         let commit: AttemptId =
             serde_json::from_value(record["commit_version"].clone()).expect("a tid");
         let (first, last) = (commit.with_attempt(1), commit.with_attempt(2));

@@ -2,15 +2,11 @@
 
 use std::time::Duration;
 
-use txn_core::store::{Key, Store, Write, WriteOp};
+use txn_core::store::{Key, Store};
 use txn_core::{Committed, Error, ErrorKind, LockMode, Options, record::State};
+use txn_sim::Closed;
 
-use crate::support::{Dies, Item, SharedStore};
-
-async fn state(w: &SharedStore, tid: txn_core::AttemptId, state: State) -> bool {
-    let record = w.stored(&SharedStore::record_key(tid)).await.expect("a record").1;
-    record.contains(&format!("\"state\":{}", serde_json::to_string(&state).expect("a state")))
-}
+use crate::support::{Dies, Item, Plain, SharedStore};
 
 #[tokio::test(start_paused = true)]
 async fn dropped_collection_keeps_no_other_document_locked() {
@@ -34,7 +30,7 @@ async fn dropped_collection_keeps_no_other_document_locked() {
         assert!(p.log.damaged().contains(&Key::new("other", "x")));
         let report = p.domain.admin().janitor_pass().await.expect("passes");
         assert_eq!(report.recovered, 0, "nothing more can be done: {report:?}");
-        assert!(state(&w, tid, State::Committed).await, "the record stays open");
+        assert!(w.memory.is_in_state(tid, State::Committed).await, "the record stays open");
     }
 }
 
@@ -51,8 +47,7 @@ async fn roll_forward_does_not_wound_its_own_attempt() {
     tx.put(&dead.items, kept, &Item { n: 2 }).expect("buffers");
     tx.commit().await.expect("commits");
     let key = Key::new("items", gone);
-    let (version, _) = w.stored(&key).await.expect("a locked document");
-    w.write(Write::new(key, WriteOp::Delete(version))).await;
+    w.memory.delete(&key).await;
     let p = w.process(Dies::Never).await;
     let pessimistic = Options::default().with_lock_mode(LockMode::AtRead);
     let items = &p.items;
@@ -74,12 +69,12 @@ async fn collection_missing_for_long_counts_as_gone() {
     for _ in 0..3 {
         p.domain.admin().janitor_pass().await.expect("passes");
         tokio::time::sleep(Duration::from_secs(100)).await;
-        assert!(state(&w, tid, State::Committed).await, "a node may lag");
+        assert!(w.memory.is_in_state(tid, State::Committed).await, "a node may lag");
     }
     tokio::time::sleep(Duration::from_secs(600)).await;
     let report = p.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.open.is_empty(), "{report:?}");
-    assert!(state(&w, tid, State::Finished).await, "the day can be dropped");
+    assert!(w.memory.is_in_state(tid, State::Finished).await, "the day can be dropped");
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,7 +82,7 @@ async fn closed_collection_keeps_no_other_document_locked() {
     for janitor in [false, true] {
         let w = SharedStore::of(2).await;
         let tid = w.left_by_the_dead(2, Dies::AfterCommit, true).await;
-        w.closed.lock().insert("other".to_owned());
+        w.store.close("other", Closed::Documents);
         let p = w.process(Dies::Never).await;
         if janitor {
             let report = p.domain.admin().janitor_pass().await.expect("passes");
@@ -99,12 +94,12 @@ async fn closed_collection_keeps_no_other_document_locked() {
             p.put_all(2, 3).await.expect("the documents can be written");
             assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
         }
-        assert!(state(&w, tid, State::Committed).await, "the record stays open");
-        w.closed.lock().clear();
+        assert!(w.memory.is_in_state(tid, State::Committed).await, "the record stays open");
+        w.store.reopen("other");
         let report = p.domain.admin().janitor_pass().await.expect("passes");
         assert!(report.is_clean(), "{report:?}");
-        assert!(state(&w, tid, State::Finished).await);
-        let (_, source) = w.stored(&Key::new("other", "x")).await.expect("applied");
+        assert!(w.memory.is_in_state(tid, State::Finished).await);
+        let (_, source) = w.memory.stored(&Key::new("other", "x")).await.expect("applied");
         assert!(source.contains("\"n\":2"), "{source}");
     }
 }
@@ -116,20 +111,20 @@ async fn damaged_participant_keeps_no_other_locked() {
         let tid = w.left_by_the_dead(3, Dies::AfterCommit, false).await;
         let p = w.process(Dies::Never).await;
         let damaged = p.items.key("d0002");
-        w.plainly(&damaged, garbage).await;
+        w.memory.overwrite(&damaged, garbage).await;
         p.put_all(2, 3).await.expect("the other documents can be written");
         assert_eq!(p.log.damaged(), std::slice::from_ref(&damaged), "{garbage}");
         let report = p.domain.admin().janitor_pass().await.expect("passes");
         assert!(report.locked.is_empty(), "{report:?}");
         assert!(report.damaged.iter().any(|(key, _)| *key == damaged), "{report:?}");
-        assert!(state(&w, tid, State::Committed).await, "the record stays open");
+        assert!(w.memory.is_in_state(tid, State::Committed).await, "the record stays open");
     }
     let w = SharedStore::of(3).await;
     w.left_by_the_dead(3, Dies::AfterCommit, false).await;
     let p = w.process(Dies::Never).await;
     let key = p.items.key("d0002");
-    let (_, source) = w.stored(&key).await.expect("a document");
-    w.plainly(&key, &source.replace("\"n\":1", "\"transaction_version\":7,\"n\":1")).await;
+    let (_, source) = w.memory.stored(&key).await.expect("a document");
+    w.memory.overwrite(&key, &source.replace("\"n\":1", "\"transaction_version\":7,\"n\":1")).await;
     let error = p.put_all(3, 3).await.expect_err("one document is damaged");
     assert_eq!((error.kind(), error.document()), (ErrorKind::Damaged, Some(&key)), "{error}");
 }

@@ -4,16 +4,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use txn_core::event::Event;
-use txn_core::store::{Write, WriteOp};
-use txn_core::{AttemptId, LockMode, Options, TransactionOutcome};
+use txn_core::{AttemptId, LockMode, Options, TransactionOutcome, record::State};
 
-use crate::support::shop::ids;
-use crate::support::{Dies, Item, Process, SharedStore};
+use crate::support::processes::ids;
+use crate::support::{Dies, Item, Plain, Process, SharedStore, record_key};
 
 async fn delete_record(w: &SharedStore, tid: AttemptId) {
-    let key = SharedStore::record_key(tid);
-    let (version, _) = w.stored(&key).await.expect("a record");
-    w.write(Write::new(key, WriteOp::Delete(version))).await;
+    w.memory.delete(&record_key(tid)).await;
 }
 
 /// Returns whether each attempt that recovery aborted had a record.
@@ -76,7 +73,7 @@ async fn delayed_owner_rewrites_its_deleted_record() {
     assert_eq!(other.values(2).await, [Some(2), Some(2)]);
     let outcome = other.domain.outcome(tid).await.expect("known");
     assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "the outcome stays committed");
-    assert_eq!(owner.log.damaged(), [SharedStore::record_key(tid)], "the damage is reported");
+    assert_eq!(owner.log.damaged(), [record_key(tid)], "the damage is reported");
 }
 
 /// No process found the locks in between. The commit is applied when the owner finds the record
@@ -92,7 +89,7 @@ async fn owner_rewrites_a_deleted_record_after_the_apply() {
     assert_eq!(owner.values(2).await, [Some(2), Some(2)]);
     let outcome = w.process(Dies::Never).await.domain.outcome(tid).await.expect("known");
     assert!(matches!(outcome, TransactionOutcome::Committed { .. }), "the outcome stays committed");
-    assert_eq!(owner.log.damaged(), [SharedStore::record_key(tid)], "the damage is reported");
+    assert_eq!(owner.log.damaged(), [record_key(tid)], "the damage is reported");
 }
 
 /// Another process aborted the transaction between two reads of the owner.
@@ -103,11 +100,11 @@ async fn owner_reports_its_commit_found_aborted() {
     cov_mark::check!(committed_record_was_replaced);
     let w = SharedStore::of(2).await;
     let (owner, tid) = held_back(&w).await;
-    let record = SharedStore::record_key(tid);
+    let record = record_key(tid);
     let aborted = format!(
         "{{\"state\":\"aborted\",\"tid\":\"{tid}\",\"attempt\":0,\"coordinator\":\"x\",\"created_at\":0,\"modified_at\":0}}"
     );
-    w.plainly(&record, &aborted).await;
+    w.memory.overwrite(&record, &aborted).await;
     owner.held_back.store(false, Ordering::SeqCst);
     assert!(!owner.domain.shutdown(Duration::from_secs(30)).await, "not drained");
     assert_eq!(owner.values(2).await, [Some(2), Some(2)], "the caller received Ok");
@@ -122,12 +119,7 @@ async fn pending_record_without_a_lock_is_aborted() {
     let tx = p.domain.begin(&Options::default()).expect("begins");
     let tid = tx.tid();
     drop(tx);
-    let pending = format!(
-        "{{\"state\":\"pending\",\"tid\":\"{tid}\",\"attempt\":0,\"coordinator\":\"x\",\"created_at\":0,\"modified_at\":0}}"
-    );
-    let key = SharedStore::record_key(tid);
-    let create = WriteOp::Create(pending.into());
-    w.write(Write { key, require_alias: true, op: create }).await;
+    w.memory.create_record(tid, State::Pending, "").await;
     let report = p.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered == 1, "{report:?}");
     assert_eq!(voided(&p), [true]);

@@ -1,4 +1,4 @@
-//! A wall clock that can be set.
+//! Clocks that a test moves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use txn_core::clock::{Clock, SystemClock};
 
-/// The system clock, moved by a test.
+/// The system clock, with a wall clock that a test moves.
 #[derive(Debug, Default)]
 pub(crate) struct Wall {
     system: SystemClock,
@@ -39,6 +39,34 @@ impl Clock for Wall {
 
     fn monotonic(&self) -> Duration {
         self.system.monotonic()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.system.sleep(duration).await;
+    }
+}
+
+/// The system clock, moved ahead by a test, with the time of the process.
+#[derive(Debug, Default)]
+pub(crate) struct Calendar {
+    system: SystemClock,
+    ahead: Mutex<Duration>,
+}
+
+impl Calendar {
+    pub(crate) fn advance(&self, by: Duration) {
+        *self.ahead.lock() += by;
+    }
+}
+
+#[async_trait]
+impl Clock for Calendar {
+    fn wall(&self) -> Duration {
+        self.system.wall() + *self.ahead.lock()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.system.monotonic() + *self.ahead.lock()
     }
 
     async fn sleep(&self, duration: Duration) {

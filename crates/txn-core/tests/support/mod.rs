@@ -1,17 +1,19 @@
-//! Shared parts of the suites: items, a log of events, a clock, and stores with faults.
+//! Shared parts of the suites: worlds and processes, scripts of stores, a plain client, clocks.
 
 mod clock;
 mod dice;
 mod items;
 mod log;
-pub(crate) mod scripted;
-pub(crate) mod shop;
-mod test_store;
+mod plain;
+pub(crate) mod processes;
+pub(crate) mod script;
+mod world;
 
-pub(crate) use clock::Wall;
+pub(crate) use clock::{Calendar, Wall};
 pub(crate) use dice::Dice;
 pub(crate) use items::{Item, Items, config, drained};
 pub(crate) use log::Log;
-pub(crate) use scripted::{Dies, Fate, Scripted};
-pub(crate) use shop::{Process, SharedStore, Shop};
-pub(crate) use test_store::TestStore;
+pub(crate) use plain::{Plain, record_key};
+pub(crate) use processes::{Process, SharedStore, Shop};
+pub(crate) use script::{Dies, Looks};
+pub(crate) use world::{Setup, World};

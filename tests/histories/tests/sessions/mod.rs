@@ -13,9 +13,9 @@
 //! - A transaction without concurrent transactions commits.
 //! - After every step a reader without locks sees the map, and in the end no work is left.
 //!
-//! `crates/txn-core/tests/serial_equivalence.rs` runs closures concurrently, with retries. In this
-//! test the schedule itself is random, has every kind of write, and shrinks to the shortest failing
-//! schedule.
+//! `crates/txn-core/tests/commit/serial_equivalence.rs` runs closures concurrently, with retries.
+//! In this test the schedule itself is random, has every kind of write, and shrinks to the shortest
+//! failing schedule.
 
 mod ledger;
 mod machine;

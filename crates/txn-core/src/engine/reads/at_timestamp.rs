@@ -66,7 +66,7 @@ impl Reads {
     pub(crate) fn history_of(&self, collection: &str) -> Result<Arc<HistorySettings>, Error> {
         self.histories.of(collection).ok_or_else(|| {
             Error::invalid(format!(
-                "the collection {collection:?} keeps no history: see HistorySettings::enable"
+                "the collection {collection:?} keeps no history: see History::enable"
             ))
         })
     }
