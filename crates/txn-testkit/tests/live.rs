@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use txn_testkit::servers::{Running, ServerKind, up_private};
+use txn_testkit::servers::{Link, Port, Rate, Running, ServerKind, up_private};
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
@@ -146,4 +146,45 @@ fn a_cluster_survives_the_loss_of_a_node() {
 
     cluster.restart().unwrap();
     assert_eq!(client.get(&format!("{}/things/_doc/1", cluster.url())).unwrap().0, 200);
+}
+
+/// Checks that a cut node loses its place in the cluster, while its client still reaches the node.
+fn heals_after_a_cut(kind: ServerKind) {
+    let cluster = up_private(kind).unwrap();
+    let client = Client::of(&cluster);
+    let network = cluster.network().unwrap().clone();
+    let nodes = |expected: u64| {
+        let path = format!("_cluster/health?wait_for_nodes={expected}&timeout=5s");
+        let has = || {
+            let health = client.get(&format!("{}/{path}", cluster.url()));
+            health.is_ok_and(|(_, health)| health["number_of_nodes"] == expected)
+        };
+        assert!((0..12).any(|_| has()), "there are never {expected} nodes");
+    };
+    let (third, others) = ([Port::Node(2)], [Port::Node(0), Port::Node(1), Port::Client(1)]);
+    network.cut(&Link::between(&third, &others)).unwrap();
+    nodes(2);
+    let [one, two] = [0, 1].map(|number| network.client_urls(number)[2].clone());
+    assert!(client.get(&format!("{one}/_cluster/state/version?local=true")).is_ok());
+    assert!(client.get(&format!("{two}/_cluster/state/version?local=true")).is_err());
+    network.heal().unwrap();
+    nodes(3);
+    network.slow(0, Rate(512)).unwrap();
+    network.unslow(0).unwrap();
+    nodes(3);
+    let address = network.client_urls(0)[0].clone();
+    drop(cluster);
+    assert!(client.get(&address).is_err());
+}
+
+#[test]
+#[ignore = "needs root, 3 GB of memory and two minutes"]
+fn partitioned_cluster_heals() {
+    heals_after_a_cut(ServerKind::Partitioned);
+}
+
+#[test]
+#[ignore = "needs root, 3 GB of memory and two minutes"]
+fn partitioned_opensearch_heals() {
+    heals_after_a_cut(ServerKind::PartitionedOpenSearch);
 }

@@ -16,6 +16,9 @@
 //! The Elasticsearch package holds little more than the core: no scripts, no ingest processors, no
 //! `_delete_by_query`, and only the basic analyzers. OpenSearch comes with its usual modules.
 //!
+//! The nodes of [`ServerKind::Partitioned`] are in network namespaces, and [`Network`] cuts links
+//! between them. [`check_namespaces`] says whether this process can create namespaces.
+//!
 //! All functions block. Call them outside of tasks that must continue in the meantime. Linux only:
 //! `/proc` identifies processes, so that the module never touches a process with the number of a
 //! dead server.
@@ -40,6 +43,7 @@ mod credentials;
 mod error;
 mod home;
 mod launching;
+mod network;
 mod node;
 mod products;
 mod running;
@@ -53,6 +57,7 @@ pub use credentials::{Credentials, Password};
 pub use error::{Error, Result};
 pub use launching::java::{Versions, find_java};
 pub use launching::process::Process;
+pub use network::{Link, Network, Port, Rate, check_namespaces};
 pub use node::Node;
 pub use products::kind::ServerKind;
 pub use products::pgbouncer::{PgBouncer, find_pgbouncer};
@@ -71,8 +76,12 @@ const PRIVATE: &str = "private-";
 /// Returns a healthy shared server, and starts one without data if necessary.
 ///
 /// # Errors
-/// If it cannot be downloaded, lacks a suitable Java, or does not become healthy.
+/// If the kind is private only, or the server cannot be downloaded, lacks a suitable Java, or does
+/// not become healthy.
 pub fn up(kind: ServerKind) -> Result<Running> {
+    if kind.is_partitioned() {
+        return Err(Error::Other(format!("{kind}: a shared server cannot have namespaces")));
+    }
     let home = Home::open()?;
     let _lock = home.lock(kind.name())?;
     let folder = home.servers().join(kind.name());

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::credentials::Credentials;
 use super::error::{Error, Result};
 use super::home::{Home, remove};
+use super::network::Network;
 use super::node::Node;
 use super::state::{State, take_down};
 use crate::env;
@@ -63,6 +64,12 @@ impl Running {
         self.state.credentials.as_ref()
     }
 
+    /// Returns the network of a server whose nodes are in namespaces.
+    #[must_use]
+    pub fn network(&self) -> Option<&Network> {
+        self.state.network.as_ref()
+    }
+
     /// Whether the server was up before the call.
     #[must_use]
     pub fn was_reused(&self) -> bool {
@@ -88,6 +95,8 @@ impl Running {
             ServerKind::OpenSearch => vec![(env::OPENSEARCH_URL, url)],
             ServerKind::OpenSearch2 => vec![(env::OPENSEARCH2_URL, url)],
             ServerKind::Cluster => vec![(env::CLUSTER_URL, url)],
+            // A private server has no variable.
+            ServerKind::Partitioned | ServerKind::PartitionedOpenSearch => Vec::new(),
             ServerKind::Secured => {
                 let mut variables = vec![(env::SECURED_URL, url)];
                 if let Some(path) = self.ca_certificate() {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::credentials::Credentials;
 use super::error::{Error, OnPath, Result};
 use super::home::{remove, write_private};
+use super::network::Network;
 use super::node::Node;
 use crate::servers::launching::health::Doctor;
 use crate::servers::launching::process::{Process, java_processes_of};
@@ -29,6 +30,9 @@ pub(crate) struct State {
     pub(crate) credentials: Option<Credentials>,
     /// The process that holds a private server.
     pub(crate) owner: Option<Process>,
+    /// The network of nodes in namespaces.
+    #[serde(default)]
+    pub(crate) network: Option<Network>,
 }
 
 impl State {
@@ -48,6 +52,25 @@ impl State {
     /// Returns the folder in which all nodes keep snapshots.
     pub(crate) fn snapshots(&self) -> PathBuf {
         self.folder.join("snapshots")
+    }
+
+    /// Returns the address of a node for other nodes.
+    pub(crate) fn address(&self, node: &Node) -> String {
+        let index = self.nodes.iter().position(|other| other.name == node.name);
+        match &self.network {
+            Some(network) => network.address(index.unwrap_or_default()),
+            None => "127.0.0.1".to_owned(),
+        }
+    }
+
+    /// Returns the settings for the discovery of other nodes.
+    ///
+    /// `initial` is the name of the setting with the nodes that form a new cluster.
+    pub(crate) fn discovery(&self, initial: &str) -> String {
+        let names: Vec<&str> = self.nodes.iter().map(|node| node.name.as_str()).collect();
+        let seed = |node: &Node| format!("\"{}:{}\"", self.address(node), node.transport_port);
+        let seeds: Vec<String> = self.nodes.iter().map(seed).collect();
+        format!("discovery.seed_hosts: [{}]\n{initial}: [{}]\n", seeds.join(", "), names.join(", "))
     }
 
     /// Returns the client for the nodes' health.
@@ -81,6 +104,9 @@ pub(crate) fn take_down(folder: &Path, patiently: bool) -> Result<bool> {
     for stray in java_processes_of(folder) {
         was_running = true;
         stray.kill()?;
+    }
+    if let Some(network) = state.as_ref().and_then(|state| state.network.as_ref()) {
+        network.remove()?;
     }
     for node in nodes {
         remove(&node.data)?;

@@ -46,6 +46,11 @@ impl Account {
         command.uid(self.user).gid(self.group);
     }
 
+    /// Returns the options by which `nsenter` changes to this account.
+    pub(crate) fn options_of_nsenter(&self) -> [String; 2] {
+        [format!("--setuid={}", self.user), format!("--setgid={}", self.group)]
+    }
+
     /// Gives a folder, and everything in it, to this account.
     pub(crate) fn own(&self, path: &Path) -> Result<()> {
         lchown(path, Some(self.user), Some(self.group)).on("change the owner of", path)?;

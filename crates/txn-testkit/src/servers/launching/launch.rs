@@ -14,6 +14,7 @@ use crate::servers::launching::java::find_java;
 use crate::servers::launching::ports::Ports;
 use crate::servers::launching::process::Process;
 use crate::servers::launching::setup::Setup;
+use crate::servers::network::{Network, check_namespaces, open_files};
 use crate::servers::node::Node;
 use crate::servers::products::elasticsearch;
 use crate::servers::products::kind::{Distribution, ServerKind};
@@ -49,14 +50,24 @@ pub(crate) fn launch(
     folder: &Path,
     owner: Option<Process>,
 ) -> Result<State> {
+    if kind.is_partitioned() {
+        check_namespaces()?;
+    }
     let java = find_java(kind.java_versions())?;
     let product = install(home, kind.distribution())?;
     remove(folder)?;
     create(folder)?;
     let mut state = {
         let _lock = home.lock("ports")?;
-        let ports = Ports::except(ports_of_servers(home));
-        let state = plan(kind, folder, java, owner, ports)?;
+        let servers = recorded(home);
+        let ports = servers.iter().flat_map(|state| &state.nodes);
+        let ports = ports.flat_map(|node| [node.http_port, node.transport_port]);
+        let mut state = plan(kind, folder, java, owner, Ports::except(ports))?;
+        if kind.is_partitioned() {
+            let taken = servers.iter().filter_map(|state| state.network.as_ref());
+            let taken: Vec<u8> = taken.map(Network::number).collect();
+            enter_namespaces(&mut state, Network::choose(kind.node_count(), &taken)?);
+        }
         state.save()?;
         state
     };
@@ -72,6 +83,10 @@ pub(crate) fn launch(
 }
 
 fn configure_and_start(home: &Home, product: &Path, state: &mut State) -> Result<()> {
+    if let Some(network) = &state.network {
+        network.create()?;
+        open_files::prepare(&state.folder)?;
+    }
     configure(&Setup { home, product, state })?;
     if let Some(path) = &state.ca_certificate {
         // Only the node can read its own copy. Every user can read this one.
@@ -83,14 +98,22 @@ fn configure_and_start(home: &Home, product: &Path, state: &mut State) -> Result
     start(home, product, state, &all)
 }
 
-/// Returns the ports of every recorded server.
+/// Returns every recorded server.
 ///
 /// A server that is starting does not listen on its ports yet.
-fn ports_of_servers(home: &Home) -> Vec<u16> {
+fn recorded(home: &Home) -> Vec<State> {
     let folders = fs::read_dir(home.servers()).into_iter().flatten().flatten();
-    let nodes =
-        folders.filter_map(|folder| State::load(&folder.path())).flat_map(|state| state.nodes);
-    nodes.flat_map(|node| [node.http_port, node.transport_port]).collect()
+    folders.filter_map(|folder| State::load(&folder.path())).collect()
+}
+
+/// Gives the nodes the addresses of a network.
+fn enter_namespaces(state: &mut State, network: Network) {
+    for (index, node) in state.nodes.iter_mut().enumerate() {
+        node.http_port = Network::HTTP_PORT;
+        node.transport_port = Network::TRANSPORT_PORT;
+        node.url = format!("http://{}:{}", network.observer_address(index), node.http_port);
+    }
+    state.network = Some(network);
 }
 
 fn plan(
@@ -134,6 +157,7 @@ fn plan(
         ca_certificate: is_secured.then(|| folder.join("ca.crt")),
         credentials,
         owner,
+        network: None,
     })
 }
 
@@ -243,7 +267,7 @@ fn watch(state: &mut State, index: usize, child: &mut Child) -> Result<Watch> {
 }
 
 fn timeout(kind: ServerKind) -> Duration {
-    let usual = if kind == ServerKind::Cluster { USUAL_CLUSTER_TIMEOUT } else { USUAL_TIMEOUT };
+    let usual = if kind.node_count() > 1 { USUAL_CLUSTER_TIMEOUT } else { USUAL_TIMEOUT };
     let wanted = env::var(TIMEOUT_VARIABLE).ok().and_then(|text| text.parse().ok());
     Duration::from_secs(wanted.unwrap_or(usual))
 }

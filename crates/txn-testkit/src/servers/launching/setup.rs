@@ -22,20 +22,20 @@ impl Setup<'_> {
     /// The command inherits none of the caller's variables. A detached command has its own session,
     /// and so outlives the caller.
     pub(crate) fn command(&self, program: &OsStr, node: &Node, detached: bool) -> Command {
-        // `setsid` replaces itself by the program, so the process id is the program's.
-        let mut command = if detached {
-            let mut command = Command::new("setsid");
-            command.arg(program);
-            command
-        } else {
-            Command::new(program)
+        // `setsid` and `nsenter` replace themselves, so the process id is the program's.
+        let mut words = detached.then_some(OsStr::new("setsid")).into_iter().chain([program]);
+        let account = self.home.account();
+        let mut command = match &self.state.network {
+            Some(network) => network.command(&self.state.folder, &node.name, account),
+            None => Command::new(words.next().unwrap_or(program)),
         };
-        command.env_clear().current_dir(&node.folder).env("HOME", &node.folder);
+        command.args(words).env_clear().current_dir(&node.folder).env("HOME", &node.folder);
         if let Some(path) = env::var_os("PATH") {
             command.env("PATH", path);
         }
-        if let Some(account) = self.home.account() {
-            account.apply(&mut command);
+        match account {
+            Some(account) if self.state.network.is_none() => account.apply(&mut command),
+            _ => {}
         }
         command
     }

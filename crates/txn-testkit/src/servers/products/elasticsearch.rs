@@ -10,6 +10,7 @@ use crate::servers::error::{OnPath, Result};
 use crate::servers::home::{create, write_private};
 use crate::servers::launching::command::{run, run_with_input};
 use crate::servers::launching::setup::Setup;
+use crate::servers::network::IN_NAMESPACES;
 use crate::servers::node::Node;
 use crate::servers::products::java_options;
 use crate::servers::products::kind::{Distribution, ServerKind};
@@ -104,7 +105,7 @@ fn settings(state: &State, node: &Node) -> String {
          path.data: \"{folder}/data\"\n\
          path.logs: \"{folder}/logs\"\n\
          path.repo: [\"{}\"]\n\
-         network.host: 127.0.0.1\n\
+         network.host: {}\n\
          http.port: {}\n\
          transport.port: {}\n\
          cluster.routing.allocation.disk.threshold_enabled: false\n\
@@ -112,20 +113,17 @@ fn settings(state: &State, node: &Node) -> String {
         state.cluster_name,
         node.name,
         state.snapshots().display(),
+        state.address(node),
         node.http_port,
         node.transport_port,
     );
     if state.nodes.len() == 1 {
         text += "discovery.type: single-node\n";
     } else {
-        let names: Vec<&str> = state.nodes.iter().map(|node| node.name.as_str()).collect();
-        let seeds: Vec<String> = state
-            .nodes
-            .iter()
-            .map(|node| format!("\"127.0.0.1:{}\"", node.transport_port))
-            .collect();
-        let _ = writeln!(text, "discovery.seed_hosts: [{}]", seeds.join(", "));
-        let _ = writeln!(text, "cluster.initial_master_nodes: [{}]", names.join(", "));
+        text += &state.discovery("cluster.initial_master_nodes");
+    }
+    if state.network.is_some() {
+        text += IN_NAMESPACES;
     }
     let _ = writeln!(text, "xpack.security.enabled: {}", state.kind == ServerKind::Secured);
     text

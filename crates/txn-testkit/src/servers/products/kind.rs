@@ -24,6 +24,12 @@ pub enum ServerKind {
     OpenSearch2,
     /// Elasticsearch 8, three nodes, security off.
     Cluster,
+    /// Elasticsearch 8, three nodes in network namespaces, which can be cut off from each other.
+    ///
+    /// Needs root. Only private servers can be of this kind.
+    Partitioned,
+    /// OpenSearch 3, otherwise like [`ServerKind::Partitioned`]. Needs a JDK.
+    PartitionedOpenSearch,
     /// Elasticsearch 8, one node, with TLS for its HTTP interface and a superuser.
     ///
     /// Further users, roles and API keys cannot be created over HTTP. Elasticsearch keeps them in
@@ -32,7 +38,7 @@ pub enum ServerKind {
 }
 
 impl ServerKind {
-    /// All kinds.
+    /// All kinds of shared servers.
     pub const ALL: [Self; 7] = [
         Self::Elasticsearch,
         Self::Elasticsearch7,
@@ -62,6 +68,8 @@ impl ServerKind {
             Self::OpenSearch => "opensearch",
             Self::OpenSearch2 => "opensearch2",
             Self::Cluster => "cluster",
+            Self::Partitioned => "partitioned",
+            Self::PartitionedOpenSearch => "partitioned-opensearch",
             Self::Secured => "secured",
         }
     }
@@ -69,7 +77,13 @@ impl ServerKind {
     /// Returns the number of nodes.
     #[must_use]
     pub fn node_count(self) -> usize {
-        if self == Self::Cluster { 3 } else { 1 }
+        if self == Self::Cluster || self.is_partitioned() { 3 } else { 1 }
+    }
+
+    /// Whether the nodes are in network namespaces.
+    #[must_use]
+    pub fn is_partitioned(self) -> bool {
+        matches!(self, Self::Partitioned | Self::PartitionedOpenSearch)
     }
 
     /// Returns the suitable Java versions.
@@ -78,8 +92,10 @@ impl ServerKind {
         match self {
             // Both need the security manager, which Java 24 removed.
             Self::Elasticsearch7 | Self::OpenSearch2 => Versions { oldest: 17, newest: Some(23) },
-            Self::Elasticsearch9 | Self::OpenSearch => Versions { oldest: 21, newest: None },
-            Self::Elasticsearch | Self::Cluster | Self::Secured => {
+            Self::Elasticsearch9 | Self::OpenSearch | Self::PartitionedOpenSearch => {
+                Versions { oldest: 21, newest: None }
+            }
+            Self::Elasticsearch | Self::Cluster | Self::Partitioned | Self::Secured => {
                 Versions { oldest: 17, newest: None }
             }
         }
@@ -87,12 +103,14 @@ impl ServerKind {
 
     pub(crate) fn distribution(self) -> Distribution {
         match self {
-            Self::Elasticsearch | Self::Cluster | Self::Secured => {
+            Self::Elasticsearch | Self::Cluster | Self::Partitioned | Self::Secured => {
                 Distribution::Elasticsearch("8.19.21")
             }
             Self::Elasticsearch7 => Distribution::Elasticsearch("7.17.29"),
             Self::Elasticsearch9 => Distribution::Elasticsearch("9.5.0"),
-            Self::OpenSearch => Distribution::OpenSearch { version: "3.8.0", runner: "3.8.0.0" },
+            Self::OpenSearch | Self::PartitionedOpenSearch => {
+                Distribution::OpenSearch { version: "3.8.0", runner: "3.8.0.0" }
+            }
             Self::OpenSearch2 => Distribution::OpenSearch { version: "2.19.6", runner: "2.19.1.0" },
         }
     }

@@ -1,14 +1,25 @@
 //! Configures and starts an OpenSearch node.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::servers::error::{OnPath, Result};
 use crate::servers::home::create;
 use crate::servers::launching::setup::Setup;
+use crate::servers::network::IN_NAMESPACES;
 use crate::servers::node::Node;
 use crate::servers::products::java_options;
 use crate::servers::products::kind::ServerKind;
+
+/// A program that starts a member of a cluster.
+///
+/// The command of the runner starts a whole cluster in one process.
+const MEMBER: &str = include_str!("Member.java");
+
+fn member(node: &Node) -> PathBuf {
+    node.folder.join("Member.java")
+}
 
 /// Writes the configuration of the node.
 pub(crate) fn configure(setup: &Setup<'_>) -> Result<()> {
@@ -23,14 +34,21 @@ pub(crate) fn configure(setup: &Setup<'_>) -> Result<()> {
         create(&config)?;
         let path = config.join("opensearch.yml");
         // The runner's default ports start at 9300.
-        let settings = format!(
-            "network.host: 127.0.0.1\n\
+        let mut settings = format!(
+            "network.host: {}\n\
              transport.port: {}\n\
              path.repo: [\"{}\"]\n\
              cluster.routing.allocation.disk.threshold_enabled: false\n",
+            setup.state.address(node),
             node.transport_port,
             snapshots.display(),
         );
+        if setup.state.network.is_some() {
+            settings += &setup.state.discovery("cluster.initial_cluster_manager_nodes");
+            settings += IN_NAMESPACES;
+            let path = member(node);
+            fs::write(&path, MEMBER).on("write", &path)?;
+        }
         fs::write(&path, settings).on("write", &path)?;
         setup.home.give(&node.folder)?;
     }
@@ -49,8 +67,13 @@ pub(crate) fn start_command(setup: &Setup<'_>, node: &Node) -> Command {
     command
         .arg(format!("-Djava.io.tmpdir={}", node.folder.join("tmp").display()))
         .arg("-cp")
-        .arg(setup.product.join("lib").join("*"))
-        .arg("org.codelibs.opensearch.runner.OpenSearchRunner")
+        .arg(setup.product.join("lib").join("*"));
+    if state.network.is_some() {
+        command.arg(member(node)).arg(&node.name);
+    } else {
+        command.arg("org.codelibs.opensearch.runner.OpenSearchRunner");
+    }
+    command
         .arg("-basePath")
         .arg(&node.folder)
         .args(["-numOfNode", "1", "-clusterName", &state.cluster_name])
