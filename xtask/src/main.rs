@@ -102,7 +102,7 @@ enum Task {
         /// The faults, in turn; all faults of the target by default.
         #[arg(long, value_delimiter = ',')]
         faults: Vec<String>,
-        /// Further arguments, after `--`: the size of the load, and its way to commit.
+        /// Further arguments, after `--`: the size of the load, and the seed of partitions.
         #[arg(last = true)]
         rest: Vec<String>,
     },

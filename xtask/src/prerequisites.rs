@@ -4,7 +4,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use txn_testkit::servers::{ServerKind, find_java, find_maven, find_pgbouncer, find_postgres};
+use txn_testkit::servers::{
+    ServerKind, check_namespaces, find_java, find_maven, find_pgbouncer, find_postgres,
+};
 
 use crate::Failure;
 use crate::cargo::{cargo, forget_xtask, root, target};
@@ -120,6 +122,10 @@ pub(crate) fn for_servers(kinds: &[ServerKind]) -> Result<(), Failure> {
             install_first_of(packages)?;
             find_java(versions).map_err(|error| format!("{kind}: {error}"))?;
         }
+    }
+    if kinds.iter().any(|kind| kind.is_partitioned()) && check_namespaces().is_err() {
+        install_first_of(["nftables".to_owned()])?;
+        check_namespaces()?;
     }
     if find_maven().is_err() {
         install_first_of(["maven".to_owned()])?;

@@ -24,6 +24,10 @@ pub(crate) enum Target {
     Opensearch2,
     /// Three nodes of Elasticsearch.
     Cluster,
+    /// Three nodes of Elasticsearch 8 that are cut off from each other. Needs root.
+    Partitions,
+    /// Three nodes of OpenSearch 3 that are cut off from each other. Needs root.
+    PartitionsOpensearch,
 }
 
 impl Target {
@@ -41,7 +45,18 @@ impl Target {
             Self::Elasticsearch9 => Some(ServerKind::Elasticsearch9),
             Self::Opensearch => Some(ServerKind::OpenSearch),
             Self::Opensearch2 => Some(ServerKind::OpenSearch2),
-            Self::Simulation | Self::Cluster => None,
+            Self::Simulation | Self::Cluster | Self::Partitions | Self::PartitionsOpensearch => {
+                None
+            }
+        }
+    }
+
+    /// Returns the kind of the servers that the load needs.
+    fn kind(self) -> ServerKind {
+        match self {
+            Self::Partitions => ServerKind::Partitioned,
+            Self::PartitionsOpensearch => ServerKind::PartitionedOpenSearch,
+            _ => self.server().unwrap_or(ServerKind::Cluster),
         }
     }
 }
@@ -78,7 +93,7 @@ pub(crate) fn run(
             command
         }
         _ => {
-            prerequisites::for_servers(&[target.server().unwrap_or(ServerKind::Cluster)])?;
+            prerequisites::for_servers(&[target.kind()])?;
             let mut command = cargo("run --release -q -p txn-torture --");
             command.arg("--seconds").arg(seconds.to_string()).arg("--target").arg(target.name());
             if let Some(system) = system.and_then(|system| system.to_possible_value()) {

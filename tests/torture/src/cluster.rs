@@ -45,7 +45,7 @@ pub async fn run(faults: &[Fault], span: Duration, shape: Shape) -> Result<Repor
         if began.elapsed() >= span {
             break;
         }
-        let index = load.ledger_collection();
+        let index = load.ledger().collection().to_owned();
         let course = async {
             tokio::time::sleep(CALM).await;
             let applied = fault.apply(&cluster, &index).await;
@@ -78,6 +78,7 @@ fn wanted(faults: &[Fault]) -> Result<Vec<ClusterFault>, String> {
         Fault::StopAndContinue => Ok(ClusterFault::StopAndContinue),
         Fault::WriteBlock => Ok(ClusterFault::WriteBlock),
         Fault::FloodStage => Ok(ClusterFault::FloodStage),
+        between => Err(format!("{between} needs the target `partitions`")),
     };
     faults.iter().map(of).collect()
 }

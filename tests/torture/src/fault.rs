@@ -1,5 +1,7 @@
 //! The faults.
 
+use std::fmt;
+
 use clap::ValueEnum;
 
 /// A fault.
@@ -17,4 +19,42 @@ pub enum Fault {
     WriteBlock,
     /// Writes are blocked as on a full disk.
     FloodStage,
+    /// A node is cut off from the other nodes, and from some or no clients. For partitions.
+    CutNode,
+    /// The elected master is cut off. For partitions.
+    CutMaster,
+    /// The node with the primary is cut off. For partitions.
+    CutPrimary,
+    /// A node is cut off in one direction only. For partitions.
+    OneWay,
+    /// The node with the primary and one client are cut off together. For partitions.
+    CutWithClient,
+    /// A node has a slow link. For partitions.
+    SlowLink,
+}
+
+impl Fault {
+    /// Whether the fault concerns the network between nodes.
+    #[must_use]
+    pub fn is_between_nodes(self) -> bool {
+        Self::BETWEEN_NODES.contains(&self)
+    }
+
+    /// The faults of the network between nodes.
+    pub(crate) const BETWEEN_NODES: [Self; 6] = [
+        Self::CutNode,
+        Self::CutMaster,
+        Self::CutPrimary,
+        Self::OneWay,
+        Self::CutWithClient,
+        Self::SlowLink,
+    ];
+}
+
+impl fmt::Display for Fault {
+    /// Writes the name on the command line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+    }
 }

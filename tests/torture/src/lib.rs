@@ -5,6 +5,7 @@
 pub mod cluster;
 pub mod fault;
 pub mod load;
+pub mod partitions;
 pub mod report;
 pub mod single;
 pub mod systems;

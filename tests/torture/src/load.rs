@@ -10,6 +10,7 @@ use txn_core::store::Store;
 use txn_core::{Config, Domain};
 use txn_fixtures::ledger::{Ledger, Plan};
 use txn_histories::history::Model;
+use txn_histories::workload::Counts;
 use txn_histories::{Fleet, Stop, Workload, WorkloadConfig, check};
 
 /// The maximum time for an operation that must not fail.
@@ -62,6 +63,14 @@ struct Lists {
     unknown: u64,
 }
 
+/// Waits until a transaction of the workload has ended.
+async fn begins(workload: &Workload) {
+    let counters = workload.counters();
+    while counters.now() == Counts::default() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 impl Load {
     /// Opens both loads on several coordinators, and on a witness without faults.
     ///
@@ -98,9 +107,9 @@ impl Load {
         })
     }
 
-    /// Returns the name of the ledger's collection.
-    pub(crate) fn ledger_collection(&self) -> String {
-        self.ledger.collection().to_owned()
+    /// Returns the bank. Clones of a ledger share their state.
+    pub(crate) fn ledger(&self) -> Ledger {
+        self.ledger.clone()
     }
 
     /// Runs both loads until `faults` completes, and checks them.
@@ -120,14 +129,20 @@ impl Load {
             self.violations.push(format!("the lists cannot be opened: {error}"));
             return;
         }
-        let over = CancellationToken::new();
+        let (over, ended) = (CancellationToken::new(), CancellationToken::new());
         let until = Stop::default().when(over.clone());
         let (_, history) = tokio::join!(
             self.ledger.run(workers, async {
+                // The workload opens its collection in each process, which needs a master.
+                ended.run_until_cancelled(begins(&workload)).await;
                 faults.await;
                 over.cancel();
             }),
-            workload.run(&self.fleet, &until),
+            async {
+                let history = workload.run(&self.fleet, &until).await;
+                ended.cancel();
+                history
+            },
         );
         self.violations.extend(self.ledger.verify().await);
         match history {

@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use txn_testkit::env;
+use txn_testkit::servers::ServerKind;
 use txn_torture::fault::Fault;
 use txn_torture::load::Shape;
 use txn_torture::report::Report;
 use txn_torture::systems::{self, Plan, System};
-use txn_torture::{cluster, single};
+use txn_torture::{cluster, partitions, single};
 
 /// Loads with exact ledgers on real servers, through faults.
 #[derive(Debug, Parser)]
@@ -30,6 +31,9 @@ struct Arguments {
     /// The faults, in turn; all faults of the target by default.
     #[arg(long, value_delimiter = ',')]
     faults: Vec<Fault>,
+    /// The seed of the faults of partitions; random by default.
+    #[arg(long, conflicts_with = "system")]
+    seed: Option<u64>,
     /// The size of the load.
     #[command(flatten)]
     shape: Shape,
@@ -52,6 +56,10 @@ enum Target {
     Opensearch2,
     /// Three own nodes.
     Cluster,
+    /// Three own nodes of Elasticsearch 8 in network namespaces. Needs root.
+    Partitions,
+    /// Three own nodes of OpenSearch 3 in network namespaces. Needs root.
+    PartitionsOpensearch,
 }
 
 #[tokio::main]
@@ -93,7 +101,7 @@ impl Target {
             Self::Elasticsearch9 => Some(env::elasticsearch9_url()),
             Self::Opensearch => Some(env::opensearch_url()),
             Self::Opensearch2 => Some(env::opensearch2_url()),
-            Self::Cluster => None,
+            Self::Cluster | Self::Partitions | Self::PartitionsOpensearch => None,
         }
     }
 }
@@ -106,8 +114,17 @@ async fn soak(system: System, target: Target, span: Duration) -> Result<Report, 
 
 async fn load(arguments: &Arguments, span: Duration) -> Result<Report, String> {
     let (faults, shape) = (arguments.faults.as_slice(), arguments.shape);
-    match arguments.target.url() {
-        Some(url) => single::run(&url, faults, span, shape).await,
-        None => cluster::run(faults, span, shape).await,
-    }
+    let partitioned = match arguments.target {
+        Target::Partitions => ServerKind::Partitioned,
+        Target::PartitionsOpensearch => ServerKind::PartitionedOpenSearch,
+        target => {
+            return match target.url() {
+                Some(url) => single::run(&url, faults, span, shape).await,
+                None => cluster::run(faults, span, shape).await,
+            };
+        }
+    };
+    // Short enough to type.
+    let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
+    partitions::run(partitioned, faults, seed, span, shape).await
 }
