@@ -182,17 +182,17 @@ impl Policy {
 
     /// Takes the duration of a request into the smoothed round trip.
     ///
-    /// The first sample replaces the guess, as in RFC 6298. Otherwise a process in another region
-    /// asks for turns that are too short for it, and takes ten seconds to learn its round trip. A
-    /// later sample counts as at most four round trips: a single slow answer says little about the
-    /// next.
+    /// A longer first sample replaces the guess, as in RFC 6298. Otherwise a process in another
+    /// region asks for turns that are too short for it, and takes ten seconds to learn its round
+    /// trip. A later sample counts as at most four round trips: a single slow answer says little
+    /// about the next.
     pub fn measure(&mut self, sample: Duration) {
         self.round_trip = match self.is_measured {
             true => {
                 let most = self.round_trip * 4 + Duration::from_millis(1);
                 (self.round_trip * 7 + sample.min(most)) / 8
             }
-            false => sample,
+            false => self.round_trip.max(sample),
         };
         self.is_measured = true;
     }
