@@ -90,7 +90,7 @@ impl Domain {
     ///   The transaction waits for the holder, and recovers a dead holder.
     /// - No transaction has written the document yet. Such a document has no list of commits, which
     ///   could settle a write without a record.
-    /// - The collection keeps its history ([`History::enable`]).
+    /// - The collection keeps its history ([`History::enable`](crate::History::enable)).
     ///
     /// The value replaces the whole content. Fields that the type does not know are lost.
     /// [`Transaction::update`](crate::Transaction::update) keeps them.
