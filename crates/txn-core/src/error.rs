@@ -31,8 +31,8 @@ pub enum ErrorKind {
     /// The process runs too many transactions at once.
     ///
     /// All permits of
-    /// [`Config::with_max_concurrent_transactions`](crate::Config::with_max_concurrent_transactions) are
-    /// taken, and the transaction waited in vain. Start fewer transactions at once, or run this
+    /// [`Config::with_max_concurrent_transactions`](crate::Config::with_max_concurrent_transactions)
+    /// are taken, and the transaction waited in vain. Start fewer transactions at once, or run this
     /// transaction again later. Nothing was sent.
     Overloaded,
     /// The transaction may be committed or not, but only as a whole.

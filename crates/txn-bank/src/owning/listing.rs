@@ -15,7 +15,8 @@ const PAGE: usize = 500;
 /// The accounts of an owner, page by page.
 ///
 /// Each page shows its accounts as of its own read. Several pages are no snapshot;
-/// [`Bank::accounts`](crate::Bank::accounts) reads one. An account that is opened during the listing may be missing.
+/// [`Bank::accounts`](crate::Bank::accounts) reads one. An account that is opened during the
+/// listing may be missing.
 #[derive(Debug)]
 pub struct AccountPages<'a> {
     domain: &'a Domain,

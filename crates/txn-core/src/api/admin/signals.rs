@@ -44,8 +44,8 @@ impl Admin<'_> {
     /// Lists the processes that use the domain, the oldest first. Changes nothing.
     ///
     /// A process registers itself if it has a janitor
-    /// ([`Config::with_janitor_interval`](crate::Config::with_janitor_interval)). The entries are hints: a
-    /// dead process stays listed as silent for an hour.
+    /// ([`Config::with_janitor_interval`](crate::Config::with_janitor_interval)). The entries are
+    /// hints: a dead process stays listed as silent for an hour.
     ///
     /// # Errors
     /// The errors of the store for the registry.
@@ -69,8 +69,9 @@ impl Admin<'_> {
 
     /// Returns the last waits for locks of this process, newest first.
     ///
-    /// The process remembers [`Config::with_contention_waits`](crate::Config::with_contention_waits) waits. A
-    /// wait for the turn of another process at a hot document is none of them.
+    /// The process remembers
+    /// [`Config::with_contention_waits`](crate::Config::with_contention_waits) waits. A wait for
+    /// the turn of another process at a hot document is none of them.
     #[must_use]
     pub fn contention(self, limit: usize) -> Contention {
         let (waits, total) = self.engine.contention.last(limit);
@@ -88,8 +89,8 @@ impl Admin<'_> {
     /// Returns the last waits of all processes, newest first. Changes nothing.
     ///
     /// The answer has the waits of this process, and of each process with
-    /// [`Config::with_write_contention`](crate::Config::with_write_contention) up to its last write. The
-    /// waits of a process that has ended are kept for a day.
+    /// [`Config::with_write_contention`](crate::Config::with_write_contention) up to its last
+    /// write. The waits of a process that has ended are kept for a day.
     ///
     /// # Errors
     /// The errors of the store for the registry.

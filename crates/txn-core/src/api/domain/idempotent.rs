@@ -168,15 +168,11 @@ impl Domain {
     /// ```
     /// # use std::time::Duration;
     /// # use txn_core::{Answer, Collection, Domain, Error, IdempotencyKey, Options, Raw};
-    /// # async fn order(domain: &Domain, orders: &Collection<Raw>, key: &str, order: &str) -> Result<String, Error> {
-    /// let key = IdempotencyKey::new(key, Duration::from_secs(86_400)).for_request(order);
-    /// let answered = domain
-    ///     .idempotent(&key, &Options::default(), async |tx| {
-    ///         let id = format!("order-{}", tx.tid());
-    ///         tx.insert(orders, &id, &Raw::new(order))?;
-    ///         Ok::<_, Error>(Answer::Commit(id))
-    ///     })
-    ///     .await?;
+    /// # async fn order(domain: &Domain, orders: &Collection<Raw>, key: &str, order: &str) ->
+    /// Result<String, Error> { let key = IdempotencyKey::new(key,
+    /// Duration::from_secs(86_400)).for_request(order); let answered = domain .idempotent(&key,
+    /// &Options::default(), async |tx| { let id = format!("order-{}", tx.tid()); tx.insert(orders,
+    /// &id, &Raw::new(order))?; Ok::<_, Error>(Answer::Commit(id)) }) .await?;
     /// # Ok(answered.value)
     /// # }
     /// ```
@@ -231,8 +227,8 @@ impl Domain {
     /// Deletes the answers whose time has passed.
     ///
     /// Call it now and then, in one process. The cost is a scan of the collection. An answer is
-    /// kept for its time and for [`Config::with_max_drift`](crate::Config::with_max_drift). A domain without
-    /// answers gets no collection by this call.
+    /// kept for its time and for [`Config::with_max_drift`](crate::Config::with_max_drift). A
+    /// domain without answers gets no collection by this call.
     ///
     /// The purge keeps an answer that cannot be read, names the answer in its result, and goes on.
     ///

@@ -114,12 +114,12 @@ pub(super) async fn commit_record(
         *writer = before;
         return Err(attempt.over());
     }
-    let (place, commit) = (
+    let (target, commit) = (
         RecordOf { table: &engine.table, tid: attempt.tid },
         Commit { rules: &engine.context.rules },
     );
     let (presumed, content) = (RecordLookup::known(presumed), |_: &_| Ok(source.clone()));
-    match engine.store.settle(&place, &commit, presumed, content, &deadline).await {
+    match engine.store.settle(&target, &commit, presumed, content, &deadline).await {
         Ok(settled @ Settled { proven: Decision::Committed, .. }) => {
             let version = settled_version(&settled)?;
             Ok((version, (!settled.found.is_committed()).then_some(version)))
@@ -134,7 +134,7 @@ pub(super) async fn commit_record(
         Err(unsettled) => {
             let in_doubt = unsettled.in_doubt;
             let error = match &unsettled.because {
-                UnsettledCause::Refused(outcome) => refused_record(outcome, &place.key()).into(),
+                UnsettledCause::Refused(outcome) => refused_record(outcome, &target.key()).into(),
                 _ => unsettled.while_doing("commit"),
             };
             if in_doubt {

@@ -130,9 +130,9 @@ impl Collections {
             );
             return Err(Error::new(ErrorKind::Misconfigured, message).into());
         }
-        let (place, content) =
+        let (target, content) =
             (RegistryDocument { table: &self.table, key: &key }, |_: &_| Ok(claim.clone()));
-        let settled = self.store.settle(&place, &MakeOnce, (None, None), content, deadline).await;
+        let settled = self.store.settle(&target, &MakeOnce, (None, None), content, deadline).await;
         let settled = settled.map_err(|e| e.while_doing("claim the collection"))?;
         if let (_, Some(source)) = settled.found {
             let owner = Claim::read(&key, &source)?.domain;
@@ -162,11 +162,11 @@ impl Collections {
         key: &Key,
         deadline: &Deadline,
     ) -> Result<Option<String>, AttemptError> {
-        let place = RegistryDocument { table: &self.table, key };
-        let found = place.look(deadline).await?;
+        let target = RegistryDocument { table: &self.table, key };
+        let found = target.look(deadline).await?;
         let as_it_stands =
             |(_, source): &(_, Option<Source>)| Ok(source.clone().unwrap_or_default());
-        let settled = self.store.settle(&place, &Confirm, found, as_it_stands, deadline).await;
+        let settled = self.store.settle(&target, &Confirm, found, as_it_stands, deadline).await;
         let settled = settled.map_err(|e| e.while_doing("confirm the claim of the collection"))?;
         let (_, source) = settled.found;
         Ok(source.map(|source| Claim::read(key, &source)).transpose()?.map(|claim| claim.domain))

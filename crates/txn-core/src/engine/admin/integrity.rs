@@ -75,7 +75,7 @@ impl DomainAdmin {
             Ok(forgotten) => forgotten.iter().for_each(|error| {
                 faults.note(&self.table.domain_key(), error);
             }),
-            Err(error) => faults.note_place(&format!("{}*", self.table.prefix()), error),
+            Err(error) => faults.note_part(&format!("{}*", self.table.prefix()), error),
         }
         let (names, keys): (Vec<&String>, Vec<Key>) =
             document.collections.iter().map(|(name, uid)| (name, Claim::key(uid))).unzip();

@@ -149,15 +149,15 @@ impl Janitor {
         for day in days {
             let deadline = self.context.deadline(self.context.config.timeout);
             if let Err(error) = self.table.ensure_partition(day, &deadline).await {
-                pass.faults.note_place(&self.table.alias(day), error);
+                pass.faults.note_part(&self.table.alias(day), error);
             }
         }
         let Some(document) = self.document_or_fault(&mut pass.faults).await? else {
             return Ok(pass.faults);
         };
-        let mut survey = self.survey(&document, complete);
+        let mut scan = self.scan(&document, complete);
         let mut suspects = Vec::new();
-        while let Some(page) = survey.next().await {
+        while let Some(page) = scan.next().await {
             suspects.extend(page);
             if suspects.len() >= SUSPECTS {
                 pass.settle(std::mem::take(&mut suspects)).await;
@@ -174,10 +174,10 @@ impl Janitor {
             Err(error) => Err(error.into()),
         };
         if let Err(error) = dropped {
-            pass.faults.note_place(self.table.domain(), error);
+            pass.faults.note_part(self.table.domain(), error);
         }
         report.recovered = pass.recovered;
-        let mut faults = survey.faults;
+        let mut faults = scan.faults;
         faults.damaged.extend(pass.faults.damaged);
         faults.unreachable.extend(pass.faults.unreachable);
         Ok(faults)
@@ -187,8 +187,8 @@ impl Janitor {
     async fn look(&self, report: &mut JanitorReport) -> Result<(), AttemptError> {
         let mut faults = Faults::default();
         if let Some(document) = self.document_or_fault(&mut faults).await? {
-            let mut survey = self.survey(&document, true);
-            while let Some(page) = survey.next().await {
+            let mut scan = self.scan(&document, true);
+            while let Some(page) = scan.next().await {
                 for suspect in page {
                     report.list(suspect, MOST);
                 }
@@ -197,7 +197,7 @@ impl Janitor {
             report.locked.dedup();
             report.open.sort_by_key(|(tid, _)| *tid);
             report.open.dedup_by_key(|(tid, _)| *tid);
-            report.add(survey.faults);
+            report.add(scan.faults);
             self.admin.find_lost_parts(&document, &mut faults).await;
         }
         report.add(faults);
@@ -210,11 +210,11 @@ impl Janitor {
         for (name, uid) in &document.collections {
             let deadline = self.context.deadline(2 * self.context.config.lease);
             if let Err(error) = confirm_incarnation(&self.store, name, uid, &deadline).await {
-                faults.note_place(name, error);
+                faults.note_part(name, error);
             }
         }
         if let Err(error) = self.find_lost_partitions(document, &mut faults).await {
-            faults.note_place(self.table.domain(), error);
+            faults.note_part(self.table.domain(), error);
         }
         self.admin.find_lost_parts(document, &mut faults).await;
         faults
@@ -246,7 +246,7 @@ impl Janitor {
         Ok(())
     }
 
-    fn survey(&self, document: &DomainDocument, complete: bool) -> DomainScan<'_> {
+    fn scan(&self, document: &DomainDocument, complete: bool) -> DomainScan<'_> {
         DomainScan::new(&self.context, &self.store, &self.table, document, complete)
     }
 
@@ -312,8 +312,8 @@ impl<'a> Pass<'a> {
             wait = config.lease / 2;
             let mut left = Vec::new();
             for some in suspects.chunks(READS) {
-                let standings = self.standings(some).await;
-                left.extend(self.settle_some(some, standings).await);
+                let states = self.states(some).await;
+                left.extend(self.settle_some(some, states).await);
             }
             suspects = left;
             self.lift_blocks().await;
@@ -335,26 +335,26 @@ impl<'a> Pass<'a> {
         let days = std::mem::take(&mut self.blocked).iter().map(|holder| holder.day()).collect();
         let deadline = self.janitor.context.deadline(self.janitor.context.config.timeout);
         if let Err(error) = self.janitor.table.lift_blocks(&days, &deadline).await {
-            self.faults.note_place(self.janitor.table.domain(), error);
+            self.faults.note_part(self.janitor.table.domain(), error);
         }
     }
 
-    async fn standings(&mut self, suspects: &[Suspect]) -> Vec<SuspectState> {
+    async fn states(&mut self, suspects: &[Suspect]) -> Vec<SuspectState> {
         let keys: Vec<Key> = suspects.iter().map(|suspect| suspect.key.clone()).collect();
         let mut reads = self.janitor.store.documents().get_many(&keys).await.into_iter();
-        let mut standings = Vec::new();
+        let mut states = Vec::new();
         for suspect in suspects {
-            standings.push(match reads.next() {
-                Some(Read::Found { version, source }) => self.standing(suspect, version, &source),
+            states.push(match reads.next() {
+                Some(Read::Found { version, source }) => self.state(suspect, version, &source),
                 // The scan itself reports a missing collection.
                 Some(Read::Absent | Read::MissingCollection) => SuspectState::Gone,
                 Some(Read::Unavailable(_)) | None => SuspectState::Unknown,
             });
         }
-        standings
+        states
     }
 
-    fn standing(&mut self, suspect: &Suspect, version: Version, source: &str) -> SuspectState {
+    fn state(&mut self, suspect: &Suspect, version: Version, source: &str) -> SuspectState {
         let key = &suspect.key;
         let seen = match suspect.state {
             Some(_) => read_record(key, source).map(|record| (record.is_open(), None)),
@@ -372,15 +372,11 @@ impl<'a> Pass<'a> {
     }
 
     /// Decides suspects, holder by holder. Returns the suspects to check again.
-    async fn settle_some(
-        &mut self,
-        some: &[Suspect],
-        standings: Vec<SuspectState>,
-    ) -> Vec<Suspect> {
+    async fn settle_some(&mut self, some: &[Suspect], states: Vec<SuspectState>) -> Vec<Suspect> {
         let mut left = Vec::new();
         let mut holders: BTreeMap<AttemptId, Held> = BTreeMap::new();
-        for (suspect, standing) in some.iter().zip(standings) {
-            let view = match standing {
+        for (suspect, state) in some.iter().zip(states) {
+            let view = match state {
                 SuspectState::Gone => continue,
                 SuspectState::Unknown => {
                     left.push(suspect.clone());

@@ -1,6 +1,8 @@
 //! The janitor task, and the election of the janitor.
 //!
 //! A single pass per domain and interval is enough, so the processes of a domain elect a janitor.
+//! Each elected process rewrites a document in the registry. The election is only a hint: two
+//! passes at the same time do no harm.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -43,9 +45,9 @@ impl JanitorElection {
         let clock = self.context.config.clock.clone();
         let entropy = self.context.config.entropy.clone();
         self.context.lifecycle.spawn(async move {
-            let mut turn = Election::default();
+            let mut seen = None;
             if let Some(election) = election_of_task.upgrade() {
-                turn.seen = election.stands().await;
+                seen = election.read_document().await;
                 election.processes.renew().await;
             }
             loop {
@@ -61,8 +63,8 @@ impl JanitorElection {
                 tokio::select! {
                     biased;
                     () = closing.cancelled() => return,
-                    turned = AssertUnwindSafe(election.take_turn(&mut turn)).catch_unwind() => {
-                        if turned.is_err() {
+                    ran = AssertUnwindSafe(election.run_if_elected(&mut seen)).catch_unwind() => {
+                        if ran.is_err() {
                             tracing::error!("the janitor panicked; the next pass follows after an interval");
                         }
                     }
@@ -71,9 +73,10 @@ impl JanitorElection {
         });
     }
 
-    async fn take_turn(&self, turn: &mut Election) {
+    /// `seen`: the document at the last read, if there was one.
+    async fn run_if_elected(&self, seen: &mut Option<At>) {
         self.processes.renew().await;
-        if !self.take(turn).await {
+        if !self.is_elected(seen).await {
             return;
         }
         if let Err(error) = self.processes.sweep().await {
@@ -94,7 +97,7 @@ impl JanitorElection {
         }
     }
 
-    async fn stands(&self) -> Option<At> {
+    async fn read_document(&self) -> Option<At> {
         let read = self.store.documents().read_primary(&[self.table.janitor_key()]).await;
         match read.into_iter().next() {
             Some(Read::Found { version, .. }) => Some(Some(version)),
@@ -109,35 +112,25 @@ impl JanitorElection {
     /// No other process may have been elected since the last read, an interval ago, and the
     /// process's own write must be acknowledged. Only the process's monotonic clock counts. A
     /// process that dies during its pass delays the next pass by an interval.
-    async fn take(&self, turn: &mut Election) -> bool {
-        let Some(stands) = self.stands().await else { return false };
-        if turn.seen.replace(stands) != Some(stands) {
+    async fn is_elected(&self, seen: &mut Option<At>) -> bool {
+        let Some(now) = self.read_document().await else { return false };
+        if seen.replace(now) != Some(now) {
             return false;
         }
         let key = self.table.janitor_key();
         let by = serde_json::json!({ "by": self.context.config.process_name }).to_string();
-        let op = match stands {
+        let op = match now {
             Some(version) => WriteOp::Replace(by.into(), version),
             None => WriteOp::Create(by.into()),
         };
         match self.store.write_one(Write::new(key, op)).await {
             Outcome::Applied(version) => {
-                turn.seen = Some(Some(version));
+                *seen = Some(Some(version));
                 true
             }
             _ => false,
         }
     }
-}
-
-/// The election of the janitor, by a document in the registry.
-///
-/// Each elected process rewrites the document. The election is only a hint: two passes at the same
-/// time do no harm.
-#[derive(Debug, Default)]
-struct Election {
-    /// The version at the last read, if there was one.
-    seen: Option<At>,
 }
 
 /// The version of the document; `None` before the first election.

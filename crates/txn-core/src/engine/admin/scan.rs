@@ -69,7 +69,7 @@ impl Faults {
     }
 
     /// Notes why a collection or a partition could not be read.
-    pub(crate) fn note_place(&mut self, name: &str, error: AttemptError) {
+    pub(crate) fn note_part(&mut self, name: &str, error: AttemptError) {
         let error = error.into_error();
         if !self.note(&Key::new(name, "*"), &error) {
             self.unreachable.insert(name.to_owned(), error.to_string());
@@ -101,7 +101,7 @@ pub(crate) struct DomainScan<'a> {
     context: &'a Context,
     store: &'a StoreAccess,
     table: &'a Table,
-    places: VecDeque<ScanPart>,
+    parts: VecDeque<ScanPart>,
     /// The collection or partition that is being scanned.
     at: Option<(ScanPart, Pages<'a>)>,
     complete: bool,
@@ -127,9 +127,9 @@ impl<'a> DomainScan<'a> {
             .partitions
             .iter()
             .map(|(day, name)| ScanPart::Partition { day: *day, name: name.clone() });
-        let places = collections.chain(partitions).collect();
+        let parts = collections.chain(partitions).collect();
         let faults = Faults::default();
-        Self { context, store, table, places, at: None, complete, faults }
+        Self { context, store, table, parts, at: None, complete, faults }
     }
 
     /// Returns the suspects of the next page, or `None` at the end.
@@ -137,29 +137,29 @@ impl<'a> DomainScan<'a> {
     /// The scan of a collection may begin again, and show documents twice.
     pub(crate) async fn next(&mut self) -> Option<Vec<Suspect>> {
         loop {
-            let (place, mut pages) = match self.at.take() {
+            let (part, mut pages) = match self.at.take() {
                 Some(at) => at,
                 None => {
-                    let place = self.places.pop_front()?;
-                    let pages = self.store.pages(place.name(), place.filter(), PAGE);
-                    (place, pages)
+                    let part = self.parts.pop_front()?;
+                    let pages = self.store.pages(part.name(), part.filter(), PAGE);
+                    (part, pages)
                 }
             };
-            match self.page(&place, &mut pages).await {
+            match self.page(&part, &mut pages).await {
                 Ok(Some(documents)) => {
-                    let suspects = self.suspects(&place, documents);
-                    self.at = Some((place, pages));
+                    let suspects = self.suspects(&part, documents);
+                    self.at = Some((part, pages));
                     return Some(suspects);
                 }
                 Ok(None) => {}
-                Err(error) => self.note(&place, error).await,
+                Err(error) => self.note(&part, error).await,
             }
         }
     }
 
     async fn page(
         &self,
-        place: &ScanPart,
+        part: &ScanPart,
         pages: &mut Pages<'_>,
     ) -> Result<Option<Documents>, AttemptError> {
         if !pages.is_at_beginning() {
@@ -173,20 +173,20 @@ impl<'a> DomainScan<'a> {
         let (context, store) = (self.context, self.store);
         // An unreadable collection must not use up the time of the rest.
         let deadline = context.deadline(2 * context.config.lease);
-        let name = place.name();
-        if let ScanPart::Collection { uid, .. } = place {
+        let name = part.name();
+        if let ScanPart::Collection { uid, .. } = part {
             confirm_incarnation(store, name, uid, &deadline).await?;
         }
-        if self.complete || matches!(place, ScanPart::Partition { .. }) {
+        if self.complete || matches!(part, ScanPart::Partition { .. }) {
             store.refresh(name, &deadline).await?;
         }
         store.next_page(pages, &deadline).await
     }
 
-    fn suspects(&mut self, place: &ScanPart, documents: Documents) -> Vec<Suspect> {
+    fn suspects(&mut self, part: &ScanPart, documents: Documents) -> Vec<Suspect> {
         let mut suspects = Vec::new();
         for (key, version, source) in documents {
-            let suspect = match place {
+            let suspect = match part {
                 ScanPart::Collection { .. } => view(&key, version, &source).map(|view| {
                     let holder = view.holder()?;
                     Some(Suspect { key: key.clone(), holder, state: None })
@@ -206,8 +206,8 @@ impl<'a> DomainScan<'a> {
         suspects
     }
 
-    async fn note(&mut self, place: &ScanPart, error: AttemptError) {
-        if let (ScanPart::Partition { day, name }, AttemptError::Fail(error)) = (place, &error)
+    async fn note(&mut self, part: &ScanPart, error: AttemptError) {
+        if let (ScanPart::Partition { day, name }, AttemptError::Fail(error)) = (part, &error)
             && error.is_not_found()
         {
             // Another janitor may have dropped the partition meanwhile.
@@ -218,10 +218,10 @@ impl<'a> DomainScan<'a> {
                     let lost = self.table.lost_partition(*day, name);
                     self.faults.damaged.insert(Key::new(name.as_str(), "*"), lost.to_string());
                 }
-                Err(error) => self.faults.note_place(name, error),
+                Err(error) => self.faults.note_part(name, error),
             }
             return;
         }
-        self.faults.note_place(place.name(), error);
+        self.faults.note_part(part.name(), error);
     }
 }
