@@ -25,19 +25,7 @@ const FAULT: Duration = Duration::from_secs(8);
 pub async fn run(faults: &[Fault], span: Duration, shape: Shape) -> Result<Report, String> {
     let faults = wanted(faults)?;
     let cluster = Cluster::start().await;
-    let name = txn_fixtures::unique("torture");
-    let mappings = serde_json::from_str(bank::MAPPINGS).map_err(|error| error.to_string())?;
-    cluster.make(&format!("{name}-ledger"), mappings).await;
-    let config = Config::default()
-        .with_lease(Duration::from_secs(2))
-        .with_janitor_interval(Some(Duration::from_secs(5)))
-        .with_timeout(Duration::from_secs(10));
-    let mut coordinators = Vec::new();
-    for _ in 0..shape.coordinators {
-        coordinators.push(store(&cluster).await?);
-    }
-    let witness = store(&cluster).await?;
-    let mut load = Load::open(&name, shape, config, coordinators, witness).await?;
+    let mut load = open(&cluster, shape, |_| cluster.urls().to_vec()).await?;
     let (began, bar) = (Instant::now(), progress(span));
     let mut counts = BTreeMap::new();
     let mut rounds = 0;
@@ -67,6 +55,27 @@ pub async fn run(faults: &[Fault], span: Duration, shape: Shape) -> Result<Repor
     Ok(report)
 }
 
+/// Opens the load on a cluster; each coordinator has its addresses.
+pub(crate) async fn open(
+    cluster: &Cluster,
+    shape: Shape,
+    urls_of: impl Fn(usize) -> Vec<String>,
+) -> Result<Load, String> {
+    let name = txn_fixtures::unique("torture");
+    let mappings = serde_json::from_str(bank::MAPPINGS).map_err(|error| error.to_string())?;
+    cluster.make(&format!("{name}-ledger"), mappings).await;
+    let config = Config::default()
+        .with_lease(Duration::from_secs(2))
+        .with_janitor_interval(Some(Duration::from_secs(5)))
+        .with_timeout(Duration::from_secs(10));
+    let mut coordinators = Vec::new();
+    for coordinator in 0..shape.coordinators {
+        coordinators.push(store(urls_of(coordinator)).await?);
+    }
+    let witness = store(cluster.urls().to_vec()).await?;
+    Load::open(&name, shape, config, coordinators, witness).await
+}
+
 fn wanted(faults: &[Fault]) -> Result<Vec<ClusterFault>, String> {
     if faults.is_empty() {
         return Ok(ClusterFault::ALL.to_vec());
@@ -83,9 +92,9 @@ fn wanted(faults: &[Fault]) -> Result<Vec<ClusterFault>, String> {
     faults.iter().map(of).collect()
 }
 
-async fn store(cluster: &Cluster) -> Result<Arc<dyn Store>, String> {
-    let config = EsConfig::new(cluster.urls()).map_err(|error| error.to_string())?;
-    // Shorter than the time until the cluster notices a paused node.
+async fn store(urls: Vec<String>) -> Result<Arc<dyn Store>, String> {
+    let config = EsConfig::new(urls).map_err(|error| error.to_string())?;
+    // Shorter than a cut, and than the time until the cluster notices a paused node.
     let config = config.with_request_timeout(Duration::from_secs(4));
     let store = EsStore::connect(config).await.map_err(|error| error.to_string())?;
     Ok(Arc::new(store))

@@ -7,20 +7,16 @@ mod elections;
 mod schedule;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use txn_core::Config;
-use txn_core::store::Store;
-use txn_es::{EsConfig, EsStore};
-use txn_fixtures::bank;
 use txn_fixtures::faults::Cluster;
 use txn_fixtures::ledger::Ledger;
 use txn_testkit::servers::{Network, ServerKind, check_namespaces};
 
+use crate::cluster::open;
 use crate::fault::Fault;
-use crate::load::{Load, Shape};
+use crate::load::Shape;
 use crate::report::{Report, progress};
 use elections::Elections;
 use schedule::{NetworkFault, ProcessFault, Round, Schedule};
@@ -47,7 +43,9 @@ pub async fn run(
     check_namespaces().map_err(|error| error.to_string())?;
     eprintln!("seed {seed}");
     let cluster = Cluster::start_kind(kind).await;
-    let mut load = open(&cluster, shape).await?;
+    let network = cluster.network();
+    let clients = network.clients().len();
+    let mut load = open(&cluster, shape, |number| network.client_urls(number % clients)).await?;
     let stage = Stage::new(&cluster, load.ledger());
     let (began, bar) = (Instant::now(), progress(span));
     let mut figures = Figures::default();
@@ -74,33 +72,6 @@ pub async fn run(
     load.close().await;
     cluster.end().await;
     Ok(report)
-}
-
-/// Opens the load on the two clients in turn.
-async fn open(cluster: &Cluster, shape: Shape) -> Result<Load, String> {
-    let name = txn_fixtures::unique("torture");
-    let mappings = serde_json::from_str(bank::MAPPINGS).map_err(|error| error.to_string())?;
-    cluster.make(&format!("{name}-ledger"), mappings).await;
-    let config = Config::default()
-        .with_lease(Duration::from_secs(2))
-        .with_janitor_interval(Some(Duration::from_secs(5)))
-        .with_timeout(Duration::from_secs(10));
-    let network = cluster.network();
-    let mut coordinators = Vec::new();
-    for number in 0..shape.coordinators {
-        let client = number % network.clients().len();
-        coordinators.push(store(network.client_urls(client)).await?);
-    }
-    let witness = store(cluster.urls().to_vec()).await?;
-    Load::open(&name, shape, config, coordinators, witness).await
-}
-
-async fn store(urls: Vec<String>) -> Result<Arc<dyn Store>, String> {
-    let config = EsConfig::new(urls).map_err(|error| error.to_string())?;
-    // Shorter than a cut, so that requests fail and go to another node.
-    let config = config.with_request_timeout(Duration::from_secs(4));
-    let store = EsStore::connect(config).await.map_err(|error| error.to_string())?;
-    Ok(Arc::new(store))
 }
 
 /// The counts of a run.
