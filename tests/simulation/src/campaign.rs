@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use txn_protocol::rule::{Rule, Rules};
 
 use crate::counts::{Counts, RunResult};
-use crate::run::{run, run_twice, run_with};
+use crate::run::run_with;
 use crate::scenario::Troubles;
 use crate::schedules::{self, Schedule};
 
@@ -38,24 +38,15 @@ pub enum Extent {
 /// The number of failed runs after which a campaign stops.
 const ENOUGH: usize = 20;
 
-/// Runs seeds on every core. Calls `progress` after each run.
+/// Runs seeds on every core, by [`run`](crate::run) or [`run_twice`](crate::run_twice).
+///
+/// Calls `progress` after each seed.
 pub fn campaign(
     extent: &Extent,
-    troubles: Troubles,
+    run: impl Fn(u64) -> RunResult + Sync,
     progress: impl Fn(&Campaign) + Sync,
 ) -> Campaign {
-    on_every_core(extent, ENOUGH, |seed| run(seed, troubles), progress)
-}
-
-/// Runs each seed twice on every core. Calls `progress` after each pair.
-///
-/// A seed fails, too, if its runs differ in any event, store operation or action.
-pub fn campaign_twice(
-    extent: &Extent,
-    troubles: Troubles,
-    progress: impl Fn(&Campaign) + Sync,
-) -> Campaign {
-    on_every_core(extent, ENOUGH, |seed| run_twice(seed, troubles), progress)
+    on_every_core(extent, ENOUGH, run, progress)
 }
 
 /// The run that detected the omission of a rule.

@@ -22,9 +22,7 @@ mod virtual_time;
 mod watch;
 mod witness;
 
-pub use campaign::{
-    Campaign, Extent, Noticed, campaign, campaign_twice, catch, catch_by_seed, catch_in,
-};
+pub use campaign::{Campaign, Extent, Noticed, campaign, catch, catch_by_seed, catch_in};
 pub use counts::{Counts, RunResult};
 pub use ledger::{CleanUp, Ledger};
 pub use process::Recording;

@@ -8,7 +8,7 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use txn_protocol::rule::{Rule, Rules};
 use txn_simulation::{
-    Campaign, Extent, Noticed, Recording, Troubles, campaign, campaign_twice, catch, run_recorded,
+    Campaign, Extent, Noticed, Recording, Troubles, campaign, catch, run, run_recorded, run_twice,
 };
 
 /// The engine on a simulated store, in virtual time, by seeds.
@@ -79,10 +79,8 @@ fn main() -> ExitCode {
         let acknowledged = so_far.counts.acknowledged;
         bar.set_message(format!("{worlds} runs, {acknowledged} acknowledged, {failed} failed"));
     };
-    let result = match arguments.twice {
-        true => campaign_twice(&extent, troubles, progress),
-        false => campaign(&extent, troubles, progress),
-    };
+    let run = if arguments.twice { run_twice } else { run };
+    let result = campaign(&extent, |seed| run(seed, troubles), progress);
     bar.finish_and_clear();
     print!("{}", told(&result, began.elapsed()));
     code(result.failed.is_empty())

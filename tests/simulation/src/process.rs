@@ -96,12 +96,12 @@ impl Log {
 
     /// Adds a line, with the time.
     pub fn line(&self, line: impl FnOnce() -> String) {
-        let now = self.origin.elapsed();
+        let now = || self.origin.elapsed();
         match self.recording {
             Recording::Nothing => {}
-            Recording::Digest => (now, line()).hash(&mut self.kept.lock().0),
+            Recording::Digest => (now(), line()).hash(&mut self.kept.lock().0),
             Recording::Lines => {
-                let line = format!("{:>9.3} {}", now.as_secs_f64(), line());
+                let line = format!("{:>9.3} {}", now().as_secs_f64(), line());
                 self.kept.lock().1.push(line);
             }
         }

@@ -73,8 +73,8 @@ pub fn run_twice(seed: u64, troubles: Troubles) -> RunResult {
 
 /// Runs a seed as [`run_with`] does, and returns a log.
 ///
-/// With [`Recording::Lines`] the log has the events of the engine, the operations of the store and
-/// those of the actors, line by line.
+/// With [`Recording::Lines`] the log has one line for each event of the engine, each operation of
+/// the store and each action of an actor.
 ///
 /// # Panics
 /// If no runtime can be made.

@@ -3,7 +3,7 @@
 //! `TXN_SIMULATION_SEED=7` replays one run; `TXN_SIMULATION_SEEDS=5000` runs more seeds.
 
 use txn_protocol::rule::Rules;
-use txn_simulation::{Extent, Recording, Troubles, campaign_twice, run, run_recorded};
+use txn_simulation::{Extent, Recording, Troubles, campaign, run, run_recorded, run_twice};
 
 fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
@@ -18,7 +18,8 @@ fn both_runs_of_each_seed_are_equal() {
         return;
     }
     let seeds = from_environment("TXN_SIMULATION_SEEDS").unwrap_or(200);
-    let result = campaign_twice(&Extent::Seeds(0..seeds), Troubles::default(), |_| {});
+    let result =
+        campaign(&Extent::Seeds(0..seeds), |seed| run_twice(seed, Troubles::default()), |_| {});
     for failed in &result.failed {
         eprintln!("TXN_SIMULATION_SEED={}: {:#?}", failed.seed, failed.violations);
     }
