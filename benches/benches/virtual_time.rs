@@ -6,13 +6,13 @@
 //! `cargo bench -p txn-benches --bench virtual_time -- [processes] [lone] [slow] [cold]`
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
 use tokio::time::{Instant, sleep, sleep_until};
 use txn_benches::Failure;
 use txn_benches::network::{Cold, Network};
+use txn_benches::statistics::Times;
 use txn_core::store::{MemoryStore, Store};
 use txn_core::{Collection, Config, Domain, Error, LockMode, Options, Raw};
 
@@ -24,6 +24,9 @@ const REQUEST: Duration = Duration::from_millis(2);
 
 /// The duration of one load.
 const SPAN: Duration = Duration::from_secs(20);
+
+/// The duration of a load with slow processes.
+const LONG_SPAN: Duration = Duration::from_secs(60);
 
 /// A process with clients on the hot documents.
 #[derive(Clone)]
@@ -38,17 +41,6 @@ struct Process {
 struct Done {
     commits: u64,
     longest: Duration,
-}
-
-/// The durations of one client, sorted.
-#[derive(Debug, Default)]
-struct Durations(Vec<Duration>);
-
-impl Durations {
-    fn at(&self, share: f64) -> Duration {
-        let at = (self.0.len() as f64 * share) as usize;
-        self.0.get(at.min(self.0.len().saturating_sub(1))).copied().unwrap_or(SPAN)
-    }
 }
 
 impl Process {
@@ -105,8 +97,15 @@ impl Process {
         join_all(clients).await.into_iter().fold(Done::default(), Done::and)
     }
 
-    /// Runs one transaction after the other until `ends`, and returns their durations.
-    async fn lone<F>(&self, ends: Instant, transaction: F) -> (Durations, usize)
+    /// Runs one transaction after the other until `ends`, each followed by a pause.
+    ///
+    /// Returns the durations, and the number of failures.
+    async fn lone<F>(
+        &self,
+        ends: Instant,
+        pause: Duration,
+        transaction: F,
+    ) -> (Vec<Duration>, usize)
     where
         F: AsyncFn(&Self) -> Result<(), Error>,
     {
@@ -117,9 +116,9 @@ impl Process {
                 Ok(()) => durations.push(began.elapsed()),
                 Err(_) => failed += 1,
             }
+            sleep(pause).await;
         }
-        durations.sort_unstable();
-        (Durations(durations), failed)
+        (durations, failed)
     }
 }
 
@@ -177,28 +176,32 @@ async fn lone() -> Result<(), Error> {
         ("ten documents, read-only", |one| {
             let options = Options::default().with_read_only(true);
             Box::pin(async move {
-                let ids = (0..HOT).map(|id| id.to_string());
                 let read = one
                     .domain
-                    .run(&options, async |tx| tx.get_many(&one.hot, ids.clone()).await.map(drop));
+                    .run(&options, async |tx| tx.get_many(&one.hot, ids(HOT)).await.map(drop));
                 read.await.map(drop)
             })
         }),
     ];
-    println!("| one client | busy | p99 alone | p99 | ratio | longest | busy keep | failed |");
+    let busy = [(1, 32), (4, 8)];
+    let mut without = Vec::new();
+    for (processes, clients) in busy {
+        without.push(busy_alone(processes, clients, SPAN).await?);
+    }
+    println!(
+        "| one client | busy | p99 alone, ms | p99, ms | ratio | longest, ms | busy keep | failed |"
+    );
     println!("|---|---|---|---|---|---|---|---|");
     for (name, case) in cases {
-        for (busy, clients) in [(1, 32), (4, 8)] {
-            let (alone, _) = beside(case, 0, 0).await?.0;
-            let ((durations, failed), with) = beside(case, busy, clients).await?;
-            let without = busy_alone(busy, clients).await?;
+        let alone = beside(case, 0, 0).await?.times.p99;
+        for ((processes, clients), without) in busy.into_iter().zip(&without) {
+            let Beside { times, failed, busy } = beside(case, processes, clients).await?;
             println!(
-                "| {name} | {busy} x {clients} | {:?} | {:?} | {:.1} | {:?} | {:.2} | {failed} |",
-                alone.at(0.99),
-                durations.at(0.99),
-                durations.at(0.99).as_secs_f64() / alone.at(0.99).as_secs_f64(),
-                durations.at(1.0),
-                with as f64 / without as f64,
+                "| {name} | {processes} x {clients} | {alone:.0} | {:.0} | {:.1} | {:.0} | {:.2} | {failed} |",
+                times.p99,
+                times.p99 / alone,
+                times.longest,
+                busy as f64 / *without as f64,
             );
         }
     }
@@ -209,31 +212,32 @@ fn two() -> [String; 2] {
     ["3", "7"].map(str::to_owned)
 }
 
-async fn beside(
-    case: Lone,
-    busy: usize,
-    clients: usize,
-) -> Result<((Durations, usize), u64), Error> {
-    let all = Process::several(busy + 1).await?;
-    let Some((lone, busy)) = all.split_first() else { return Ok(Default::default()) };
-    lone.write(
-        &lone.hot,
-        &(0..HOT).map(|id| id.to_string()).collect::<Vec<_>>(),
-        &Options::default(),
-    )
-    .await?;
-    let ends = Instant::now() + SPAN;
-    let load = join_all(busy.iter().map(|process| process.clients(clients, ends)));
-    let (load, durations) =
-        futures::join!(load, lone.lone(ends, async |one: &Process| case(one).await));
-    Ok((durations, load.iter().map(|done| done.commits).sum()))
+/// The transactions of lone processes, and the commits of the busy processes beside them.
+struct Beside {
+    times: Times,
+    failed: usize,
+    busy: u64,
 }
 
-async fn busy_alone(busy: usize, clients: usize) -> Result<u64, Error> {
-    let all = Process::several(busy).await?;
+async fn beside(case: Lone, busy: usize, clients: usize) -> Result<Beside, Error> {
+    let all = Process::several(busy + 1).await?;
+    let (lone, busy) = (&all[0], &all[1..]);
+    lone.write(&lone.hot, &ids(HOT), &Options::default()).await?;
     let ends = Instant::now() + SPAN;
-    let load = join_all(all.iter().map(|process| process.clients(clients, ends))).await;
-    Ok(load.iter().map(|done| done.commits).sum())
+    let transactions = lone.lone(ends, Duration::ZERO, async |one: &Process| case(one).await);
+    let (busy, (durations, failed)) = futures::join!(commits(busy, clients, ends), transactions);
+    Ok(Beside { times: Times::of(&durations), failed, busy })
+}
+
+async fn busy_alone(processes: usize, clients: usize, span: Duration) -> Result<u64, Error> {
+    let all = Process::several(processes).await?;
+    Ok(commits(&all, clients, Instant::now() + span).await)
+}
+
+/// Runs the clients of busy processes, and returns the number of their commits.
+async fn commits(processes: &[Process], clients: usize, ends: Instant) -> u64 {
+    let done = join_all(processes.iter().map(|process| process.clients(clients, ends))).await;
+    done.iter().map(|done| done.commits).sum()
 }
 
 /// Processes with requests that take 300 ms longer, beside fast processes.
@@ -241,32 +245,28 @@ async fn busy_alone(busy: usize, clients: usize) -> Result<u64, Error> {
 /// The load is longer than the others, because a slow process commits every six seconds.
 async fn slow() -> Result<(), Error> {
     println!(
-        "| slow processes | documents | fast | alone | median | longest | ratio | fast keep | failed |"
+        "| slow processes | documents | fast | alone, ms | median, ms | longest, ms | ratio | fast keep | failed |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
-    for (slow, documents, fast) in
-        [(1, 2, 1), (1, 2, 4), (1, 1_000, 1), (1, 1_000, 4), (2, 2, 4), (2, 1_000, 4)]
-    {
-        let (alone, _, _) = slow_beside(1, documents, 0).await?;
-        let (durations, failed, with) = slow_beside(slow, documents, fast).await?;
-        let without = 3 * busy_alone(fast, 8).await?;
-        println!(
-            "| {slow} | {documents} | {fast} x 8 | {:?} | {:?} | {:?} | {:.1} | {:.2} | {failed} |",
-            alone.at(1.0),
-            durations.at(0.5),
-            durations.at(1.0),
-            durations.at(1.0).as_secs_f64() / alone.at(1.0).as_secs_f64(),
-            with as f64 / without as f64,
-        );
+    let without =
+        [(1, busy_alone(1, 8, LONG_SPAN).await?), (4, busy_alone(4, 8, LONG_SPAN).await?)];
+    for documents in [2, 1_000] {
+        let alone = slow_beside(1, documents, 0).await?.times.longest;
+        for (slow, (fast, without)) in [(1, without[0]), (1, without[1]), (2, without[1])] {
+            let Beside { times, failed, busy } = slow_beside(slow, documents, fast).await?;
+            println!(
+                "| {slow} | {documents} | {fast} x 8 | {alone:.0} | {:.0} | {:.0} | {:.1} | {:.2} | {failed} |",
+                times.p50,
+                times.longest,
+                times.longest / alone,
+                busy as f64 / without as f64,
+            );
+        }
     }
     Ok(())
 }
 
-async fn slow_beside(
-    slow: usize,
-    documents: usize,
-    fast: usize,
-) -> Result<(Durations, usize, u64), Error> {
+async fn slow_beside(slow: usize, documents: usize, fast: usize) -> Result<Beside, Error> {
     let store = Arc::new(MemoryStore::new());
     let mut open = Vec::new();
     for at in 0..slow + fast {
@@ -274,26 +274,21 @@ async fn slow_beside(
         open.push(Process::open(&store, Network::new(REQUEST + more)).await?);
     }
     let (slow, fast) = open.split_at(slow);
-    let ids: Vec<String> = (0..documents).map(|id| id.to_string()).collect();
-    let ends = Instant::now() + 3 * SPAN;
-    let busy = join_all(fast.iter().map(|process| process.clients(8, ends)));
-    let ids = &ids;
+    let ids = &ids(documents);
+    let ends = Instant::now() + LONG_SPAN;
     let lone = join_all(slow.iter().map(|process| {
-        process.lone(ends, async |one: &Process| {
-            let written = one.write(&one.hot, ids, &Options::default()).await;
-            sleep(Duration::from_millis(200)).await;
-            written
+        process.lone(ends, Duration::from_millis(200), async |one: &Process| {
+            one.write(&one.hot, ids, &Options::default()).await
         })
     }));
-    let (busy, lone) = futures::join!(busy, lone);
-    let mut durations = Vec::new();
-    let mut failed = 0;
-    for (one, without) in lone {
-        durations.extend(one.0.into_iter().map(|took| took - Duration::from_millis(200)));
-        failed += without;
-    }
-    durations.sort_unstable();
-    Ok((Durations(durations), failed, busy.iter().map(|done| done.commits).sum()))
+    let (busy, lone) = futures::join!(commits(fast, 8, ends), lone);
+    let failed = lone.iter().map(|(_, failed)| failed).sum();
+    let durations: Vec<Duration> = lone.into_iter().flat_map(|(durations, _)| durations).collect();
+    Ok(Beside { times: Times::of(&durations), failed, busy })
+}
+
+fn ids(number: usize) -> Vec<String> {
+    (0..number).map(|id| id.to_string()).collect()
 }
 
 /// Hot documents, while transactions on another collection fail or wait.
@@ -310,21 +305,14 @@ async fn cold() -> Result<(), Error> {
         let store = Arc::new(MemoryStore::new());
         let process = Process::open(&store, Network::new(REQUEST).with_cold("cold", cold)).await?;
         let ends = Instant::now() + SPAN;
-        let (is_over, started) = (AtomicBool::new(false), AtomicU64::new(0));
-        let hot = async {
-            let done = process.clients(32, ends).await;
-            is_over.store(true, Ordering::Relaxed);
-            done
-        };
         // Twenty transactions per second; those that wait at the end are dropped.
         let others = async {
             let mut open = Vec::new();
             let began = Instant::now();
             for n in 0..(20 * SPAN.as_secs()) {
-                let (process, started) = (&process, &started);
+                let process = &process;
                 open.push(async move {
                     sleep_until(began + Duration::from_millis(50 * n)).await;
-                    started.fetch_add(1, Ordering::Relaxed);
                     let ids = [n.to_string(), format!("{n}-b")];
                     drop(process.write(&process.cold, &ids, &Options::default()).await);
                 });
@@ -332,7 +320,7 @@ async fn cold() -> Result<(), Error> {
             let all = join_all(open);
             futures::future::select(Box::pin(all), Box::pin(sleep_until(ends))).await;
         };
-        let (done, ()) = futures::join!(hot, others);
+        let (done, ()) = futures::join!(process.clients(32, ends), others);
         if before == 0.0 {
             before = done.commits as f64;
         }
