@@ -112,7 +112,8 @@ impl Config {
         with_lease: lease: Duration;
         /// Sets how long one attempt may take until it sends its commit.
         ///
-        /// After this time the attempt releases its locks, even if its closure still runs. A long
+        /// After this time the attempt releases its locks, even if its closure still runs. A wait
+        /// without locks, for a group or for a turn at hot documents, does not count. A long
         /// timeout lets a stuck closure block its documents longer. Default: 10 s; together with
         /// [`Config::with_timeout`] at most 12 hours.
         with_attempt_timeout: attempt_timeout: Duration;

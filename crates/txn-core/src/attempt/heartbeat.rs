@@ -26,14 +26,25 @@ pub(in crate::attempt) fn start_heart(attempt: &Arc<Attempt>) {
     let this = attempt.clone();
     attempt.engine.context.lifecycle.spawn(async move {
         let heart = this.heart.clone();
-        let left = this.limit.saturating_sub(this.engine.context.now());
         tokio::select! {
             biased;
             () = heart.cancelled() => {}
-            () = this.engine.context.config.clock.sleep(left) => this.expire(),
+            () = limit_passed(&this) => this.expire(),
             () = beat_whatever_happens(&this) => {}
         }
     });
+}
+
+/// Waits until the time limit of the attempt, which waits without locks move.
+async fn limit_passed(attempt: &Attempt) {
+    let context = &attempt.engine.context;
+    loop {
+        let left = attempt.handle.limit().saturating_sub(context.now());
+        if left.is_zero() {
+            return;
+        }
+        context.config.clock.sleep(left).await;
+    }
 }
 
 /// Beats, and never returns.

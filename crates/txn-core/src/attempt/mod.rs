@@ -135,8 +135,6 @@ pub(crate) struct Attempt {
     deadline: Deadline,
     /// The end of the whole transaction, on the monotonic clock.
     ends_at: Duration,
-    /// The time limit for sending the commit, on the monotonic clock.
-    limit: Duration,
     working: Mutex<ReadWriteSet>,
     locks: Mutex<Locks>,
     /// Allows one lock operation at a time.
@@ -201,9 +199,9 @@ impl Attempt {
         ends_at: Duration,
     ) -> Arc<Self> {
         let AttemptMode { pessimistic, uses_cache, stepped, patience } = mode;
-        let handle = engine.live_attempts.register(tid, options.label.clone());
         let limit = engine.context.now() + engine.context.config.attempt_timeout;
-        let deadline = Deadline::of_attempt(ends_at, limit, handle.clone());
+        let handle = engine.live_attempts.register(tid, options.label.clone(), limit);
+        let deadline = Deadline::of_attempt(ends_at, handle.clone());
         engine.context.emit(&Event::Started { tid, label: options.label.clone() });
         Arc::new(Self {
             engine,
@@ -214,7 +212,6 @@ impl Attempt {
             pessimistic,
             deadline,
             ends_at,
-            limit,
             working: Mutex::default(),
             locks: Mutex::default(),
             locking: tokio::sync::Mutex::default(),
@@ -399,6 +396,11 @@ impl Attempt {
              the outer transaction for it, or begin this one outside of the closure"
         );
         Err(Error::invalid(message).at(key).in_transaction(self.tid))
+    }
+
+    /// Excludes a wait in the queue of a group from the time of the attempt.
+    pub(crate) fn exclude_wait(&self, waited: Duration) {
+        self.deadline.exclude_wait(waited);
     }
 
     /// The end of the whole transaction, on the monotonic clock.

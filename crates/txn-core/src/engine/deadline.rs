@@ -15,15 +15,13 @@ use crate::error::Error;
 pub(crate) struct Deadline {
     /// The monotonic time after which the call fails.
     until: Duration,
-    /// The monotonic time after which the transaction starts another attempt.
-    attempt_until: Option<Duration>,
-    /// The attempt that waits. A wound, an expiry or a cancellation ends the wait.
+    /// The attempt that waits. Its limit, a wound, an expiry or a cancellation ends the wait.
     handle: Option<Arc<AttemptHandle>>,
 }
 
 impl Deadline {
     pub(crate) fn until(until: Duration) -> Self {
-        Self { until, attempt_until: None, handle: None }
+        Self { until, handle: None }
     }
 
     /// The same deadline, but at most this monotonic time.
@@ -31,12 +29,15 @@ impl Deadline {
         Self { until: self.until.min(until), ..self.clone() }
     }
 
-    pub(crate) fn of_attempt(
-        until: Duration,
-        attempt_until: Duration,
-        handle: Arc<AttemptHandle>,
-    ) -> Self {
-        Self { until, attempt_until: Some(attempt_until), handle: Some(handle) }
+    pub(crate) fn of_attempt(until: Duration, handle: Arc<AttemptHandle>) -> Self {
+        Self { until, handle: Some(handle) }
+    }
+
+    /// Excludes a wait without locks from the time of the attempt.
+    pub(crate) fn exclude_wait(&self, waited: Duration) {
+        if let Some(handle) = &self.handle {
+            handle.exclude_wait(waited);
+        }
     }
 
     /// Returns the time left for a wait.
@@ -64,7 +65,7 @@ impl Deadline {
         if now >= self.until {
             return Err(AttemptError::Fail(reason.clone().into_error()));
         }
-        match self.attempt_until {
+        match self.handle.as_ref().map(|handle| handle.limit()) {
             Some(until) if now >= until => {
                 Err(AttemptError::Retry(RetryReason::Expired(Some(reason.clone()))))
             }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -20,11 +21,26 @@ pub(crate) struct AttemptHandle {
     pub(crate) expired: AtomicBool,
     /// Woken when one of the flags changes.
     pub(crate) notify: Notify,
+    /// The time limit for sending the commit, on the monotonic clock.
+    limit: Mutex<Duration>,
     /// The label of the transaction.
     pub(crate) label: Option<Arc<str>>,
 }
 
 impl AttemptHandle {
+    /// The time limit for sending the commit, on the monotonic clock.
+    pub(crate) fn limit(&self) -> Duration {
+        *self.limit.lock()
+    }
+
+    /// Excludes a wait from the time of the attempt.
+    ///
+    /// The attempt held no lock during the wait, so that no other transaction waited for it.
+    pub(crate) fn exclude_wait(&self, waited: Duration) {
+        let mut limit = self.limit.lock();
+        *limit = limit.saturating_add(waited);
+    }
+
     /// Stops the attempt as soon as possible.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
@@ -51,12 +67,21 @@ pub(crate) struct LiveAttempts {
 }
 
 impl LiveAttempts {
-    pub(crate) fn register(&self, tid: AttemptId, label: Option<Arc<str>>) -> Arc<AttemptHandle> {
+    /// Registers an attempt.
+    ///
+    /// `limit`: see [`AttemptHandle::limit`].
+    pub(crate) fn register(
+        &self,
+        tid: AttemptId,
+        label: Option<Arc<str>>,
+        limit: Duration,
+    ) -> Arc<AttemptHandle> {
         let handle = Arc::new(AttemptHandle {
             wounded: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
             expired: AtomicBool::new(false),
             notify: Notify::new(),
+            limit: Mutex::new(limit),
             label,
         });
         self.live.lock().insert(tid, handle.clone());
@@ -99,7 +124,7 @@ mod tests {
     #[test]
     fn wound_reaches_only_live_attempts() {
         let live_attempts = LiveAttempts::default();
-        let handle = live_attempts.register(tid(1, 0), None);
+        let handle = live_attempts.register(tid(1, 0), None, Duration::MAX);
         live_attempts.wound(tid(1, 0));
         live_attempts.wound(tid(2, 0));
         assert!(handle.wounded.load(Ordering::Acquire) && live_attempts.is_live(tid(1, 0)));

@@ -313,6 +313,7 @@ impl Groups {
             return member.retry_alone();
         }
         if member.waiter.membership.wait() {
+            member.waiter.waits_since = self.engine.context.now();
             self.queue.lock().enter_again(member.position, member.waiter);
         }
     }

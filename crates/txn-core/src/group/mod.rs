@@ -120,6 +120,7 @@ impl Groups {
             uses,
             max_members: usize::MAX,
             returns: 0,
+            waits_since: now,
             passed_over: false,
             _wanted: wanted,
             membership: membership.clone(),

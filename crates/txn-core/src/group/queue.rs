@@ -53,6 +53,8 @@ pub(super) struct Waiter {
     pub(super) max_members: usize,
     /// How often the transaction returned to the queue.
     pub(super) returns: u8,
+    /// When the transaction entered the queue or returned to it, on the monotonic clock.
+    pub(super) waits_since: Duration,
     /// Whether a group of writers has passed over this read-only transaction.
     ///
     /// The group wrote only a part of the documents that the transaction reads.
@@ -291,6 +293,9 @@ impl Queue {
         let taken = selected.members.into_iter();
         let members: Vec<_> =
             taken.filter_map(|position| Some((position, self.leave(position)?))).collect();
+        for (_, next) in &members {
+            next.attempt.exclude_wait(now.saturating_sub(next.waits_since));
+        }
         if !members.is_empty()
             && let Some(granted) = self.permits.get_mut(&permit)
         {

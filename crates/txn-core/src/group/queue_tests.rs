@@ -46,6 +46,7 @@ impl Scene {
             uses,
             max_members: usize::MAX,
             returns: 0,
+            waits_since: Duration::ZERO,
             passed_over: false,
             _wanted: None,
             membership: SharedMembership::default(),

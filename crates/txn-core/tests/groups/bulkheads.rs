@@ -12,7 +12,7 @@ use txn_sim::{Call, Fate, Scripted, Step};
 
 use super::{Account, Bank, Refused};
 use crate::support::script::{is_commit, is_lock, writes};
-use crate::support::{Setup, config};
+use crate::support::{Item, Setup, World, config};
 
 /// The state of the collection `cold`.
 #[derive(Debug, Default)]
@@ -135,6 +135,31 @@ async fn slow_or_blocked_collection_slows_no_other() {
     load.server.is_blocked.store(true, Ordering::Relaxed);
     let beside_blocked = load.hot_commits().await;
     assert!(beside_blocked * 10 > before * 9, "{beside_blocked} of {before}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_in_the_queue_is_no_time_of_the_attempt() {
+    const LONG: Duration = Duration::from_secs(15);
+    let config = config().with_group_commit(Some(true));
+    assert!(config.attempt_timeout() < LONG);
+    let world: World = Setup::default().config(config).open().await;
+    world.store.before(|call| match call.writes(is_commit) {
+        true => Step::delay(LONG),
+        false => Step::pass(),
+    });
+    let options = Options::default().with_timeout(Some(4 * LONG));
+    let put = async |after| {
+        sleep(after).await;
+        let put = world.domain.run::<_, Error, _>(&options, async |tx| {
+            ["a", "b"].into_iter().try_for_each(|id| tx.put(&world.items, id, &Item { n: 1 }))
+        });
+        put.await.expect("commits").receipt.attempts
+    };
+    let began = Instant::now();
+    // The second transaction waits for the commit of the first one.
+    let attempts = join(put(Duration::ZERO), put(Duration::from_secs(1))).await;
+    assert_eq!(attempts, (1, 1));
+    assert_eq!(began.elapsed().as_secs(), 30);
 }
 
 /// The writer holds nothing yet, and the reader validates as in any other process.

@@ -53,7 +53,8 @@ async fn processes_take_turns_at_hot_documents() {
     let (least, most) = (moved.iter().min().expect("four"), moved.iter().max().expect("four"));
     let all: u32 = moved.iter().map(|(moved, _)| moved).sum();
     assert!(most.0 <= 2 * least.0, "each process has its share: {moved:?}");
-    assert!(moved.iter().all(|(_, tries)| *tries <= 5), "{moved:?}");
+    // After eight attempts a transaction would leave the groups.
+    assert!(moved.iter().all(|(_, tries)| *tries < 8), "{moved:?}");
     // A transfer of three documents without groups writes eight documents.
     let written = counts.documents_written;
     assert!(written <= u64::from(all) * 5 / 2, "{written} writes for {all} transfers");

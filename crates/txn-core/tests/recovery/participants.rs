@@ -1,11 +1,13 @@
 //! Participants of a committed transaction, each applied independently.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use txn_core::store::{Key, Store};
+use txn_core::store::{Key, Outcome, Store};
 use txn_core::{Committed, Error, ErrorKind, LockMode, Options, record::State};
-use txn_sim::Closed;
+use txn_sim::{Closed, Fate, Step};
 
+use crate::support::script::is_apply;
 use crate::support::{Dies, Item, Plain, SharedStore};
 
 #[tokio::test(start_paused = true)]
@@ -32,6 +34,39 @@ async fn dropped_collection_keeps_no_other_document_locked() {
         assert_eq!(report.recovered, 0, "nothing more can be done: {report:?}");
         assert!(w.memory.is_in_state(tid, State::Committed).await, "the record stays open");
     }
+}
+
+/// Another process applies the commit meanwhile, and other transactions write the documents so fast
+/// that every touch of this process meets a conflict.
+#[tokio::test(start_paused = true)]
+async fn requester_needs_no_proof_of_an_apply_by_others() {
+    cov_mark::check!(help_ends_at_a_contended_document);
+    let w = SharedStore::of(2).await;
+    w.left_by_the_dead(2, Dies::AfterCommit, false).await;
+    let (p, fast) = (w.process(Dies::Never).await, w.process(Dies::Never).await.domain.clone());
+    let applied = AtomicBool::new(false);
+    p.store.before(move |call| {
+        if !call.writes(is_apply) || applied.swap(true, Ordering::SeqCst) {
+            return Step::pass();
+        }
+        let fast = fast.clone();
+        Step::wait(async move {
+            fast.admin().janitor_pass().await.expect("passes");
+        })
+    });
+    p.store.play(|write| match is_apply(write) {
+        true => Fate::RefuseWith(Outcome::Conflict),
+        false => Fate::Pass,
+    });
+    let items = &p.items;
+    let options = Options::default();
+    let written = p.domain.run::<_, Error, _>(&options, async |tx| {
+        tx.get_many(items, ["d0000", "d0001"]).await?;
+        tx.put(items, "d0000", &Item { n: 3 })?;
+        tx.put(items, "d0001", &Item { n: 3 })
+    });
+    assert_eq!(written.await.expect("commits").receipt.attempts, 1);
+    assert_eq!(p.values(2).await, [Some(3), Some(3)]);
 }
 
 /// The owner deleted one participant and died before the other apply.

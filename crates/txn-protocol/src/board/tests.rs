@@ -229,12 +229,17 @@ fn head_without_a_lock_renews_its_ticket() {
     let mut policy = wishing(ms(10));
     let ticket = policy.ticket();
     policy.update(work(&[1]), ms(11));
-    policy.update(Work { is_locking: true, ..work(&[1]) }, ms(50));
-    policy.update(work(&[1]), ms(51));
-    policy.update(work(&[1]), ms(101));
+    // A lock that was requested is no lock.
+    let locking = Work { is_locking: true, ..work(&[1]) };
+    policy.update(locking.clone(), ms(50));
+    policy.update(locking.clone(), ms(60));
     assert_eq!(policy.ticket(), ticket);
-    policy.update(work(&[1]), ms(102));
+    policy.update(locking.clone(), ms(62));
     assert!(policy.ticket() > ticket);
+    let ticket = policy.ticket();
+    policy.locked(ms(100));
+    policy.update(locking, ms(180));
+    assert_eq!(policy.ticket(), ticket);
 }
 
 #[test]

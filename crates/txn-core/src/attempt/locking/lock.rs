@@ -218,6 +218,16 @@ impl LockPhase<'_> {
         attempt.check_time()
     }
 
+    /// Waits if another process has the turn at these documents. Returns whether it waited.
+    async fn waited_for_turn(&mut self, keys: Vec<Key>) -> Result<bool, AttemptError> {
+        let waited = waited_for_turn(self.attempt, keys, self.given_up).await?;
+        if waited {
+            self.waits = LockWaits::new(self.attempt);
+            self.begin_locking();
+        }
+        Ok(waited)
+    }
+
     /// Waits before the next round, if a round follows.
     ///
     /// `reason`: why the store did not complete the bulk.
@@ -234,9 +244,7 @@ impl LockPhase<'_> {
                 self.requests.retain(|key, _| !busy.contains_key(key));
                 return Ok(());
             }
-            if waited_for_turn(attempt, busy, self.given_up).await? {
-                self.waits = LockWaits::new(attempt);
-                self.begin_locking();
+            if self.waited_for_turn(busy.keys().cloned().collect()).await? {
                 return Ok(());
             }
             return self.waits.wait_for(busy, &mut self.backoff, self.given_up).await;
@@ -245,7 +253,12 @@ impl LockPhase<'_> {
         if let Some(reason) = reason {
             return context.pause(&attempt.deadline, &mut self.backoff, reason).await;
         }
-        let Some(key) = self.requests.keys().next() else { return Ok(()) };
+        let left: Vec<Key> = self.requests.keys().cloned().collect();
+        let Some(key) = left.first().cloned() else { return Ok(()) };
+        // Another process may change the documents faster than this one reads them.
+        if self.rounds > 0 && self.waited_for_turn(left).await? {
+            return Ok(());
+        }
         let changing = WaitReason::Changing(key.clone());
         // A changed document is locked again at once, an unchanged one after a pause.
         if self.rounds > 0 || self.requests.values().any(|request| request.again) {

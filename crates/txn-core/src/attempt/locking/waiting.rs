@@ -26,6 +26,9 @@ use txn_store::Key;
 const GRACE: u32 = 5;
 
 /// The longest wait with grace: later the board may be lost.
+///
+/// A slow process waits for at least the grace of two holders, because a poll of the board takes it
+/// a round trip, too.
 const LONGEST_GRACE: Duration = Duration::from_secs(1);
 
 /// The waits of an attempt for lock holders.
@@ -58,7 +61,7 @@ impl<'a> LockWaits<'a> {
         let is_over = |since: Duration, grace| now.saturating_sub(since) >= grace;
         let grace = self.attempt.engine.hot.board.round_trip() * GRACE;
         let stands = !self.attempt.engine.hot.board.is_enabled()
-            || self.since.is_some_and(|since| is_over(since, LONGEST_GRACE))
+            || self.since.is_some_and(|since| is_over(since, LONGEST_GRACE.max(grace * 2)))
             || self
                 .holders
                 .get(key)
@@ -229,12 +232,12 @@ fn may_hold_any(attempt: &Attempt) -> bool {
 /// again instead.
 pub(in crate::attempt) async fn waited_for_turn(
     attempt: &Attempt,
-    busy: &BTreeMap<Key, AttemptId>,
+    keys: Vec<Key>,
     given_up: &CancellationToken,
 ) -> Result<bool, AttemptError> {
     let engine = &attempt.engine;
-    let Some(key) = busy.keys().next() else { return Ok(false) };
-    if !engine.hot.board.is_turn_of_another(busy.keys(), engine.context.now()) {
+    let Some(key) = keys.first() else { return Ok(false) };
+    if !engine.hot.board.is_turn_of_another(&keys, engine.context.now()) {
         return Ok(false);
     }
     if is_in_queue(attempt) || may_hold_any(attempt) && !attempt.stepped {
@@ -246,7 +249,6 @@ pub(in crate::attempt) async fn waited_for_turn(
     }
     // An attempt without locks must not prolong the turn of its process.
     attempt.hot.under_way.lock().take();
-    let keys: Vec<Key> = busy.keys().cloned().collect();
     tokio::select! {
         biased;
         () = attempt.handle.notify.notified() => {}

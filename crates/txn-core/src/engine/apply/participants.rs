@@ -73,6 +73,8 @@ impl Applier {
             in_the_way: VecDeque::new(),
             unapplied: Unapplied::new(),
             lost: BTreeSet::new(),
+            is_for_a_retry: false,
+            contended: BTreeSet::new(),
             damages: BTreeMap::new(),
             backoff: self.context.backoff(),
             looks_again: is_own.then(|| self.context.now() + self.context.config.lease / 4),
@@ -135,6 +137,7 @@ impl Applier {
         apply: &mut Apply,
         deadline: &Deadline,
     ) -> Result<bool, AttemptError> {
+        apply.leave_contended();
         let is_waited_for = |key| apply.wanted.contains(key) || !apply.blocked.contains_key(key);
         if !apply.pending.keys().any(is_waited_for) {
             return Ok(false);
@@ -158,12 +161,15 @@ impl Applier {
 
     /// Ends the apply, and returns the participants that were not applied.
     pub(crate) fn end_apply(&self, mut apply: Apply) -> Applied {
-        for key in std::mem::take(&mut apply.pending).into_keys() {
+        let pending = std::mem::take(&mut apply.pending);
+        apply.contended.retain(|key| pending.contains_key(key));
+        for key in pending.into_keys() {
             let reason = apply.blocked.remove(&key).unwrap_or_else(changing);
             apply.give_up(&key, reason.into_error());
         }
         self.emit_damage(&apply);
-        Applied { unapplied: apply.unapplied, lost: apply.lost }
+        let Apply { unapplied, lost, contended, .. } = apply;
+        Applied { unapplied, lost, contended }
     }
 
     /// Reads the participants that have no view yet.
@@ -282,7 +288,11 @@ impl Applier {
                     apply.pending.remove(key);
                 }
                 // The next read shows the document, and whether the collection is gone.
-                Outcome::Conflict | Outcome::MissingCollection => {}
+                Outcome::Conflict | Outcome::MissingCollection => {
+                    if let Some(Applying::Touch(_)) = round.steps.get(key) {
+                        apply.contended.insert(key.clone());
+                    }
+                }
                 Outcome::Rejected(why) | Outcome::RejectedInDoubt(why) | Outcome::Unknown(why) => {
                     apply.block(key, WaitReason::Store(why));
                 }

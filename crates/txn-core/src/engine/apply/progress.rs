@@ -26,6 +26,8 @@ pub(crate) struct Applied {
     pub(crate) unapplied: Unapplied,
     /// Participants whose commit is lost with their collection.
     pub(crate) lost: BTreeSet<Key>,
+    /// Unapplied participants that other transactions write meanwhile. See [`Apply::contended`].
+    pub(crate) contended: BTreeSet<Key>,
 }
 
 /// Receives documents as soon as an apply has settled them.
@@ -50,6 +52,14 @@ pub(crate) struct Apply {
     pub(super) in_the_way: VecDeque<Vec<Lock>>,
     pub(super) unapplied: Unapplied,
     pub(super) lost: BTreeSet<Key>,
+    /// Whether the caller locks or reads the wanted participants again.
+    ///
+    /// Then the caller does not need the proof that a contended participant was applied.
+    pub(super) is_for_a_retry: bool,
+    /// The participants without a lock of this transaction whose touch met a conflict.
+    ///
+    /// Other transactions write these documents. A slow process may lose every touch to them.
+    pub(super) contended: BTreeSet<Key>,
     /// Short descriptions of damaged participants, for events.
     pub(super) damages: BTreeMap<Key, (DamageCause, String)>,
     pub(super) backoff: Backoff,
@@ -92,6 +102,23 @@ impl Apply {
         let settled: BTreeSet<Key> = settled.collect();
         if !settled.is_empty() {
             on_settled(&settled);
+        }
+    }
+
+    /// Lets the apply end at contended participants, because its caller locks or reads them again.
+    pub(crate) fn is_for_a_retry(&mut self) {
+        self.is_for_a_retry = true;
+    }
+
+    /// Stops waiting for contended participants, if the caller needs no proof.
+    pub(super) fn leave_contended(&mut self) {
+        if !self.is_for_a_retry {
+            return;
+        }
+        for key in &self.contended {
+            cov_mark::hit!(help_ends_at_a_contended_document);
+            self.wanted.remove(key);
+            self.blocked.insert(key.clone(), WaitReason::Changing(key.clone()));
         }
     }
 

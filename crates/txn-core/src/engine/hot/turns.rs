@@ -166,7 +166,7 @@ impl Turns {
 
     /// Waits until no other process has its turn at the documents.
     ///
-    /// The caller must hold no lock.
+    /// The caller must hold no lock, and the wait does not count as time of its attempt.
     ///
     /// # Errors
     /// As [`Deadline::left`].
@@ -183,11 +183,13 @@ impl Turns {
             }
             let changing = WaitReason::Changing(key.clone());
             let left = deadline.left(&*self.context.config.clock, &changing)?;
+            let began = self.context.now();
             tokio::select! {
                 biased;
                 () = changed => {}
                 () = self.context.config.clock.sleep(left.min(LONGEST_PAUSE / 10)) => {}
             }
+            deadline.exclude_wait(self.context.now().saturating_sub(began));
         }
     }
 }

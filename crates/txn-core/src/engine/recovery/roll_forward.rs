@@ -76,15 +76,18 @@ impl Help {
     }
 
     /// The result for each lock that the caller found.
-    fn resolutions(&self, mut unapplied: Unapplied) -> Resolutions {
+    ///
+    /// The caller reads a contended document again, and finds no lock of the holder or a new one.
+    fn resolutions(&self, mut unapplied: Unapplied, contended: &BTreeSet<Key>) -> Resolutions {
         let mut met = Resolutions::new();
         if let Some(record) = self.whole.as_ref().filter(|_| unapplied.is_empty()) {
             met.insert(record.clone(), Ok(Resolution::RolledForward));
         }
         for Lock { key, .. } in &self.locks {
-            let result = match self.orphans.contains(key) {
-                true => Ok(Resolution::Void),
-                false => unapplied.remove(key).map_or(Ok(Resolution::RolledForward), Err),
+            let result = match unapplied.remove(key) {
+                _ if self.orphans.contains(key) => Ok(Resolution::Void),
+                Some(error) if !contended.contains(key) => Err(error),
+                _ => Ok(Resolution::RolledForward),
             };
             met.insert(key.clone(), result);
         }
@@ -125,10 +128,14 @@ impl Recovery {
                 let help = Help { record, version, whole, locks, orphans };
                 let wanted = help.wanted();
                 if wanted.is_empty() {
-                    return Ok(Met::Resolved(help.resolutions(Unapplied::new())));
+                    let (unapplied, contended) = Default::default();
+                    return Ok(Met::Resolved(help.resolutions(unapplied, &contended)));
                 }
-                let apply =
+                let mut apply =
                     self.applier.begin_apply(help.record.clone(), BTreeMap::new(), wanted, None)?;
+                if help.whole.is_none() {
+                    apply.is_for_a_retry();
+                }
                 return Ok(Met::Committed(Box::new(apply), help));
             }
         };
@@ -178,7 +185,7 @@ impl Recovery {
         applied: Applied,
         deadline: &Deadline,
     ) -> Result<Resolutions, AttemptError> {
-        let (record, Applied { unapplied, lost }) = (&help.record, applied);
+        let (record, Applied { unapplied, lost, contended }) = (&help.record, applied);
         if record.state == State::Committed && unapplied.is_empty() {
             cov_mark::hit!(foreign_commit_helped);
             let documents = record.participants.iter().map(Participant::key);
@@ -188,7 +195,7 @@ impl Recovery {
             self.context.emit(&Event::Replayed { tid: record.tid, documents });
             self.applier.finish(record, help.version, deadline).await?;
         }
-        Ok(help.resolutions(unapplied))
+        Ok(help.resolutions(unapplied, &contended))
     }
 
     /// Carries out an apply on behalf of `requester`.

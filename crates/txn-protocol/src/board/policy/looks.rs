@@ -8,9 +8,15 @@ use super::{BoardWrite, Policy, Written};
 use crate::board::document::{MOST_SLOTS, Slot};
 
 impl Policy {
-    /// How many slots a poll reads: the used slots, and two more.
+    /// How many slots a poll reads: all at first, then the used slots and two more.
+    ///
+    /// The first ticket depends on the number of other processes. With two slots, a slow process
+    /// next to four fast ones saw two of them, and waited twice as long for its first turn.
     #[must_use]
     pub fn slots(&self) -> usize {
+        if self.looked_at.is_none() {
+            return MOST_SLOTS;
+        }
         let used = self.slots.iter().rposition(|(slot, _)| slot.wish.is_some());
         let own = self.own_slot.map_or(0, |number| number + 1);
         (used.map_or(0, |number| number + 1).max(own) + 2).min(MOST_SLOTS)

@@ -301,7 +301,9 @@ impl Policy {
         match &self.wish {
             None => {
                 self.yielding_since = None;
-                if !self.work.wanted.is_empty() && (is_shared || passed_over) {
+                // The first poll measures the round trip, and precedes each write of a wish.
+                let is_polled = self.looked_at.is_some();
+                if is_polled && !self.work.wanted.is_empty() && (is_shared || passed_over) {
                     self.take_ticket(now);
                 }
             }
@@ -543,7 +545,7 @@ impl Policy {
             wish.has_arrived = true;
             self.wants_refresh = true;
         }
-        if has_turn && !is_locking {
+        if has_turn && !(is_locking && wish.first_lock.is_some()) {
             wish.idle_head_since.get_or_insert(now);
         } else {
             wish.idle_head_since = None;
