@@ -18,35 +18,17 @@ use crate::{commits, links, prose};
 /// The maximum number of files in a folder of a library.
 const MOST_FILES: usize = 12;
 
-/// The workspace crates that a crate may depend on, except in tests.
-const MAY_DEPEND_ON: [(&str, &[&str]); 14] = [
-    ("txn-store", &[]),
-    ("txn-protocol", &["txn-store"]),
-    ("txn-core", &["txn-protocol", "txn-store"]),
-    ("txn-es", &["txn-store"]),
-    ("txn-redb", &["txn-store"]),
-    ("txn-sim", &["txn-store"]),
-    ("txn-lock", &["txn-core"]),
-    ("txn-requests", &["txn-core", "txn-lock", "txn-outbox"]),
-    ("txn-outbox", &["txn-core", "txn-lock"]),
-    ("txn-metrics", &["txn-core"]),
-    ("txn-serve", &["txn-core", "txn-es", "txn-lock", "txn-outbox", "txn-requests"]),
-    (
-        "txn-cli",
-        &[
-            "txn-core",
-            "txn-es",
-            "txn-lock",
-            "txn-metrics",
-            "txn-outbox",
-            "txn-redb",
-            "txn-requests",
-            "txn-serve",
-        ],
-    ),
-    ("txn-bank", &["txn-cli", "txn-core", "txn-lock", "txn-outbox", "txn-requests"]),
-    ("txn-testkit", &[]),
-];
+/// The page with the table of crates.
+const CRATES: &str = "ARCHITECTURE.md";
+
+/// The head of the table of crates.
+const CRATES_HEAD: &str = "| crate | may depend on | content |";
+
+/// The report that `cargo xtask bench` writes.
+const GENERATED: &str = "docs/benchmarks/report.md";
+
+/// The crates that each crate may depend on, except in tests.
+type Permitted = BTreeMap<String, BTreeSet<String>>;
 
 /// The layers of `txn-core`, and the layers above them, which they must not name.
 const LAYERS: [(&str, &[&str]); 3] =
@@ -82,12 +64,13 @@ pub(crate) fn lint() -> Result<(), Failure> {
     for (layer, above) in LAYERS {
         gaps.extend(upwards(&texts(&root.join("crates/txn-core/src").join(layer))?, above));
     }
-    gaps.extend(entangled(&root)?);
+    let pages = pages(&root)?;
+    let permitted = permitted(pages.get(Path::new(CRATES)).map_or("", String::as_str));
+    gaps.extend(entangled(&root, &permitted)?);
     for folder in ["crates", "tests", "benches", "examples", "xtask"] {
         let texts = texts(&root.join(folder))?;
         gaps.extend(texts.iter().flat_map(|(path, text)| prose::in_rust(path, text)));
     }
-    let pages = pages(&root)?;
     gaps.extend(links::broken(&pages, |path| root.join(path).exists()));
     gaps.extend(links::lost(&pages));
     gaps.extend(pages.iter().flat_map(|(path, text)| prose::in_markdown(path, text)));
@@ -95,7 +78,7 @@ pub(crate) fn lint() -> Result<(), Failure> {
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
     }
-    gaps.extend(wrong_way(&serde_json::from_slice(&output.stdout)?));
+    gaps.extend(wrong_way(&serde_json::from_slice(&output.stdout)?, &permitted));
     if gaps.is_empty() {
         Ok(())
     } else {
@@ -178,7 +161,7 @@ fn crowded<'a>(files: impl Iterator<Item = &'a Path>) -> Vec<String> {
 }
 
 /// Returns the files in circles, and the types in several folders.
-fn entangled(root: &Path) -> Result<Vec<String>, Failure> {
+fn entangled(root: &Path, permitted: &Permitted) -> Result<Vec<String>, Failure> {
     let packages = sources(root)?.into_iter().map(|package| {
         let texts = texts(&package)?;
         let methods = methods(&package, &texts);
@@ -187,7 +170,7 @@ fn entangled(root: &Path) -> Result<Vec<String>, Failure> {
     let packages = packages.collect::<Result<Vec<_>, Failure>>()?;
     let mut gaps = Vec::new();
     for (package, texts, _) in &packages {
-        let below = below(&crate_of(package));
+        let below = below(&crate_of(package), permitted);
         let others = packages.iter().filter(|(other, ..)| below.contains(&crate_of(other)));
         let foreign: BTreeSet<String> = others.flat_map(|(.., methods)| methods).cloned().collect();
         gaps.extend(circles(package, texts, &foreign));
@@ -202,17 +185,31 @@ fn crate_of(sources: &Path) -> String {
     folder.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
+/// Returns the table of crates.
+fn permitted(page: &str) -> Permitted {
+    let names = |cell: &str| -> BTreeSet<String> {
+        cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    };
+    let (_, rows) = page.split_once(CRATES_HEAD).unwrap_or_default();
+    let mut permitted = Permitted::new();
+    for row in rows.lines().skip(2).take_while(|line| line.starts_with('|')) {
+        let mut cells = row.split('|').skip(1);
+        let (crates, on) = (cells.next().unwrap_or_default(), cells.next().unwrap_or_default());
+        permitted.extend(names(crates).into_iter().map(|name| (name, names(on))));
+    }
+    permitted
+}
+
 /// Returns the crates that a crate may depend on, directly or transitively.
-fn below(name: &str) -> BTreeSet<String> {
+fn below(name: &str, permitted: &Permitted) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    let mut open = match MAY_DEPEND_ON.iter().find(|(known, _)| *known == name) {
-        Some((_, on)) => on.to_vec(),
-        None => MAY_DEPEND_ON.iter().map(|(known, _)| *known).collect(),
+    let mut open: Vec<&String> = match permitted.get(name) {
+        Some(on) => on.iter().collect(),
+        None => permitted.keys().collect(),
     };
     while let Some(name) = open.pop() {
-        if found.insert(name.to_owned()) {
-            let on = MAY_DEPEND_ON.iter().filter(|(known, _)| *known == name);
-            open.extend(on.flat_map(|(_, on)| on.iter()));
+        if found.insert(name.clone()) {
+            open.extend(permitted.get(name).into_iter().flatten());
         }
     }
     found
@@ -229,21 +226,33 @@ fn upwards(texts: &[(PathBuf, String)], above: &[&str]) -> Vec<String> {
     gaps
 }
 
-/// Returns the dependencies against the order of the crates.
-fn wrong_way(metadata: &Value) -> Vec<String> {
+/// Returns the dependencies against the order of the crates, and crates without a row.
+fn wrong_way(metadata: &Value, permitted: &Permitted) -> Vec<String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let packages = list(&metadata["packages"]);
+    let is_library = |package: &&Value| {
+        let manifest = Path::new(package["manifest_path"].as_str().unwrap_or_default());
+        manifest.iter().rev().nth(2).is_some_and(|folder| folder == "crates")
+    };
+    let libraries: BTreeMap<&str, &Value> = packages
+        .iter()
+        .filter(is_library)
+        .map(|package| (package["name"].as_str().unwrap_or_default(), package))
+        .collect();
     let mut gaps = Vec::new();
-    for (name, allowed) in MAY_DEPEND_ON {
-        let Some(package) = packages.iter().find(|package| package["name"] == name) else {
-            gaps.push(format!("there is no crate {name}"));
+    for name in permitted.keys().filter(|name| !libraries.contains_key(name.as_str())) {
+        gaps.push(format!("there is no crate {name}, which is in the table of {CRATES}"));
+    }
+    for (name, package) in libraries {
+        let Some(allowed) = permitted.get(name) else {
+            gaps.push(format!("{name} is not in the table of {CRATES}"));
             continue;
         };
         for dependency in list(&package["dependencies"]) {
             let on = dependency["name"].as_str().unwrap_or_default();
             let is_member = packages.iter().any(|package| package["name"] == on);
             // Tests may use any crate.
-            if is_member && dependency["kind"] != "dev" && !allowed.contains(&on) {
+            if is_member && dependency["kind"] != "dev" && !allowed.contains(on) {
                 gaps.push(format!("{name} depends on {on}"));
             }
         }
@@ -271,18 +280,26 @@ fn sources(root: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(sources.filter(|sources| sources.is_dir()).collect())
 }
 
-/// Returns the documents of the repository and of each crate, by path.
+/// Returns the hand-written documents of the repository, by path.
 fn pages(root: &Path) -> Result<BTreeMap<PathBuf, String>, Failure> {
-    let mut folders = vec![root.to_owned(), root.join("docs"), root.join("docs/decisions")];
+    let mut folders = vec![root.to_owned()];
+    for folder in ["docs", "docs/benchmarks", "docs/decisions", ".github", ".github/ISSUE_TEMPLATE"]
+    {
+        folders.push(root.join(folder));
+    }
     for group in ["crates", "tests"] {
         folders.extend(self::folders(&root.join(group))?);
     }
+    for client in fs::read_dir(root.join("clients"))? {
+        folders.push(client?.path());
+    }
     let mut pages = BTreeMap::new();
-    for folder in folders {
-        for entry in fs::read_dir(&folder)? {
+    for folder in folders.iter().filter(|folder| folder.is_dir()) {
+        for entry in fs::read_dir(folder)? {
             let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "md") {
-                let name = path.strip_prefix(root)?.to_owned();
+            let name = path.strip_prefix(root)?.to_owned();
+            let is_page = path.extension().is_some_and(|extension| extension == "md");
+            if is_page && name != Path::new(GENERATED) {
                 pages.insert(name, read(&path)?);
             }
         }
@@ -394,24 +411,37 @@ mod tests {
         assert_eq!(upwards(&[file("use crate::attempt::E;")], &["attempt"]), gap);
     }
 
+    const TABLE: &str = "# Crates\n\n| crate | may depend on | content |\n|---|---|---|\n\
+                         | `txn-store` | | `Store` |\n| `txn-es`, `txn-redb` | `txn-store` | stores |\n\n\
+                         | `tests/live` | suites |\n";
+
+    #[test]
+    fn table_of_crates_has_all_dependencies() {
+        let permitted = permitted(TABLE);
+        let names: Vec<&str> = permitted.keys().map(String::as_str).collect();
+        assert_eq!(names, ["txn-es", "txn-redb", "txn-store"]);
+        assert_eq!(below("txn-es", &permitted), BTreeSet::from(["txn-store".to_owned()]));
+        assert_eq!(below("txn-live", &permitted).len(), 3);
+    }
+
     #[test]
     fn a_dependency_upwards_is_a_gap() {
-        let package =
-            |name: &str, dependencies: Value| json!({"name": name, "dependencies": dependencies});
-        let on = |name: &str, kind: Value| json!({"name": name, "kind": kind});
-        let store = |dependencies: Value| {
-            let mut packages = vec![package("txn-store", dependencies)];
-            for (name, allowed) in MAY_DEPEND_ON.iter().skip(1) {
-                let allowed = allowed.iter().copied().chain(["tokio"]);
-                let on: Vec<Value> = allowed.map(|allowed| on(allowed, Value::Null)).collect();
-                packages.push(package(name, json!(on)));
-            }
-            json!({"packages": packages})
+        let permitted = permitted(TABLE);
+        let package = |name: &str, on: &str, kind: Value| {
+            json!({
+                "name": name, "manifest_path": format!("/r/crates/{name}/Cargo.toml"),
+                "dependencies": [{"name": on, "kind": kind}, {"name": "tokio", "kind": null}],
+            })
         };
-        let tests = json!([on("txn-core", json!("dev"))]);
-        assert_eq!(wrong_way(&store(tests)), Vec::<String>::new());
-        let upwards = json!([on("txn-core", Value::Null)]);
-        assert_eq!(wrong_way(&store(upwards)), ["txn-store depends on txn-core"]);
-        assert_eq!(wrong_way(&json!({})).len(), MAY_DEPEND_ON.len());
+        let packages = |kind: Value| {
+            let (store, es) =
+                (package("txn-store", "txn-es", kind), package("txn-es", "txn-store", Value::Null));
+            json!({"packages": [store, es, package("txn-redb", "txn-store", Value::Null)]})
+        };
+        assert_eq!(wrong_way(&packages(json!("dev")), &permitted), Vec::<String>::new());
+        assert_eq!(wrong_way(&packages(Value::Null), &permitted), ["txn-store depends on txn-es"]);
+        assert_eq!(wrong_way(&json!({}), &permitted).len(), 3);
+        let without_row = wrong_way(&packages(json!("dev")), &Permitted::new());
+        assert_eq!(without_row[0], "txn-es is not in the table of ARCHITECTURE.md");
     }
 }

@@ -52,13 +52,13 @@ pub struct Account {
     /// The time of the closing in milliseconds since the Unix epoch. `None` while open.
     pub closed_at: Option<u64>,
     /// The end of the statement, if the bank keeps statements.
-    pub(crate) statement: Option<Noted>,
+    pub(crate) statement: Option<StatementEnd>,
     pub(crate) rest: Rest,
 }
 
 /// The end of an account's statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Noted {
+pub(crate) struct StatementEnd {
     /// The number of the last line, or 0.
     pub(crate) lines: u64,
     /// The balance after the last line.

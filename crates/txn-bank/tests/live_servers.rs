@@ -85,10 +85,10 @@ fn audit(url: &str, domain: &str) {
 }
 
 fn the_demo_explains_what_it_did(url: &str) {
-    let story = succeed(url, &domain("demo"), "demo");
+    let report = succeed(url, &domain("demo"), "demo");
     // The kind of the recovery is random.
     for word in ["kill -9", "Its record says", "no lock is left", "No unit of money"] {
-        assert!(story.contains(word), "{word} is not in:\n{story}");
+        assert!(report.contains(word), "{word} is not in:\n{report}");
     }
 }
 

@@ -110,7 +110,7 @@ fn set_aside(desk: &Desk, keys: &[&str]) {
             });
             emit.await.expect("emits");
         }
-        let refuse = |_: Delivery| async { Err(Failure::hopeless("no such address")) };
+        let refuse = |_: Delivery| async { Err(Failure::permanent("no such address")) };
         let topics = Topics::new().with("mails", refuse);
         let processor = outbox.start(ProcessorConfig::default(), topics).await.expect("starts");
         while outbox.source().backlog().await.expect("counts").dead < keys.len() {

@@ -44,18 +44,18 @@ pub enum Assignment {
     Static(BTreeSet<u16>),
 }
 
-/// The fate of a queue after an event became a dead letter.
+/// The state of a queue after an event became a dead letter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AfterDeath {
+pub enum AfterDeadLetter {
     /// The queue continues with the next event.
     ///
     /// A dead letter that is retried goes to the end of the queue.
     #[default]
-    GoesOn,
+    Continue,
     /// The queue waits until the dead letter is retried or discarded.
     ///
     /// A retry uses the old position.
-    Waits,
+    Wait,
 }
 
 /// Settings of a [`Processor`](crate::Processor).
@@ -98,7 +98,7 @@ pub struct ProcessorConfig {
     /// therefore becomes a dead letter after one more process than this number. Default: 2.
     pub max_unfinished: u32,
     /// The state of a queue after its event became a dead letter. Default: the queue continues.
-    pub after_death: AfterDeath,
+    pub after_dead_letter: AfterDeadLetter,
     /// The thread of the heartbeat. Default: a thread of its own.
     pub heartbeat: Heartbeat,
 }
@@ -117,7 +117,7 @@ impl Default for ProcessorConfig {
             first_pause: Duration::from_millis(200),
             longest_pause: Duration::from_secs(60),
             max_unfinished: 2,
-            after_death: AfterDeath::GoesOn,
+            after_dead_letter: AfterDeadLetter::Continue,
             heartbeat: Heartbeat::default(),
         }
     }
@@ -169,8 +169,8 @@ setters! { ProcessorConfig:
     with_first_pause: first_pause: Duration;
     /// Sets [`ProcessorConfig::longest_pause`].
     with_longest_pause: longest_pause: Duration;
-    /// Sets [`ProcessorConfig::after_death`].
-    with_after_death: after_death: AfterDeath;
+    /// Sets [`ProcessorConfig::after_dead_letter`].
+    with_after_dead_letter: after_dead_letter: AfterDeadLetter;
     /// Sets [`ProcessorConfig::max_unfinished`].
     with_max_unfinished: max_unfinished: u32;
     /// Sets [`ProcessorConfig::heartbeat`].

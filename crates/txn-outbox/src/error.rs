@@ -99,7 +99,7 @@ pub enum OutboxError {
          of this domain were lost or restored, or another domain relays this database. Stop the processors of that \
          domain, or all processors with an older token; then run UPDATE txn_outbox.fence SET token = 0"
     )]
-    TokensBeganAnew {
+    TokensRestarted {
         /// The shard.
         shard: crate::queue::shard::Shard,
         /// The token of the holder.
@@ -113,7 +113,7 @@ pub enum OutboxError {
         "the database of the outbox has lost commits: the position of the event {event} was already handled, up to {handled}, \
          with another event. Nothing is handled or removed; see \"Durability of the database\" of txn_outbox::postgres"
     )]
-    CountsAnew {
+    PositionsRestarted {
         /// The event in a position that was already handled.
         event: String,
         /// The last handled position of the queue.

@@ -135,11 +135,11 @@ pub(crate) enum FailureKind {
     /// The failure counts towards the limit.
     Counted,
     /// The failure has a cause outside of the event. Retries are unlimited.
-    Passing,
+    Transient,
     /// A retry cannot succeed.
-    Hopeless,
+    Permanent,
     /// Another processor has the shard, or handled the event.
-    NotOurs,
+    Superseded,
 }
 
 impl Failure {
@@ -147,13 +147,13 @@ impl Failure {
     ///
     /// The event is sound, but a service that its handler needs is down. Pauses grow, and the queue
     /// of the event waits.
-    pub fn passing(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::new(FailureKind::Passing, error)
+    pub fn transient(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::new(FailureKind::Transient, error)
     }
 
     /// A final failure: the event becomes a dead letter at once.
-    pub fn hopeless(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::new(FailureKind::Hopeless, error)
+    pub fn permanent(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::new(FailureKind::Permanent, error)
     }
 
     /// A counted failure with a retry after `pause` at the earliest.
@@ -207,11 +207,13 @@ fn known_kind(error: &(dyn std::error::Error + 'static)) -> Option<FailureKind> 
         .downcast_ref::<OutboxError>()
         .or_else(|| error.downcast_ref::<Box<OutboxError>>().map(|boxed| &**boxed));
     let of_engine = match of_outbox {
-        Some(OutboxError::NotNext(_) | OutboxError::Lock(_)) => return Some(FailureKind::NotOurs),
+        Some(OutboxError::NotNext(_) | OutboxError::Lock(_)) => {
+            return Some(FailureKind::Superseded);
+        }
         #[cfg(feature = "postgres")]
-        Some(OutboxError::TokensBeganAnew { .. }) => return Some(FailureKind::Passing),
+        Some(OutboxError::TokensRestarted { .. }) => return Some(FailureKind::Transient),
         Some(OutboxError::Engine(error)) => Some(error),
-        Some(error) => return error.is_transient_or_unknown().then_some(FailureKind::Passing),
+        Some(error) => return error.is_transient_or_unknown().then_some(FailureKind::Transient),
         None => error
             .downcast_ref::<txn_core::Error>()
             .or_else(|| error.downcast_ref::<Box<txn_core::Error>>().map(|boxed| &**boxed)),
@@ -220,7 +222,7 @@ fn known_kind(error: &(dyn std::error::Error + 'static)) -> Option<FailureKind> 
     let is_of_store = |error: &&txn_core::Error| {
         error.kind().is_transient_or_unknown() || error.kind() == txn_core::ErrorKind::Misconfigured
     };
-    of_engine.filter(is_of_store).map(|_| FailureKind::Passing)
+    of_engine.filter(is_of_store).map(|_| FailureKind::Transient)
 }
 
 impl fmt::Display for Failure {
@@ -264,18 +266,18 @@ mod tests {
             let lock = LockName::new("test", "one").expect("a name");
             OutboxError::Lock(LockError::Lost { lock, token: 1, why: Loss::Taken })
         };
-        assert_eq!(kind(lost()), FailureKind::NotOurs);
-        assert_eq!(kind(Wrapped(Wrapped(lost()))), FailureKind::NotOurs);
-        assert_eq!(kind(Wrapped(Box::new(lost()))), FailureKind::NotOurs);
+        assert_eq!(kind(lost()), FailureKind::Superseded);
+        assert_eq!(kind(Wrapped(Wrapped(lost()))), FailureKind::Superseded);
+        assert_eq!(kind(Wrapped(Box::new(lost()))), FailureKind::Superseded);
         let not_next = OutboxError::NotNext("orders/1/a".to_owned());
-        assert_eq!(kind(Wrapped(not_next)), FailureKind::NotOurs);
+        assert_eq!(kind(Wrapped(not_next)), FailureKind::Superseded);
         for of in [StoreErrorKind::Unavailable, StoreErrorKind::Misconfigured] {
             let error = || Error::from(StoreError::new(of, "it cannot be reached"));
-            assert_eq!(kind(error()), FailureKind::Passing, "{of:?}");
-            assert_eq!(kind(Wrapped(error())), FailureKind::Passing, "{of:?}");
-            assert_eq!(kind(Wrapped(Box::new(error()))), FailureKind::Passing, "{of:?}");
+            assert_eq!(kind(error()), FailureKind::Transient, "{of:?}");
+            assert_eq!(kind(Wrapped(error())), FailureKind::Transient, "{of:?}");
+            assert_eq!(kind(Wrapped(Box::new(error()))), FailureKind::Transient, "{of:?}");
             let of_outbox = OutboxError::Engine(error());
-            assert_eq!(kind(Wrapped(of_outbox)), FailureKind::Passing, "{of:?}");
+            assert_eq!(kind(Wrapped(of_outbox)), FailureKind::Transient, "{of:?}");
         }
         let sound = Wrapped(OutboxError::NotFound("x".to_owned()));
         assert_eq!(kind(sound), FailureKind::Counted);

@@ -18,17 +18,17 @@ use crate::error::{OutboxError, Result};
 use crate::processing::processor::Processor;
 use crate::processing::topics::Topics;
 use crate::queue::event::Event;
-use crate::queue::fresh::Fresh;
+use crate::queue::local_wakeups::LocalWakeups;
 use crate::queue::model::{
-    DeadLetters, Floor, Floors, Letter, Letters, MAPPINGS, Queue, Queues, Settings,
-    SettingsDocuments, known,
+    DeadLetterDocuments, EventDocument, EventDocuments, Floor, Floors, MAPPINGS, Queue, Queues,
+    Settings, SettingsDocuments, known,
 };
 use crate::queue::name::QueueName;
 use crate::queue::shard::{MOST_SHARDS, Shard};
 use crate::queue::source::EventSource;
 
 /// The number of retries after a lost race to create the settings.
-const LOOKS: usize = 3;
+const MOST_RETRIES: usize = 3;
 
 /// How long before its moment a poll finds an event, in milliseconds.
 ///
@@ -51,12 +51,12 @@ pub(crate) struct Inner {
     pub(crate) shards: u16,
     pub(crate) queues: Collection<Queues>,
     pub(crate) floors: Collection<Floors>,
-    pub(crate) letters: Collection<Letters>,
-    pub(crate) dead: Collection<DeadLetters>,
-    pub(crate) fresh: Fresh,
+    pub(crate) event_documents: Collection<EventDocuments>,
+    pub(crate) dead_letters: Collection<DeadLetterDocuments>,
+    pub(crate) wakeups: LocalWakeups,
     /// The cursors of bounded polls, by the polled shards. Processors of one process never share
     /// shards.
-    pub(crate) looked: Mutex<BTreeMap<BTreeSet<Shard>, Cursor>>,
+    pub(crate) poll_cursors: Mutex<BTreeMap<BTreeSet<Shard>, Cursor>>,
 }
 
 impl Outbox {
@@ -76,10 +76,10 @@ impl Outbox {
             shards,
             queues: domain.create_system_collection(&name, MAPPINGS).await?,
             floors,
-            letters: domain.create_system_collection(&name, MAPPINGS).await?,
-            dead: domain.create_system_collection(&name, MAPPINGS).await?,
-            fresh: Fresh::default(),
-            looked: Mutex::default(),
+            event_documents: domain.create_system_collection(&name, MAPPINGS).await?,
+            dead_letters: domain.create_system_collection(&name, MAPPINGS).await?,
+            wakeups: LocalWakeups::default(),
+            poll_cursors: Mutex::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -140,7 +140,7 @@ impl Outbox {
         not_before_ms: Option<u64>,
     ) -> Result<String> {
         let inner = &self.inner;
-        let (name, payload) = inner.fit(topic, key, payload)?;
+        let (name, payload) = inner.validated(topic, key, payload)?;
         let queue = inner.queue_or_new(tx, &name).await?;
         let (waiting, most) = (queue.waiting(), inner.config.max_backlog);
         if waiting >= most {
@@ -159,7 +159,7 @@ impl Outbox {
     /// # Errors
     /// [`OutboxError::InvalidName`], [`OutboxError::InvalidPayload`].
     pub fn check<P: Serialize + ?Sized>(&self, topic: &str, key: &str, payload: &P) -> Result<()> {
-        self.inner.fit(topic, key, payload).map(drop)
+        self.inner.validated(topic, key, payload).map(drop)
     }
 
     /// The name of the domain of this outbox.
@@ -185,7 +185,7 @@ impl Outbox {
 
 impl Inner {
     /// The validated name and payload of an event.
-    fn fit<P: Serialize + ?Sized>(
+    fn validated<P: Serialize + ?Sized>(
         &self,
         topic: &str,
         key: &str,
@@ -228,7 +228,7 @@ impl Inner {
     }
 
     pub(crate) fn put(&self, tx: &Transaction, name: &QueueName, mut queue: Queue) -> Result<()> {
-        queue.settle(|| self.fresh.place(name, self.shards));
+        queue.assign_shard(|| self.wakeups.choose_shard(name, self.shards));
         Ok(tx.put(&self.queues, name.document(), &Stored::Known(queue))?)
     }
 
@@ -240,21 +240,23 @@ impl Inner {
     /// Writes a queue, and wakes local processors after the commit. Passes on a new event.
     ///
     /// A poll shortly before its moment finds a queue that is not due.
-    pub(crate) fn put_fresh(
+    pub(crate) fn put_and_notify(
         self: &Arc<Self>,
         tx: &Transaction,
         name: &QueueName,
         mut queue: Queue,
         event: Option<&Event>,
     ) -> Result<()> {
-        queue.settle(|| self.fresh.place(name, self.shards));
+        queue.assign_shard(|| self.wakeups.choose_shard(name, self.shards));
         let is_early = queue.is_due_after(self.soon_ms());
         if let Some(shard) = queue.shard().filter(|_| !is_early) {
             let (this, queue) = (self.clone(), name.clone());
             let event = event
-                .filter(|_| self.fresh.is_heard(&shard))
+                .filter(|_| self.wakeups.has_listener(&shard))
                 .map(|event| Event { shard: Some(shard.number), ..event.clone() });
-            tx.when_committed(move || this.fresh.pass(&queue, &shard, event.as_ref()));
+            tx.when_committed(move || {
+                this.wakeups.notify_with_event(&queue, &shard, event.as_ref());
+            });
         }
         self.put(tx, name, queue)
     }
@@ -267,11 +269,11 @@ impl Inner {
         event: &Event,
     ) -> Result<()> {
         queue.append(event, wall_ms(&self.domain));
-        let is_inline = queue.keep_inline(event);
-        self.put_fresh(tx, &event.queue, queue, Some(event))?;
+        let is_inline = queue.store_inline(event);
+        self.put_and_notify(tx, &event.queue, queue, Some(event))?;
         if !is_inline {
             let id = event.queue.event_document(event.sequence);
-            tx.insert(&self.letters, id, &Stored::Known(Letter::new(event)))?;
+            tx.insert(&self.event_documents, id, &Stored::Known(EventDocument::new(event)))?;
         }
         Ok(())
     }
@@ -279,7 +281,7 @@ impl Inner {
     /// Removes an event from its queue, or the event's own document.
     pub(crate) fn remove(&self, tx: &Transaction, queue: &mut Queue, event: &Event) -> Result<()> {
         if !queue.remove_inline(event.sequence) {
-            tx.delete(&self.letters, event.queue.event_document(event.sequence))?;
+            tx.delete(&self.event_documents, event.queue.event_document(event.sequence))?;
         }
         Ok(())
     }
@@ -291,7 +293,7 @@ async fn begin(
     (settings, floors): (&Collection<SettingsDocuments>, &Collection<Floors>),
     wanted: u16,
 ) -> Result<u16> {
-    let mut looks = 0;
+    let mut retries = 0;
     loop {
         let found = domain.transact(async |tx| {
             // The first event of each key reads the floor. Only one transaction at a time can read
@@ -308,9 +310,9 @@ async fn begin(
         match found.await {
             // Another process creates the documents at the same moment.
             Err(OutboxError::Engine(error))
-                if error.kind() == ErrorKind::Exists && looks < LOOKS =>
+                if error.kind() == ErrorKind::Exists && retries < MOST_RETRIES =>
             {
-                looks += 1;
+                retries += 1;
             }
             found => {
                 let bounded = |shards: u16| shards.clamp(1, MOST_SHARDS);

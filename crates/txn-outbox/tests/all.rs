@@ -3,10 +3,10 @@
 
 mod blocking;
 mod faults;
-mod fresh;
 mod hostile;
 #[cfg(feature = "http")]
 mod http;
+mod local_wakeups;
 mod outbox;
 mod scenarios;
 mod timers;

@@ -142,9 +142,9 @@ async fn hangs_and_panics_are_failures_and_outages_are_not() {
             match delivery.event().queue.key() {
                 "hangs" => std::future::pending().await,
                 "panics" => panic!("by purpose"),
-                "hopeless" => Err(Failure::hopeless("it makes no sense")),
+                "hopeless" => Err(Failure::permanent("it makes no sense")),
                 "down" if downs.fetch_add(1, Ordering::Relaxed) < 5 => {
-                    Err(Failure::passing("it is down"))
+                    Err(Failure::transient("it is down"))
                 }
                 _ => handled(delivery).await,
             }

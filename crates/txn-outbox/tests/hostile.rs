@@ -162,7 +162,7 @@ async fn pauses_of_an_outage_grow() {
                 seen.len()
             };
             match count {
-                ..=8 => Err(Failure::passing("it is down")),
+                ..=8 => Err(Failure::transient("it is down")),
                 _ => handled(delivery).await,
             }
         }

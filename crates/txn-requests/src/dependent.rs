@@ -12,7 +12,7 @@
 //!
 //! An impossible update becomes a dead letter of the outbox at once, with the reason: for example a
 //! failed expectation, or a missing document. The dead letter concerns only the queue of its
-//! document, which continues or waits ([`AfterDeath`](txn_outbox::AfterDeath)).
+//! document, which continues or waits ([`AfterDeadLetter`](txn_outbox::AfterDeadLetter)).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -219,23 +219,23 @@ impl Handler for Dependents {
         let event = delivery.event();
         let topic = event.queue.topic();
         if topic != TOPIC {
-            return Err(Failure::passing(format!("{topic:?} is no topic of dependent updates")));
+            return Err(Failure::transient(format!("{topic:?} is no topic of dependent updates")));
         }
         let logged = match Versioned::<Logged, NEWEST>::decode(event.payload.get()) {
             Ok(Stored::Known(logged)) => logged,
             Ok(Stored::Newer(format)) => {
                 let document = format!("the event {}", event.id);
-                return Err(Failure::passing(OutboxError::NewerFormat { document, format }));
+                return Err(Failure::transient(OutboxError::NewerFormat { document, format }));
             }
             // The parse error may repeat confidential content, so the text leaves it out.
-            Err(_) => return Err(Failure::hopeless("the payload is no update of a document")),
+            Err(_) => return Err(Failure::permanent("the payload is no update of a document")),
         };
         let handles = self.inner.handles.of(&logged.operations).await.map_err(failure)?;
         delivery
             .transact::<_, Failure, _>(async |tx| {
                 let done = carry_out(tx, &handles, &logged.operations, MOST_COPIED).await;
                 done.map(drop).map_err(|stop| match stop {
-                    Stop::Refused(refusal) => Failure::hopeless(*refusal),
+                    Stop::Refused(refusal) => Failure::permanent(*refusal),
                     Stop::Engine(error) => error.into(),
                 })
             })

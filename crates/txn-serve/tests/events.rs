@@ -28,7 +28,7 @@ async fn processor(desk: &Desk) -> (Outbox, Processor, mpsc::UnboundedReceiver<S
     let (sender, payloads) = mpsc::unbounded_channel();
     let handle = async |sender: &mpsc::UnboundedSender<String>, _: &Transaction, event: &Event| {
         if event.queue.key() == "bad" {
-            return Err(Failure::hopeless("unfit"));
+            return Err(Failure::permanent("unfit"));
         }
         sender.send(event.payload.get().to_owned()).expect("the test waits");
         Ok(())

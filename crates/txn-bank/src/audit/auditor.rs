@@ -76,8 +76,8 @@ impl<'a> Auditor<'a> {
             self.all(self.ledger.transfers(), &mut findings).await?;
         let accounts: BTreeMap<String, Account> =
             self.all(self.ledger.accounts(), &mut findings).await?;
-        if let Some(kept) = self.ledger.statements() {
-            let reader = LineReader::new(self.domain, kept);
+        if let Some(statements) = self.ledger.statements() {
+            let reader = LineReader::new(self.domain, statements);
             let wrong = statements::check(reader, &accounts, &transfers, self.recover).await?;
             findings.extend(wrong);
         }

@@ -22,14 +22,14 @@ pub(super) async fn check(
 ) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for (name, account) in accounts {
-        let noted = account.statement.unwrap_or_default();
+        let end = account.statement.unwrap_or_default();
         let (mut number, mut balance) = (0, 0_i64);
         let wrong = |line, what: &str| {
             Some(Finding::Statement { account: name.clone(), line, what: what.to_owned() })
         };
         let mut finding = None;
-        while number < noted.lines && finding.is_none() {
-            let last = noted.lines.min(number + PAGE);
+        while number < end.lines && finding.is_none() {
+            let last = end.lines.min(number + PAGE);
             let lines = match reader.lines(name, number + 1, last, verified).await {
                 Ok(lines) => lines,
                 Err(BankError::StatementDamaged { line, what, .. }) => {
@@ -51,8 +51,8 @@ pub(super) async fn check(
                 }
             }
         }
-        if finding.is_none() && balance != noted.balance {
-            finding = wrong(noted.lines, "is not the balance that the account notes");
+        if finding.is_none() && balance != end.balance {
+            finding = wrong(end.lines, "is not the balance that the account notes");
         }
         findings.extend(finding);
     }

@@ -2,7 +2,7 @@
 
 use txn_core::{Error, Options};
 
-use super::{LOOKS, is_exists};
+use super::{MOST_RETRIES, is_exists};
 use crate::bank::Bank;
 use crate::error::{BankError, Result};
 use crate::input::{NewAccount, check_name};
@@ -32,13 +32,13 @@ impl Bank {
     /// # Errors
     /// An error of the engine.
     pub async fn ensure_accounts(&self, new: &[NewAccount]) -> Result<usize> {
-        let mut looks = 0;
+        let mut retries = 0;
         loop {
             let ensured = self
                 .domain
                 .transact::<_, BankError, _>(async |tx| self.ledger.open_missing(tx, new).await);
             match ensured.await {
-                Err(error) if is_exists(&error) && looks < LOOKS => looks += 1,
+                Err(error) if is_exists(&error) && retries < MOST_RETRIES => retries += 1,
                 ensured => return ensured,
             }
         }

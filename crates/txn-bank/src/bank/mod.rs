@@ -25,7 +25,7 @@ use crate::statement_lines::statements::Statements;
 use crate::transfers::ledger::Ledger;
 
 /// The number of retries after a lost race for a new document.
-const LOOKS: usize = 3;
+const MOST_RETRIES: usize = 3;
 
 /// A handle of a bank. Cheap to clone.
 ///

@@ -2,7 +2,7 @@
 
 use txn_outbox::http::HttpRequests;
 
-use super::{LOOKS, is_exists};
+use super::{MOST_RETRIES, is_exists};
 use crate::bank::Bank;
 use crate::error::{BankError, Result};
 use crate::input::Leg;
@@ -43,7 +43,7 @@ impl Bank {
             calls.check(call)?;
         }
         let extras = extras(&options.open, &options.after_commit)?;
-        let mut looks = 0;
+        let mut retries = 0;
         loop {
             let done = self.domain.run(&options.transaction, async |tx| {
                 let moved =
@@ -63,7 +63,7 @@ impl Bank {
                     return Ok(Transferred { status, transfer, tid, attempts });
                 }
                 // Another process used the key at the same moment: read its transfer.
-                Err(error) if is_exists(&error) && looks < LOOKS => looks += 1,
+                Err(error) if is_exists(&error) && retries < MOST_RETRIES => retries += 1,
                 Err(error) => return Err(error),
             }
         }

@@ -9,17 +9,17 @@ use crate::cli::DRAIN;
 use crate::cli::requests::reason_of;
 use crate::console::args::Command;
 use crate::console::failure::{Exit, Failure};
-use crate::console::{output, said};
+use crate::console::{exit_after, output};
 
 /// A command with validated input, before the store is opened.
-pub(crate) enum Asked {
+pub(crate) enum Action {
     Close { name: String, to: Option<String> },
     Statement { name: String, period: Period },
     Pending(String),
     Owner(String),
 }
 
-impl Asked {
+impl Action {
     pub(crate) fn check(command: Command) -> Result<Self, Failure> {
         Ok(match command {
             Command::Close { name, to } => Self::Close { name, to },
@@ -47,23 +47,23 @@ fn millis_of(text: &str) -> Result<u64, Failure> {
 }
 
 /// Parses `NAME=OWNER`, the account that a transfer opens.
-pub(crate) fn opened(text: &str, currency: &str) -> Result<NewAccount, Failure> {
+pub(crate) fn account_to_open(text: &str, currency: &str) -> Result<NewAccount, Failure> {
     let (name, owner) = text.split_once('=').ok_or_else(|| {
         Failure::refused("write the account that is to be opened as NAME=OWNER, such as dan=Daniel")
     })?;
     Ok(NewAccount::new(name, owner, 0, currency)?)
 }
 
-pub(crate) async fn carry_out(bank: &Bank, asked: Asked, json: bool) -> Result<Exit, Failure> {
-    let written = match asked {
-        Asked::Close { name, to } => closed(&name, &bank.close(&name, to.as_deref()).await?, json),
-        Asked::Statement { name, period } => {
+pub(crate) async fn run_action(bank: &Bank, action: Action, json: bool) -> Result<Exit, Failure> {
+    let written = match action {
+        Action::Close { name, to } => closed(&name, &bank.close(&name, to.as_deref()).await?, json),
+        Action::Statement { name, period } => {
             return statement(bank.statement(&name, period).await?, json).await;
         }
-        Asked::Pending(name) => return pending(bank, &name, json).await,
-        Asked::Owner(owner) => return accounts_of(bank, &owner, json).await,
+        Action::Pending(name) => return pending(bank, &name, json).await,
+        Action::Owner(owner) => return accounts_of(bank, &owner, json).await,
     };
-    said(written, Exit::Done)
+    exit_after(written, Exit::Done)
 }
 
 fn closed(name: &str, closed: &Closed, json: bool) -> std::io::Result<()> {
@@ -99,19 +99,19 @@ async fn statement(mut statement: Statement<'_>, json: bool) -> Result<Exit, Fai
             output::grouped(opening)
         )),
     };
-    said(begin, Exit::Done)?;
+    exit_after(begin, Exit::Done)?;
     while let Some(lines) = statement.next_page().await? {
         let written = match json {
             true => lines.iter().try_for_each(output::print_json),
             false => output::lines(&lines.iter().map(row_of).collect::<Vec<_>>()),
         };
-        said(written, Exit::Done)?;
+        exit_after(written, Exit::Done)?;
     }
     let end = match json {
         true => Ok(()),
         false => output::print(&format!("{} {currency} behind", output::grouped(closing))),
     };
-    said(end, Exit::Done)
+    exit_after(end, Exit::Done)
 }
 
 fn row_of(line: &Line) -> [String; 5] {
@@ -133,7 +133,7 @@ async fn pending(bank: &Bank, name: &str, json: bool) -> Result<Exit, Failure> {
     let found = found?;
     if json {
         let written = found.transfers.iter().try_for_each(output::print_json);
-        return said(written, Exit::Done);
+        return exit_after(written, Exit::Done);
     }
     let currency = found.account.currency;
     let one = |one: &Pending| {
@@ -160,14 +160,14 @@ async fn pending(bank: &Bank, name: &str, json: bool) -> Result<Exit, Failure> {
             found.transfers.len()
         ))
     });
-    said(written, Exit::Done)
+    exit_after(written, Exit::Done)
 }
 
 async fn accounts_of(bank: &Bank, owner: &str, json: bool) -> Result<Exit, Failure> {
     let mut pages = bank.accounts_of(owner).await?;
     while let Some(page) = pages.next_page().await? {
         if !page.is_empty() {
-            said(output::accounts(&page, json), Exit::Done)?;
+            exit_after(output::accounts(&page, json), Exit::Done)?;
         }
     }
     Ok(Exit::Done)

@@ -6,24 +6,24 @@ use txn_bank::{Bank, BankError, OWNERS, Owner, Rebuilt};
 use txn_outbox::http::{self, HttpConfig};
 use txn_outbox::{EventSource, Processor, ProcessorConfig};
 
-use crate::cli::notify::allowed;
-use crate::cli::{DRAIN, asked_to_stop};
+use crate::cli::notify::http_config;
+use crate::cli::{DRAIN, stop_signal};
 use crate::console::args::{Command, Global};
 use crate::console::failure::{Exit, Failure};
-use crate::console::{output, said};
+use crate::console::{exit_after, output};
 
 /// The time without progress after which a worker gives up.
 const STANDSTILL: Duration = Duration::from_secs(60);
 
 /// A command with validated input, before the store is opened.
-pub(crate) enum Asked {
+pub(crate) enum Action {
     Owner(String),
     Derive { at_most: Option<Duration> },
     Dispatch { may: Box<HttpConfig>, at_most: Option<Duration> },
     Rebuild,
 }
 
-impl Asked {
+impl Action {
     pub(crate) fn check(command: Command) -> Result<Self, Failure> {
         Ok(match command {
             Command::Owner { name } => Self::Owner(name),
@@ -32,7 +32,7 @@ impl Asked {
             }
             Command::RebuildOwners => Self::Rebuild,
             Command::Dispatch { allow, allow_address, seconds } => Self::Dispatch {
-                may: Box::new(allowed(&allow, &allow_address)?),
+                may: Box::new(http_config(&allow, &allow_address)?),
                 at_most: seconds.map(Duration::from_secs),
             },
             _ => return Err(Failure::refused("this command is not about events")),
@@ -40,40 +40,44 @@ impl Asked {
     }
 }
 
-pub(crate) async fn carry_out(bank: &Bank, asked: Asked, global: &Global) -> Result<Exit, Failure> {
+pub(crate) async fn run_action(
+    bank: &Bank,
+    action: Action,
+    global: &Global,
+) -> Result<Exit, Failure> {
     let json = global.json;
-    match asked {
-        Asked::Owner(name) => {
+    match action {
+        Action::Owner(name) => {
             let owner = bank.owner(&name).await?;
             let written = match json {
                 true => output::print_json(&owner),
                 false => output::print(&line_of(&owner)),
             };
-            said(written, Exit::Done)
+            exit_after(written, Exit::Done)
         }
-        Asked::Derive { at_most } => {
+        Action::Derive { at_most } => {
             let events = bank.events()?;
             let processor = bank.derive_owners(ProcessorConfig::default()).await?;
             handle(bank, (&*events, OWNERS), processor, at_most, json).await
         }
-        Asked::Dispatch { may, at_most } => {
+        Action::Dispatch { may, at_most } => {
             let events = bank.outbox().await?.source();
             let processor = bank.dispatch(ProcessorConfig::default(), *may).await?;
             handle(bank, (&*events, http::TOPIC), processor, at_most, json).await
         }
-        Asked::Rebuild => {
+        Action::Rebuild => {
             let rebuilt = bank.rebuild_owners().await?;
             let written = match json {
                 true => output::print_json(&rebuilt),
-                false => told_of(&rebuilt),
+                false => print_rebuilt(&rebuilt),
             };
             let exit = if rebuilt.failed.is_empty() { Exit::Done } else { Exit::Found };
-            said(written, exit)
+            exit_after(written, exit)
         }
     }
 }
 
-fn told_of(rebuilt: &Rebuilt) -> std::io::Result<()> {
+fn print_rebuilt(rebuilt: &Rebuilt) -> std::io::Result<()> {
     let Rebuilt { written, deleted, failed, .. } = rebuilt;
     output::print(&format!("{written} owners written, {deleted} deleted that have no account"))?;
     failed.iter().try_for_each(|(what, why)| output::print(&format!("failed: {what}: {why}")))
@@ -94,7 +98,7 @@ async fn handle(
         figures.handled + figures.failed + figures.set_aside
     };
     let ended = tokio::select! {
-        () = asked_to_stop() => Ok(true),
+        () = stop_signal() => Ok(true),
         ended = until_done(bank, (events, topic), at_most, moved) => ended,
     };
     let figures = processor.last_figures();
@@ -124,7 +128,7 @@ async fn handle(
             figures.mean_lag_ms
         )),
     };
-    said(written, Exit::Done)
+    exit_after(written, Exit::Done)
 }
 
 /// Waits for the end of a worker. Returns whether all its work is done.

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use txn_bank::{Bank, Load, LoadReport, SubmittedReport, Tally};
 
-use crate::cli::{DRAIN, asked_to_stop};
+use crate::cli::{DRAIN, stop_signal};
 use crate::console::args::Global;
 use crate::console::failure::{Exit, Failure};
-use crate::console::{address_of, config, open_store, output, said};
+use crate::console::{address_of, config, exit_after, open_store, output};
 
 /// The report of a load.
-enum Ran {
-    Made(LoadReport),
+enum LoadResult {
+    Direct(LoadReport),
     Submitted(SubmittedReport),
 }
 
@@ -24,7 +24,7 @@ pub(crate) async fn run(
     processors: Option<usize>,
 ) -> Result<Exit, Failure> {
     // Handles signals from the start, because the open of a store may take time.
-    let stopping = tokio::spawn(asked_to_stop());
+    let stopping = tokio::spawn(stop_signal());
     let stop = async {
         let _ = stopping.await;
     };
@@ -50,10 +50,10 @@ pub(crate) async fn run(
         shown.set_message(format!("{committed} committed, {failed} failed"));
     };
     let ran = match processors {
-        None => Box::pin(load.run(&bank, &tally, stop, &progress)).await.map(Ran::Made),
+        None => Box::pin(load.run(&bank, &tally, stop, &progress)).await.map(LoadResult::Direct),
         Some(processors) => {
             let ran = Box::pin(load.run_submitted(&bank, processors, stop, &progress));
-            ran.await.map(Ran::Submitted)
+            ran.await.map(LoadResult::Submitted)
         }
     };
     bar.finish_and_clear();
@@ -62,33 +62,33 @@ pub(crate) async fn run(
     }
     open.close().await;
     match ran? {
-        Ran::Made(report) => made(&report, global.json),
-        Ran::Submitted(report) => submitted(&report, global.json),
+        LoadResult::Direct(report) => print_direct(&report, global.json),
+        LoadResult::Submitted(report) => print_submitted(&report, global.json),
     }
 }
 
-fn made(report: &LoadReport, json: bool) -> Result<Exit, Failure> {
+fn print_direct(report: &LoadReport, json: bool) -> Result<Exit, Failure> {
     let written = match json {
         true => output::print_json(report),
         false => output::load(report),
     };
     if !report.unsettled.is_empty() {
-        return said(written, Exit::Unknown);
+        return exit_after(written, Exit::Unknown);
     }
     match report.committed {
         0 => Err(idle(report.last_error.as_deref(), report.interrupted)),
-        _ => said(written, Exit::Done),
+        _ => exit_after(written, Exit::Done),
     }
 }
 
-fn submitted(report: &SubmittedReport, json: bool) -> Result<Exit, Failure> {
+fn print_submitted(report: &SubmittedReport, json: bool) -> Result<Exit, Failure> {
     let written = match json {
         true => output::print_json(report),
         false => output::submitted_load(report),
     };
     match report.accepted {
         0 => Err(idle(report.last_error.as_deref(), report.interrupted)),
-        _ => said(written, Exit::Done),
+        _ => exit_after(written, Exit::Done),
     }
 }
 

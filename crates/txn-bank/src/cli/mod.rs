@@ -20,7 +20,7 @@ use txn_core::{Config, ErrorKind, TransactionOutcome};
 
 use crate::console::args::{Cli, Command, Global, STORE};
 use crate::console::failure::{Exit, Failure};
-use crate::console::{address_of, config, open_store, output, said};
+use crate::console::{address_of, config, exit_after, open_store, output};
 
 /// How long a command waits at its end for unapplied commits.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -67,21 +67,21 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
         _ => {}
     }
     // Validates the input before the store is opened.
-    let asked = Asked::check(command)?;
+    let action = Action::check(command)?;
     let address = stored_address(&global)?;
-    let init = matches!(asked, Asked::Init { .. });
+    let init = matches!(action, Action::Init { .. });
     let open = open_store(&address, &global, init).await?;
     let config = config().with_janitor_interval(None);
     let store = open.store.clone();
-    let bank = match asked {
-        Asked::Init { owners, statements } => {
-            made(store, global.domain.as_str(), config, owners, statements).await
+    let bank = match action {
+        Action::Init { owners, statements } => {
+            create_bank(store, global.domain.as_str(), config, owners, statements).await
         }
         _ => Bank::open(store, &global.domain, config).await,
     };
     let done = match bank {
         Ok(bank) => {
-            let done = carry_out(&bank, asked, &global, &open.what).await;
+            let done = run_action(&bank, action, &global, &open.what).await;
             if !bank.shutdown(DRAIN).await {
                 tracing::warn!("not everything is applied yet: another process does the rest");
             }
@@ -103,7 +103,7 @@ fn stored_address(global: &Global) -> Result<Address, Failure> {
     }
 }
 
-async fn made(
+async fn create_bank(
     store: Arc<dyn Store>,
     domain: &str,
     config: Config,
@@ -121,19 +121,19 @@ async fn made(
 }
 
 /// A command with validated input, before the store is opened.
-enum Asked {
+enum Action {
     Init { owners: bool, statements: bool },
     Open(NewAccount),
     Transfer { legs: Vec<Leg>, key: Option<String>, open: Vec<NewAccount>, notify: Vec<String> },
-    Account(accounts::Asked),
+    Account(accounts::Action),
     Accounts(Vec<String>),
     ShowTransfer(String),
     Audit { recover: bool },
-    Request(requests::Asked),
-    Events(events::Asked),
+    Request(requests::Action),
+    Events(events::Action),
 }
 
-impl Asked {
+impl Action {
     fn check(command: Command) -> Result<Self, Failure> {
         Ok(match command {
             Command::Open { name, owner, balance, currency, overdraft } => {
@@ -147,7 +147,7 @@ impl Asked {
                 Self::Open(new.with_overdraft(overdraft))
             }
             Command::Transfer { legs, id, open, currency, notify } => {
-                let open = open.iter().map(|new| accounts::opened(new, &currency));
+                let open = open.iter().map(|new| accounts::account_to_open(new, &currency));
                 let open = open.collect::<Result<_, _>>()?;
                 Self::Transfer { legs: legs_of(&legs, id.as_deref())?, key: id, open, notify }
             }
@@ -166,15 +166,15 @@ impl Asked {
             | Command::Cancel { .. }
             | Command::Reverse { .. }
             | Command::Process { .. }
-            | Command::Recover { .. }) => Self::Request(requests::Asked::check(command)?),
+            | Command::Recover { .. }) => Self::Request(requests::Action::check(command)?),
             command @ (Command::Owner { .. }
             | Command::Derive { .. }
             | Command::Dispatch { .. }
-            | Command::RebuildOwners) => Self::Events(events::Asked::check(command)?),
+            | Command::RebuildOwners) => Self::Events(events::Action::check(command)?),
             command @ (Command::Close { .. }
             | Command::Statement { .. }
             | Command::Pending { .. }
-            | Command::Accounts { .. }) => Self::Account(accounts::Asked::check(command)?),
+            | Command::Accounts { .. }) => Self::Account(accounts::Action::check(command)?),
             Command::Init { owners, statements } => Self::Init { owners, statements },
             // The caller has already run all other commands.
             _ => Self::Init { owners: false, statements: false },
@@ -190,32 +190,32 @@ fn legs_of(texts: &[String], key: Option<&str>) -> Result<Vec<Leg>, Failure> {
     Ok(legs)
 }
 
-async fn carry_out(
+async fn run_action(
     bank: &Bank,
-    asked: Asked,
+    action: Action,
     global: &Global,
     store: &str,
 ) -> Result<Exit, Failure> {
     let json = global.json;
     let mut exit = Exit::Done;
-    let written = match asked {
-        Asked::Init { .. } => print_ready(bank, store, json),
-        Asked::Open(new) => {
+    let written = match action {
+        Action::Init { .. } => print_ready(bank, store, json),
+        Action::Open(new) => {
             let account = bank.open_account(&new).await?;
             output::accounts(&[(new.name().to_owned(), account)], json)
         }
-        Asked::Transfer { legs, key, open, notify } => {
+        Action::Transfer { legs, key, open, notify } => {
             let key = key.unwrap_or_else(|| bank.new_key());
             let calls = notify::calls(&notify, &key, &legs);
             let options = TransferOptions::default().with_open(open).with_after_commit(calls);
             print_transferred(&key, &transfer(bank, &key, &legs, &options).await?, json)
         }
-        Asked::Accounts(names) => {
+        Action::Accounts(names) => {
             let accounts = bank.accounts(&names).await?;
             let rows: Vec<_> = names.into_iter().zip(accounts).collect();
             output::accounts(&rows, json)
         }
-        Asked::ShowTransfer(key) => {
+        Action::ShowTransfer(key) => {
             let transfer = bank.transfer_of(&key).await?;
             if json {
                 output::print_json(&transfer)
@@ -226,18 +226,18 @@ async fn carry_out(
                     .and_then(|()| output::transfer(&transfer))
             }
         }
-        Asked::Audit { recover } => {
+        Action::Audit { recover } => {
             let audit = bank.audit(recover).await?;
             if !audit.is_clean() {
                 exit = Exit::Found;
             }
             output::audit(&audit, json)
         }
-        Asked::Account(asked) => return accounts::carry_out(bank, asked, json).await,
-        Asked::Request(asked) => return requests::carry_out(bank, asked, global).await,
-        Asked::Events(asked) => return events::carry_out(bank, asked, global).await,
+        Action::Account(action) => return accounts::run_action(bank, action, json).await,
+        Action::Request(action) => return requests::run_action(bank, action, global).await,
+        Action::Events(action) => return events::run_action(bank, action, global).await,
     };
-    said(written, exit)
+    exit_after(written, exit)
 }
 
 fn print_ready(bank: &Bank, store: &str, json: bool) -> io::Result<()> {
@@ -302,7 +302,7 @@ async fn transfer(
 }
 
 /// Returns on Ctrl-C, or when the system asks the process to stop.
-pub(crate) async fn asked_to_stop() {
+pub(crate) async fn stop_signal() {
     let interrupted = async {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;

@@ -21,7 +21,7 @@ pub(crate) fn calls(urls: &[String], key: &str, legs: &[Leg]) -> Vec<HttpRequest
 }
 
 /// Allows these origins, at public addresses or at the listed ones.
-pub(crate) fn allowed(origins: &[String], addresses: &[String]) -> Result<HttpConfig, Failure> {
+pub(crate) fn http_config(origins: &[String], addresses: &[String]) -> Result<HttpConfig, Failure> {
     let mut destinations = Vec::new();
     for origin in origins {
         let listed = |listed: Destination, address: &String| listed.with_address(address);

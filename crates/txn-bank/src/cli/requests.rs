@@ -5,13 +5,13 @@ use std::time::Duration;
 use txn_bank::{APPLICATION, Bank, Leg};
 use txn_requests::{Reason, Requests, RequestsConfig, State, Status, Tally};
 
-use crate::cli::{DRAIN, asked_to_stop, legs_of, notify};
+use crate::cli::{DRAIN, legs_of, notify, stop_signal};
 use crate::console::args::{Command, Global};
 use crate::console::failure::{Exit, Failure};
-use crate::console::{output, said};
+use crate::console::{exit_after, output};
 
 /// A command with validated input, before the store is opened.
-pub(crate) enum Asked {
+pub(crate) enum Action {
     Submit { legs: Vec<Leg>, key: Option<String>, notify: Vec<String> },
     Status(String),
     Wait { key: String, at_most: Duration },
@@ -21,7 +21,7 @@ pub(crate) enum Asked {
     Recover { age: Duration },
 }
 
-impl Asked {
+impl Action {
     pub(crate) fn check(command: Command) -> Result<Self, Failure> {
         Ok(match command {
             Command::Submit { legs, id, notify } => {
@@ -47,60 +47,64 @@ impl Asked {
     }
 }
 
-pub(crate) async fn carry_out(bank: &Bank, asked: Asked, global: &Global) -> Result<Exit, Failure> {
+pub(crate) async fn run_action(
+    bank: &Bank,
+    action: Action,
+    global: &Global,
+) -> Result<Exit, Failure> {
     let mut config = RequestsConfig::default();
-    if let Asked::Recover { age } = &asked {
+    if let Action::Recover { age } = &action {
         config = config.with_recover_after(*age);
     }
-    if let Asked::Submit { notify, .. } = &asked
+    if let Action::Submit { notify, .. } = &action
         && !notify.is_empty()
     {
         config = config.with_outbox(Some(bank.outbox().await?));
     }
     let requests = bank.requests(config).await?;
-    let done = on(bank, &requests, asked, global.json).await;
+    let done = on(bank, &requests, action, global.json).await;
     if !requests.shutdown(DRAIN).await {
         tracing::warn!("not everything is done yet: another process does the rest");
     }
     done
 }
 
-async fn on(bank: &Bank, requests: &Requests, asked: Asked, json: bool) -> Result<Exit, Failure> {
-    let status = match asked {
-        Asked::Submit { legs, key, notify } => {
+async fn on(bank: &Bank, requests: &Requests, action: Action, json: bool) -> Result<Exit, Failure> {
+    let status = match action {
+        Action::Submit { legs, key, notify } => {
             let key = key.unwrap_or_else(|| bank.new_key());
             let calls = notify::calls(&notify, &key, &legs);
             bank.submit_with(requests, &key, &legs, calls).await?
         }
-        Asked::Status(key) => requests.status(&key).await?,
-        Asked::Wait { key, at_most } => requests.wait(&key, at_most).await?,
-        Asked::Cancel { key, why } => requests.cancel(&key, &why).await?,
-        Asked::Reverse { key, by } => bank.reverse(requests, &key, &by).await?,
-        Asked::Process { at_most: None } => {
+        Action::Status(key) => requests.status(&key).await?,
+        Action::Wait { key, at_most } => requests.wait(&key, at_most).await?,
+        Action::Cancel { key, why } => requests.cancel(&key, &why).await?,
+        Action::Reverse { key, by } => bank.reverse(requests, &key, &by).await?,
+        Action::Process { at_most: None } => {
             let tally = all_open(requests).await?;
-            return said(tallied(tally, json), Exit::Done);
+            return exit_after(print_tally(tally, json), Exit::Done);
         }
-        Asked::Process { at_most: Some(at_most) } => {
+        Action::Process { at_most: Some(at_most) } => {
             let processor = requests.start(Some(APPLICATION));
             tokio::select! {
                 () = tokio::time::sleep(at_most) => {}
-                () = asked_to_stop() => {}
+                () = stop_signal() => {}
             }
             if !processor.stop(DRAIN).await {
                 tracing::warn!("what was under way goes on elsewhere");
             }
             return Ok(Exit::Done);
         }
-        Asked::Recover { .. } => {
+        Action::Recover { .. } => {
             let tally = requests.recover(Some(APPLICATION)).await?;
-            return said(tallied(tally, json), Exit::Done);
+            return exit_after(print_tally(tally, json), Exit::Done);
         }
     };
     let written = match json {
         true => output::print_json(&status),
         false => output::print(&line(bank, &status)),
     };
-    said(written, Exit::Done)
+    exit_after(written, Exit::Done)
 }
 
 /// Executes all open requests, batch by batch, until no request makes progress.
@@ -115,7 +119,7 @@ async fn all_open(requests: &Requests) -> Result<Tally, Failure> {
     }
 }
 
-fn tallied(tally: Tally, json: bool) -> std::io::Result<()> {
+fn print_tally(tally: Tally, json: bool) -> std::io::Result<()> {
     let Tally { committed, rolled_back, finished, failed, quarantined, .. } = tally;
     match json {
         true => output::print_json(&tally),

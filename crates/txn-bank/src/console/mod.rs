@@ -28,6 +28,6 @@ pub(crate) async fn open_store(
 }
 
 /// The exit of a command after its output was written.
-pub(crate) fn said(written: std::io::Result<()>, exit: Exit) -> Result<Exit, Failure> {
+pub(crate) fn exit_after(written: std::io::Result<()>, exit: Exit) -> Result<Exit, Failure> {
     written.map(|()| exit).map_err(|error| Failure::unwritten(exit, &error))
 }

@@ -11,7 +11,7 @@ use crate::demo::line::Line;
 /// The worker number of the command's own janitor.
 pub(crate) const JANITOR: usize = 0;
 
-pub(crate) fn who(worker: usize) -> String {
+pub(crate) fn name_of(worker: usize) -> String {
     match worker {
         JANITOR => "the janitor".to_owned(),
         worker => format!("worker {worker}"),
@@ -20,7 +20,7 @@ pub(crate) fn who(worker: usize) -> String {
 
 /// A line, its worker, and its time since the start.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct JournalEntry {
     pub(crate) at: Duration,
     pub(crate) worker: usize,
     pub(crate) line: Line,
@@ -28,7 +28,7 @@ pub(crate) struct Told {
 
 /// An attempt that was under way at its worker's last line.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Flight {
+pub(crate) struct OpenAttempt {
     /// The documents with acknowledged locks.
     pub(crate) locked: BTreeSet<String>,
     /// The number of written documents, if the commit was acknowledged.
@@ -49,7 +49,9 @@ pub(crate) enum Fate {
 
 impl Fate {
     /// The transaction and the fate that a line reports.
-    pub(crate) fn of(Told { at, worker, line }: &Told) -> Option<(AttemptId, Self)> {
+    pub(crate) fn of(
+        JournalEntry { at, worker, line }: &JournalEntry,
+    ) -> Option<(AttemptId, Self)> {
         let (by, at_ms) = (*worker, at.as_millis());
         Some(match line {
             Line::Replayed { tid, documents } => {
@@ -69,35 +71,35 @@ impl Fate {
 
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
-    pub(crate) told: Vec<Told>,
-    flights: BTreeMap<usize, BTreeMap<AttemptId, Flight>>,
+    pub(crate) entries: Vec<JournalEntry>,
+    open_attempts: BTreeMap<usize, BTreeMap<AttemptId, OpenAttempt>>,
     pub(crate) committed: BTreeMap<usize, u64>,
     pub(crate) pids: BTreeMap<usize, u32>,
 }
 
 impl Journal {
-    pub(crate) fn take(&mut self, told: Told) {
-        let flights = self.flights.entry(told.worker).or_default();
-        match &told.line {
+    pub(crate) fn record(&mut self, entry: JournalEntry) {
+        let open_attempts = self.open_attempts.entry(entry.worker).or_default();
+        match &entry.line {
             Line::Ready { pid } => {
-                self.pids.insert(told.worker, *pid);
+                self.pids.insert(entry.worker, *pid);
             }
             Line::Started { tid } => {
-                flights.insert(*tid, Flight::default());
+                open_attempts.insert(*tid, OpenAttempt::default());
             }
             Line::Locked { tid, documents } => {
-                flights.entry(*tid).or_default().locked.extend(documents.iter().cloned());
+                open_attempts.entry(*tid).or_default().locked.extend(documents.iter().cloned());
             }
             Line::Committed { tid, written } => {
-                *self.committed.entry(told.worker).or_default() += 1;
-                flights.entry(*tid).or_default().committed = Some(*written);
+                *self.committed.entry(entry.worker).or_default() += 1;
+                open_attempts.entry(*tid).or_default().committed = Some(*written);
             }
             Line::Aborted { tid, .. } | Line::Finished { tid } => {
-                flights.remove(tid);
+                open_attempts.remove(tid);
             }
             _ => {}
         }
-        self.told.push(told);
+        self.entries.push(entry);
     }
 
     /// The numbers of a worker's transactions that are under way.
@@ -105,38 +107,40 @@ impl Journal {
     /// The first number counts transactions with locks and without a commit, the second one
     /// unapplied commits.
     pub(crate) fn under_way(&self, worker: usize) -> (usize, usize) {
-        let flights = self.flights.get(&worker).into_iter().flat_map(BTreeMap::values);
-        flights.fold((0, 0), |(held, committed), flight| match flight.committed {
+        let open_attempts = self.open_attempts.get(&worker).into_iter().flat_map(BTreeMap::values);
+        open_attempts.fold((0, 0), |(held, committed), attempt| match attempt.committed {
             Some(_) => (held, committed + 1),
-            None if flight.locked.is_empty() => (held, committed),
+            None if attempt.locked.is_empty() => (held, committed),
             None => (held + 1, committed),
         })
     }
 
     /// The transactions that an ended worker left.
-    pub(crate) fn left_by(&self, worker: usize) -> BTreeMap<AttemptId, Flight> {
-        self.flights.get(&worker).cloned().unwrap_or_default()
+    pub(crate) fn leftovers_of(&self, worker: usize) -> BTreeMap<AttemptId, OpenAttempt> {
+        self.open_attempts.get(&worker).cloned().unwrap_or_default()
     }
 
     /// Whether an ended worker left this transaction.
-    pub(crate) fn is_left_by(&self, worker: usize, tid: AttemptId) -> bool {
-        self.flights.get(&worker).is_some_and(|flights| flights.contains_key(&tid))
+    pub(crate) fn is_leftover_of(&self, worker: usize, tid: AttemptId) -> bool {
+        self.open_attempts
+            .get(&worker)
+            .is_some_and(|open_attempts| open_attempts.contains_key(&tid))
     }
 
     /// The fate of an ended worker's transaction.
     pub(crate) fn fate(&self, owner: usize, tid: AttemptId) -> Option<Fate> {
-        self.told.iter().find_map(|told| {
-            let (of, fate) = Fate::of(told)?;
+        self.entries.iter().find_map(|entry| {
+            let (of, fate) = Fate::of(entry)?;
             // The worker itself may have wounded the transaction just before its end. All other
             // fates come from other workers.
-            let is_its_own = told.worker == owner && !matches!(fate, Fate::Wounded { .. });
+            let is_its_own = entry.worker == owner && !matches!(fate, Fate::Wounded { .. });
             (of == tid && !is_its_own).then_some(fate)
         })
     }
 
     /// The number of lines of a kind.
     pub(crate) fn count(&self, is: impl Fn(&Line) -> bool) -> usize {
-        self.told.iter().filter(|told| is(&told.line)).count()
+        self.entries.iter().filter(|entry| is(&entry.line)).count()
     }
 
     /// Wounds between live transactions that both committed later.
@@ -146,18 +150,18 @@ impl Journal {
     pub(crate) fn wounds(&self) -> Vec<Wound> {
         let mut committed: BTreeMap<_, (u16, usize)> = BTreeMap::new();
         let mut older_committed = BTreeSet::new();
-        for told in &self.told {
-            if let Line::Committed { tid, .. } = &told.line {
-                committed.insert(tid.age(), (tid.attempt(), told.worker));
+        for entry in &self.entries {
+            if let Line::Committed { tid, .. } = &entry.line {
+                committed.insert(tid.age(), (tid.attempt(), entry.worker));
                 older_committed.insert(tid.age());
             }
         }
-        let wound = |told: &Told| match &told.line {
+        let wound = |entry: &JournalEntry| match &entry.line {
             Line::Wounded { by, victim, document } if older_committed.contains(&by.age()) => {
                 let (attempt, victim_worker) = *committed.get(&victim.age())?;
                 (attempt > victim.attempt()).then(|| Wound {
-                    at_ms: told.at.as_millis(),
-                    worker: told.worker,
+                    at_ms: entry.at.as_millis(),
+                    worker: entry.worker,
                     by: *by,
                     victim: *victim,
                     victim_worker,
@@ -167,7 +171,7 @@ impl Journal {
             }
             _ => None,
         };
-        self.told.iter().filter_map(wound).collect()
+        self.entries.iter().filter_map(wound).collect()
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) enum Line {
     Done { committed: u64 },
 }
 
-/// The name of a document for readers of the story.
+/// The name of a document for readers of the report.
 fn document(key: &Key) -> String {
     if key.collection.ends_with("-accounts") {
         key.id.to_string()
@@ -91,15 +91,15 @@ impl Line {
 }
 
 /// Passes events on as lines, at once, before the worker continues.
-pub(crate) struct Teller<F>(pub(crate) F);
+pub(crate) struct LineObserver<F>(pub(crate) F);
 
-impl<F> fmt::Debug for Teller<F> {
+impl<F> fmt::Debug for LineObserver<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Teller")
+        f.write_str("LineObserver")
     }
 }
 
-impl<F: Fn(Line) + Send + Sync + 'static> Observer for Teller<F> {
+impl<F: Fn(Line) + Send + Sync + 'static> Observer for LineObserver<F> {
     fn on_event(&self, event: &Event) {
         if let Some(line) = Line::of(event) {
             (self.0)(line);

@@ -3,13 +3,13 @@
 //! Other workers finish their transactions, and the audit finds no difference. The final text comes
 //! from the events and records of this run.
 
-mod crew;
 mod journal;
 mod line;
 mod progress;
+mod report;
 mod slow;
-mod story;
 pub(crate) mod worker;
+mod workers;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,12 +25,12 @@ use crate::console::args::Global;
 use crate::console::failure::{Exit, Failure};
 use crate::console::output::grouped;
 use crate::console::{config, open_store};
-use crew::{Crew, Heard};
-use journal::{Fate, JANITOR, Journal, Told, who};
-use line::{Line, Teller};
+use journal::{Fate, JANITOR, Journal, JournalEntry, name_of};
+use line::{Line, LineObserver};
 use progress::Progress;
+use report::{Kill, Leftover, Report, StoreKind};
 use slow::SlowStore;
-use story::{Kill, Left, Place, Story};
+use workers::{WorkerMessage, Workers};
 
 /// The opening balance of each account.
 pub(crate) const DEPOSIT: i64 = 10_000;
@@ -68,46 +68,46 @@ pub(crate) async fn run(global: &Global) -> Result<Exit, Failure> {
         // A separate domain, because the store may have other data.
         global.domain = format!("demo-{:06x}", SystemEntropy.next_u64() >> 40);
     }
-    let place = match &address {
-        Address::Redb(_) => Place::File,
-        Address::Memory => Place::Memory,
-        Address::Servers(_) | Address::Cloud(_) => Place::Servers,
+    let store_kind = match &address {
+        Address::Redb(_) => StoreKind::File,
+        Address::Memory => StoreKind::Memory,
+        Address::Servers(_) | Address::Cloud(_) => StoreKind::Servers,
     };
     let shown = match (&temporary, &address) {
         (Some(_), _) => None,
         (None, address) => Some(address.to_string()),
     };
-    let story = Box::pin(Demo::play(&global, &address, place, shown)).await?;
-    let clean = story.audit.is_clean();
+    let report = Box::pin(Demo::run(&global, &address, store_kind, shown)).await?;
+    let clean = report.audit.is_clean();
     let written = match global.json {
-        true => crate::console::output::print_json(&story),
-        false => crate::console::output::print(&story.to_string()),
+        true => crate::console::output::print_json(&report),
+        false => crate::console::output::print(&report.to_string()),
     };
     drop(temporary);
-    crate::console::said(written, if clean { Exit::Done } else { Exit::Found })
+    crate::console::exit_after(written, if clean { Exit::Done } else { Exit::Found })
 }
 
 struct Demo {
     began: Instant,
-    place: Place,
-    crew: Crew,
-    hearing: UnboundedReceiver<Heard>,
+    store_kind: StoreKind,
+    workers: Workers,
+    messages: UnboundedReceiver<WorkerMessage>,
     journal: Journal,
     kills: Vec<Kill>,
     progress: Progress,
 }
 
 impl Demo {
-    async fn play(
+    async fn run(
         global: &Global,
         address: &Address,
-        place: Place,
+        store_kind: StoreKind,
         shown: Option<String>,
-    ) -> Result<Story, Failure> {
+    ) -> Result<Report, Failure> {
         let began = Instant::now();
         let progress = Progress::new(began, global.json);
         let mut open = open_store(address, global, true).await?;
-        if place == Place::Memory {
+        if store_kind == StoreKind::Memory {
             open.store = Arc::new(SlowStore(open.store.clone()));
         }
         let store = open.what.clone();
@@ -121,12 +121,12 @@ impl Demo {
         drop(bank);
         let (many, deposit) = (worker::NAMES.len(), grouped(DEPOSIT));
         progress.say(format_args!("{many} accounts of {deposit} EUR are open"));
-        let memory = (place == Place::Memory).then(|| open.clone());
+        let memory = (store_kind == StoreKind::Memory).then(|| open.clone());
         open.close().await;
-        let (crew, hearing) = Crew::new(global, address, memory.clone(), began);
+        let (workers, messages) = Workers::new(global, address, memory.clone(), began);
         let (journal, kills) = (Journal::default(), Vec::new());
-        let mut demo = Self { began, place, crew, hearing, journal, kills, progress };
-        demo.act().await?;
+        let mut demo = Self { began, store_kind, workers, messages, journal, kills, progress };
+        demo.kill_workers().await?;
         demo.progress.say("the janitor scans for leftovers, and the audit checks all balances");
         let open = match memory {
             Some(memory) => memory,
@@ -136,62 +136,63 @@ impl Demo {
         open.close().await;
         let audit = audit?;
         demo.progress.end();
-        Ok(demo.story(store, shown, global, audit))
+        Ok(demo.report(store, shown, global, audit))
     }
 
     /// Kills workers until both kinds of leftovers were recovered, or too often.
-    async fn act(&mut self) -> Result<(), Failure> {
-        let crowd = if self.place == Place::File { 1 } else { WORKERS };
+    async fn kill_workers(&mut self) -> Result<(), Failure> {
+        let most_workers = if self.store_kind == StoreKind::File { 1 } else { WORKERS };
         for round in 1..=KILLS {
-            while self.crew.numbers().len() < crowd {
-                self.crew.start()?;
+            while self.workers.numbers().len() < most_workers {
+                self.workers.start()?;
             }
-            let Some(victim) = self.crew.numbers().first().copied() else { break };
-            let all = self.crew.numbers().iter().map(usize::to_string).collect::<Vec<_>>();
+            let Some(victim) = self.workers.numbers().first().copied() else { break };
+            let all = self.workers.numbers().iter().map(usize::to_string).collect::<Vec<_>>();
             self.progress.say(format_args!("moving money: worker {}", all.join(", ")));
-            self.wait_for_the_moment(victim).await?;
+            self.wait_for_kill_moment(victim).await?;
             let at = self.began.elapsed();
-            self.crew.kill(victim).await;
-            self.hear_the_last(victim).await;
+            self.workers.kill(victim).await;
+            self.drain_messages(victim).await;
             let (held, committed) = self.journal.under_way(victim);
             self.progress.say(format_args!(
                 "worker {victim} is killed; transactions with locks: {held}, committed and not applied: {committed}"
             ));
-            self.kills.push(Kill { worker: victim, at_ms: at.as_millis(), left: Vec::new() });
+            self.kills.push(Kill { worker: victim, at_ms: at.as_millis(), leftovers: Vec::new() });
             // On a file no other worker runs yet: the next worker recovers, or the janitor.
-            if self.place == Place::File {
-                if round >= 2 && self.both_kinds(true) {
+            if self.store_kind == StoreKind::File {
+                if round >= 2 && self.has_both_kinds(true) {
                     break;
                 }
-                self.crew.start()?;
+                self.workers.start()?;
             }
-            self.listen(RECOVERY).await?;
-            if self.place != Place::File && self.both_kinds(false) {
+            self.record_for(RECOVERY).await?;
+            if self.store_kind != StoreKind::File && self.has_both_kinds(false) {
                 break;
             }
         }
         self.progress.say("the other workers end");
-        self.crew.stop().await?;
-        while let Ok(heard) = self.hearing.try_recv() {
-            self.note(heard);
+        self.workers.stop().await?;
+        while let Ok(message) = self.messages.try_recv() {
+            self.record(message);
         }
         Ok(())
     }
 
-    fn note(&mut self, heard: Heard) -> Option<usize> {
-        match heard {
-            Heard::Told(told) => {
-                self.hear(told);
+    fn record(&mut self, message: WorkerMessage) -> Option<usize> {
+        match message {
+            WorkerMessage::Line(entry) => {
+                self.record_entry(entry);
                 None
             }
-            Heard::Gone(worker) => Some(worker),
+            WorkerMessage::Exited(worker) => Some(worker),
         }
     }
 
     /// Notes a line, and prints the fate of a killed worker's transaction.
-    fn hear(&mut self, told: Told) {
-        if let Some((tid, fate)) = Fate::of(&told)
-            && let Some(kill) = self.kills.iter().find(|k| self.journal.is_left_by(k.worker, tid))
+    fn record_entry(&mut self, entry: JournalEntry) {
+        if let Some((tid, fate)) = Fate::of(&entry)
+            && let Some(kill) =
+                self.kills.iter().find(|k| self.journal.is_leftover_of(k.worker, tid))
             && self.journal.fate(kill.worker, tid).is_none()
         {
             let how = match fate {
@@ -199,25 +200,25 @@ impl Demo {
                 Fate::AbortedByRecovery { .. } => "voids",
                 Fate::Wounded { .. } => "takes the locks of",
             };
-            let (by, left_by) = (who(told.worker), who(kill.worker));
+            let (by, left_by) = (name_of(entry.worker), name_of(kill.worker));
             self.progress.say(format_args!("{by} {how} {tid}, which {left_by} left behind"));
         }
-        self.journal.take(told);
+        self.journal.record(entry);
     }
 
     /// Whether leftovers were rolled forward and voided.
     ///
     /// On a file, leftovers for the janitor count, too.
-    fn both_kinds(&self, foreseen: bool) -> bool {
+    fn has_both_kinds(&self, with_janitor: bool) -> bool {
         let (mut replayed, mut voided) = (false, false);
         for kill in &self.kills {
-            for (tid, flight) in self.journal.left_by(kill.worker) {
+            for (tid, attempt) in self.journal.leftovers_of(kill.worker) {
                 match self.journal.fate(kill.worker, tid) {
                     Some(Fate::Replayed { .. }) => replayed = true,
                     Some(_) => voided = true,
-                    None if foreseen => {
-                        replayed |= flight.committed.is_some();
-                        voided |= flight.committed.is_none() && !flight.locked.is_empty();
+                    None if with_janitor => {
+                        replayed |= attempt.committed.is_some();
+                        voided |= attempt.committed.is_none() && !attempt.locked.is_empty();
                     }
                     None => {}
                 }
@@ -230,18 +231,17 @@ impl Demo {
     ///
     /// The worker has just reported an unapplied commit, and another of its transactions holds
     /// locks without a commit.
-    async fn wait_for_the_moment(&mut self, victim: usize) -> Result<(), Failure> {
+    async fn wait_for_kill_moment(&mut self, victim: usize) -> Result<(), Failure> {
         let mut warm = None;
         let late = Instant::now() + MOMENT + WARM_UP;
         loop {
             let now = Instant::now();
-            let heard = timeout(Duration::from_millis(200), self.hearing.recv()).await;
+            let message = timeout(Duration::from_millis(200), self.messages.recv()).await;
             let mut just_committed = false;
-            if let Ok(Some(heard)) = heard {
+            if let Ok(Some(message)) = message {
                 let of_victim = |line: &Line| matches!(line, Line::Committed { .. });
-                just_committed =
-                    matches!(&heard, Heard::Told(t) if t.worker == victim && of_victim(&t.line));
-                self.note_living(heard)?;
+                just_committed = matches!(&message, WorkerMessage::Line(t) if t.worker == victim && of_victim(&t.line));
+                self.record_of_running(message)?;
             }
             if warm.is_none() && self.journal.pids.contains_key(&victim) {
                 warm = Some(now + WARM_UP);
@@ -261,28 +261,28 @@ impl Demo {
     }
 
     /// Receives the last lines of a dead worker.
-    async fn hear_the_last(&mut self, victim: usize) {
-        while let Ok(Some(heard)) = timeout(Duration::from_secs(5), self.hearing.recv()).await {
-            if self.note(heard) == Some(victim) {
+    async fn drain_messages(&mut self, victim: usize) {
+        while let Ok(Some(message)) = timeout(Duration::from_secs(5), self.messages.recv()).await {
+            if self.record(message) == Some(victim) {
                 return;
             }
         }
     }
 
-    async fn listen(&mut self, time: Duration) -> Result<(), Failure> {
+    async fn record_for(&mut self, time: Duration) -> Result<(), Failure> {
         let until = Instant::now() + time;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            match timeout(left, self.hearing.recv()).await {
-                Ok(Some(heard)) => self.note_living(heard)?,
+            match timeout(left, self.messages.recv()).await {
+                Ok(Some(message)) => self.record_of_running(message)?,
                 Ok(None) | Err(_) => return Ok(()),
             }
         }
     }
 
     /// No worker may end before it is killed.
-    fn note_living(&mut self, heard: Heard) -> Result<(), Failure> {
-        match self.note(heard) {
+    fn record_of_running(&mut self, message: WorkerMessage) -> Result<(), Failure> {
+        match self.record(message) {
             Some(worker) => {
                 Err(Failure::misconfigured(format!("worker {worker} of the demo ended by itself")))
             }
@@ -292,21 +292,21 @@ impl Demo {
 
     /// Runs the janitor, reads the records, and audits the bank.
     async fn settle(&mut self, open: &OpenStore, domain: &str) -> Result<Audit, Failure> {
-        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (entries, mut received) = tokio::sync::mpsc::unbounded_channel();
         let began = self.began;
-        let observer = Teller(move |line| {
-            let _ = tell.send(Told { at: began.elapsed(), worker: JANITOR, line });
+        let observer = LineObserver(move |line| {
+            let _ = entries.send(JournalEntry { at: began.elapsed(), worker: JANITOR, line });
         });
         let config = config().with_janitor_interval(None).with_observer(Some(Arc::new(observer)));
         let bank = Bank::open(open.store.clone(), domain, config).await?;
         let audit = Box::pin(bank.audit(true)).await;
-        while let Ok(told) = told.try_recv() {
-            self.hear(told);
+        while let Ok(entry) = received.try_recv() {
+            self.record_entry(entry);
         }
         for kill in &mut self.kills {
-            for (tid, flight) in self.journal.left_by(kill.worker) {
+            for (tid, attempt) in self.journal.leftovers_of(kill.worker) {
                 let fate = self.journal.fate(kill.worker, tid);
-                if flight.locked.is_empty() && flight.committed.is_none() && fate.is_none() {
+                if attempt.locked.is_empty() && attempt.committed.is_none() && fate.is_none() {
                     continue;
                 }
                 let record = match bank.outcome(tid).await {
@@ -314,17 +314,17 @@ impl Demo {
                     Ok(TransactionOutcome::Aborted) => Some("aborted"),
                     Ok(_) | Err(_) => None,
                 };
-                kill.left.push(Left { tid, flight, fate, record });
+                kill.leftovers.push(Leftover { tid, attempt, fate, record });
             }
         }
         bank.shutdown(Duration::from_secs(10)).await;
         Ok(audit?)
     }
 
-    fn story(self, store: String, shown: Option<String>, global: &Global, audit: Audit) -> Story {
+    fn report(self, store: String, shown: Option<String>, global: &Global, audit: Audit) -> Report {
         let journal = self.journal;
-        Story {
-            place: self.place,
+        Report {
+            store_kind: self.store_kind,
             store,
             address: shown,
             domain: global.domain.clone(),

@@ -1,4 +1,4 @@
-//! Progress messages of the demo, on standard error. The story comes at the end.
+//! Progress messages of the demo, on standard error. The report comes at the end.
 
 use std::fmt::Display;
 use std::io::Write;

@@ -13,7 +13,7 @@ use txn_core::{Config, LockMode, Options};
 use crate::console::args::Global;
 use crate::console::failure::{Exit, Failure};
 use crate::console::{address_of, config, open_store};
-use crate::demo::line::{Line, Teller};
+use crate::demo::line::{Line, LineObserver};
 
 /// The accounts of the demo.
 pub(crate) const NAMES: [&str; 32] = [
@@ -31,29 +31,29 @@ pub(crate) const THINK_MS: u64 = 30;
 /// The configuration of a worker, without a janitor.
 ///
 /// Leftovers are then recovered by transactions that conflict with them.
-pub(crate) fn worker_config(tell: impl Fn(Line) + Send + Sync + 'static) -> Config {
-    config().with_janitor_interval(None).with_observer(Some(Arc::new(Teller(tell))))
+pub(crate) fn worker_config(send: impl Fn(Line) + Send + Sync + 'static) -> Config {
+    config().with_janitor_interval(None).with_observer(Some(Arc::new(LineObserver(send))))
 }
 
 /// Runs the worker as a process. Ends with its standard input.
 ///
 /// The worker prints its lines on standard output.
 pub(crate) async fn process(global: &Global, worker: usize) -> Result<Exit, Failure> {
-    let tell = |line: Line| {
+    let send = |line: Line| {
         if let Ok(text) = serde_json::to_string(&line) {
             // If the reader is gone, standard input has ended, too.
             let _ = writeln!(std::io::stdout().lock(), "{text}");
         }
     };
     let open = open_store(&address_of(global), global, false).await?;
-    let bank = Bank::open(open.store.clone(), &global.domain, worker_config(tell)).await?;
+    let bank = Bank::open(open.store.clone(), &global.domain, worker_config(send)).await?;
     let (stop, stopped) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let mut rest = Vec::new();
         let _ = std::io::stdin().lock().read_to_end(&mut rest);
         let _ = stop.send(());
     });
-    work(&bank, worker, tell, async {
+    work(&bank, worker, send, async {
         let _ = stopped.await;
     })
     .await;
@@ -65,15 +65,15 @@ pub(crate) async fn process(global: &Global, worker: usize) -> Result<Exit, Fail
 pub(crate) async fn work(
     bank: &Bank,
     worker: usize,
-    tell: impl Fn(Line) + Clone + Send + Sync + 'static,
+    send: impl Fn(Line) + Clone + Send + Sync + 'static,
     stop: impl Future<Output = ()> + Send,
 ) {
-    tell(Line::Ready { pid: std::process::id() });
+    send(Line::Ready { pid: std::process::id() });
     let stopping = Arc::new(AtomicBool::new(false));
     let committed = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
     for task in 0..AT_ONCE {
-        let (bank, tell) = (bank.clone(), tell.clone());
+        let (bank, send) = (bank.clone(), send.clone());
         let (stopping, committed) = (stopping.clone(), committed.clone());
         tasks.spawn(async move {
             let mut number = 0;
@@ -95,7 +95,7 @@ pub(crate) async fn work(
                     }
                     Err(BankError::InsufficientFunds { .. }) => {}
                     Err(error) => {
-                        tell(Line::Failed { why: error.to_string() });
+                        send(Line::Failed { why: error.to_string() });
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 }
@@ -106,7 +106,7 @@ pub(crate) async fn work(
     stopping.store(true, Ordering::Relaxed);
     while tasks.join_next().await.is_some() {}
     bank.shutdown(Duration::from_secs(10)).await;
-    tell(Line::Done { committed: committed.load(Ordering::Relaxed) });
+    send(Line::Done { committed: committed.load(Ordering::Relaxed) });
 }
 
 /// Two to eight random accounts. The first pays all the rest.

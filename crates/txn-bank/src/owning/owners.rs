@@ -160,8 +160,8 @@ impl Owners {
     ) -> Result<bool> {
         let found = tx.get(&self.documents, key).await?;
         let before = found.map(|found| self.known(key, found)).transpose()?;
-        let noted = before.as_ref().map(|before| before.owner.as_str());
-        let owner = owner.or(noted.filter(|noted| key_of(noted) == key)).unwrap_or(key);
+        let known = before.as_ref().map(|before| before.owner.as_str());
+        let owner = owner.or(known.filter(|known| key_of(known) == key)).unwrap_or(key);
         let known = before.as_ref().map(|before| before.accounts.clone()).unwrap_or_default();
         let names: BTreeSet<String> = known.union(named).cloned().collect();
         let found = tx.get_many(&self.accounts, &names).await?;
@@ -193,7 +193,7 @@ impl Owners {
 impl Handler for Owners {
     async fn handle(&self, delivery: Delivery) -> Result<(), Failure> {
         let key = delivery.event().queue.key().to_owned();
-        let Changed { accounts, owner } = delivery.event().payload().map_err(Failure::hopeless)?;
+        let Changed { accounts, owner } = delivery.event().payload().map_err(Failure::permanent)?;
         let derived = delivery
             .transact::<_, BankError, _>(async |tx| {
                 self.derive(tx, &key, owner.as_deref(), &accounts).await
@@ -204,7 +204,7 @@ impl Handler for Owners {
             Err(BankError::Outbox(error)) => Err((*error).into()),
             Err(BankError::Engine(error)) => Err(error.into()),
             // A retry has the same result, until a transfer changes the total.
-            Err(error @ BankError::TotalTooLarge { .. }) => Err(Failure::hopeless(error)),
+            Err(error @ BankError::TotalTooLarge { .. }) => Err(Failure::permanent(error)),
             Err(error) => Err(error.into()),
         }
     }

@@ -9,7 +9,7 @@ use txn_core::{Collection, Domain, Transaction};
 use txn_lock::stored::{Format, Stored, Versioned};
 
 use crate::error::{BankError, Result};
-use crate::model::{Account, Currency, Noted};
+use crate::model::{Account, Currency, StatementEnd};
 
 /// The newest format of lines.
 const NEWEST: u32 = 1;
@@ -96,13 +96,13 @@ impl Statements {
         change: &Change<'_>,
     ) -> Result<()> {
         let &Change { kind, transfer, amount, now } = change;
-        let mut noted = account.statement.unwrap_or_default();
-        noted.at = noted.at.max(now);
+        let mut end = account.statement.unwrap_or_default();
+        end.at = end.at.max(now);
         if let Some(carried) = unlisted(name, account, amount)? {
-            self.write(tx, name, account, &mut noted, (LineKind::Carried, None, carried))?;
+            self.write(tx, name, account, &mut end, (LineKind::Carried, None, carried))?;
         }
-        self.write(tx, name, account, &mut noted, (kind, Some(transfer), amount))?;
-        account.statement = Some(noted);
+        self.write(tx, name, account, &mut end, (kind, Some(transfer), amount))?;
+        account.statement = Some(end);
         Ok(())
     }
 
@@ -111,25 +111,25 @@ impl Statements {
         tx: &Transaction,
         name: &str,
         account: &Account,
-        noted: &mut Noted,
+        end: &mut StatementEnd,
         (kind, transfer, amount): (LineKind, Option<&str>, i64),
     ) -> Result<()> {
-        noted.lines += 1;
-        noted.balance += amount;
+        end.lines += 1;
+        end.balance += amount;
         let line = Line {
             format: Format,
             account: name.to_owned(),
-            number: noted.lines,
+            number: end.lines,
             kind,
             transfer: transfer.map(str::to_owned),
             amount,
-            balance: noted.balance,
+            balance: end.balance,
             currency: account.currency,
-            at: noted.at,
+            at: end.at,
         };
         // A put, because an insert by an outdated attempt would fail with `Exists` instead of a
         // retry.
-        Ok(tx.put(&self.lines, Self::id(name, noted.lines), &Stored::Known(line))?)
+        Ok(tx.put(&self.lines, Self::id(name, end.lines), &Stored::Known(line))?)
     }
 }
 
@@ -148,18 +148,18 @@ pub(crate) fn unlisted(name: &str, account: &Account, amount: i64) -> Result<Opt
 impl Line {
     /// The changes since the last line, as an unstored line.
     pub(crate) fn carried(name: &str, account: &Account, now: u64) -> Result<Option<Self>> {
-        let noted = account.statement.unwrap_or_default();
+        let end = account.statement.unwrap_or_default();
         let Some(amount) = unlisted(name, account, 0)? else { return Ok(None) };
         Ok(Some(Self {
             format: Format,
             account: name.to_owned(),
-            number: noted.lines + 1,
+            number: end.lines + 1,
             kind: LineKind::Carried,
             transfer: None,
             amount,
             balance: account.balance,
             currency: account.currency,
-            at: noted.at.max(now),
+            at: end.at.max(now),
         }))
     }
 }

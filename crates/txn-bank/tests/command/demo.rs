@@ -5,8 +5,8 @@ use super::{Desk, Ran};
 fn check(ran: &Ran) {
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert_eq!(ran.err, "", "programs are not told what goes on");
-    let story = &ran.json()[0];
-    let kills = story["kills"].as_array().expect("a list");
+    let report = &ran.json()[0];
+    let kills = report["kills"].as_array().expect("a list");
     assert!(!kills.is_empty());
     let left: Vec<_> = kills.iter().flat_map(|k| k["left"].as_array().expect("a list")).collect();
     assert!(!left.is_empty(), "a worker was killed with locks");
@@ -21,9 +21,9 @@ fn check(ran: &Ran) {
             assert_eq!(left["record"], "committed", "an acknowledged commit stands: {left}");
         }
     }
-    assert_eq!(story["failed"], 0, "{story}");
-    assert_eq!(story["audit"]["findings"], serde_json::json!([]));
-    let total = &story["audit"]["totals"][0];
+    assert_eq!(report["failed"], 0, "{report}");
+    assert_eq!(report["audit"]["findings"], serde_json::json!([]));
+    let total = &report["audit"]["totals"][0];
     assert_eq!((&total["found"], &total["expected"]), (&320_000.into(), &320_000.into()));
 }
 

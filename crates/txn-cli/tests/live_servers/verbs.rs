@@ -159,7 +159,7 @@ async fn set_aside(domain: &txn_core::Domain) {
     let emit = domain
         .transact::<_, OutboxError, _>(async |tx| outbox.emit(tx, "mails", "a", CANARY).await);
     emit.await.expect("emits");
-    let refuse = |_: Delivery| async { Err(Failure::hopeless("no such address")) };
+    let refuse = |_: Delivery| async { Err(Failure::permanent("no such address")) };
     let topics = Topics::new().with("mails", refuse);
     let processor = outbox.start(ProcessorConfig::default(), topics).await.expect("starts");
     while outbox.source().backlog().await.expect("counts").dead == 0 {

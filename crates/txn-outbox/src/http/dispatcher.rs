@@ -15,16 +15,16 @@ use crate::error::{OutboxError, Result};
 use crate::handler::{Delivery, Failure, Handler};
 use crate::http::config::HttpConfig;
 use crate::http::delivery::answer::Answer;
-use crate::http::delivery::call::{NoAnswer, allowed, call};
-use crate::http::delivery::places::Places;
+use crate::http::delivery::call::{CallError, allowed, call};
+use crate::http::delivery::call_limits::CallLimits;
 use crate::http::delivery::retries::Retry;
 use crate::http::delivery::tls::Tls;
-use crate::http::kept::{Kept, KeptRequests, TOPIC};
 use crate::http::request::origin;
 use crate::http::result::{HttpResult, HttpResults, HttpState};
+use crate::http::stored_request::{StoredRequest, StoredRequests, TOPIC};
 
 /// How long the dispatcher tries to write the result of a call.
-const LONGEST_NOTE: Duration = Duration::from_secs(5);
+const LONGEST_RESULT_WRITE: Duration = Duration::from_secs(5);
 
 /// The handler of HTTP requests: events of the topic [`TOPIC`](crate::http::TOPIC).
 ///
@@ -36,7 +36,7 @@ pub struct Dispatcher(Arc<Inner>);
 struct Inner {
     config: HttpConfig,
     results: HttpResults,
-    places: Places,
+    limits: CallLimits,
     tls: Tls,
 }
 
@@ -54,8 +54,8 @@ impl Dispatcher {
     pub async fn open(domain: &Domain, config: HttpConfig) -> Result<Self> {
         config.check()?;
         let results = HttpResults::open(domain).await?;
-        let (places, tls) = (Places::new(&config), Tls::new(&config.certificate_authorities)?);
-        Ok(Self(Arc::new(Inner { config, results, places, tls })))
+        let (limits, tls) = (CallLimits::new(&config), Tls::new(&config.certificate_authorities)?);
+        Ok(Self(Arc::new(Inner { config, results, limits, tls })))
     }
 
     /// The results.
@@ -68,28 +68,28 @@ impl Dispatcher {
 #[async_trait]
 impl Handler for Dispatcher {
     async fn handle(&self, delivery: Delivery) -> Result<(), Failure> {
-        let Inner { config, results, places, tls } = &*self.0;
+        let Inner { config, results, limits, tls } = &*self.0;
         let event = delivery.event();
         if event.queue.topic() != TOPIC {
-            return Err(Failure::passing(format!(
+            return Err(Failure::transient(format!(
                 "{:?} is no topic of HTTP requests",
                 event.queue.topic()
             )));
         }
-        let kept = kept(&delivery)?;
+        let stored = stored_request(&delivery)?;
         let clock = delivery.domain.config().clock();
-        let key = kept.idempotency_key(&event.id);
-        let called = match allowed(config, &kept.request) {
-            Err(why) => Err(NoAnswer::Refused(why)),
+        let key = stored.idempotency_key(&event.id);
+        let called = match allowed(config, &stored.request) {
+            Err(why) => Err(CallError::Refused(why)),
             Ok((url, destination)) => {
-                let Some(_place) = places.enter(&url, clock).await else {
-                    return Err(Failure::passing("the limit of concurrent calls is reached"));
+                let Some(_permit) = limits.acquire(&url, clock).await else {
+                    return Err(Failure::transient("the limit of concurrent calls is reached"));
                 };
-                call(config, &kept.request, (&url, destination), (&key, tls), clock).await
+                call(config, &stored.request, (&url, destination), (&key, tls), clock).await
             }
         };
         let now = wall_ms(&delivery.domain);
-        let mut result = result(&kept, &event.id, key, &called, now);
+        let mut result = result(&stored, &event.id, key, &called, now);
         tracing::debug!(event = event.id, to = result.to, status = result.status, "called");
         let Some(retry) = retry(config, &called) else {
             return done(&delivery, results, &result).await;
@@ -103,11 +103,11 @@ impl Handler for Dispatcher {
         };
         let mut over = is_over(result.first_ms);
         result.state = if over { HttpState::Refused } else { HttpState::Failed };
-        let noted = delivery.domain.transact(async |tx| {
+        let recorded = delivery.domain.transact(async |tx| {
             delivery.claim.check(tx).await?;
-            results.note(tx, &result).await
+            results.record(tx, &result).await
         });
-        if let Err(error) = noted.await {
+        if let Err(error) = recorded.await {
             // A failing store shows again when the processor notes the failure itself. Without the
             // result, the age of the event ends its retries.
             tracing::debug!(event = event.id, %error, "a result is not noted");
@@ -116,11 +116,11 @@ impl Handler for Dispatcher {
         let why = result.error.unwrap_or_default();
         let failure = match retry {
             Retry::For(longest) if over => {
-                Failure::hopeless(format!("{why}, for longer than {longest:?}"))
+                Failure::permanent(format!("{why}, for longer than {longest:?}"))
             }
-            Retry::Never | Retry::For(_) if over => Failure::hopeless(why),
+            Retry::Never | Retry::For(_) if over => Failure::permanent(why),
             Retry::Counted => Failure::counted(why),
-            Retry::Never | Retry::For(_) => Failure::passing(why),
+            Retry::Never | Retry::For(_) => Failure::transient(why),
         };
         let pause = called.ok().and_then(|answer| answer.retry_after).unwrap_or_default();
         Err(failure.after(pause.min(config.longest_retry_after)))
@@ -128,14 +128,14 @@ impl Handler for Dispatcher {
 }
 
 /// The retries after a call. `None` if the request is done.
-fn retry(config: &HttpConfig, called: &Result<Answer, NoAnswer>) -> Option<Retry> {
+fn retry(config: &HttpConfig, called: &Result<Answer, CallError>) -> Option<Retry> {
     match called {
         Ok(answer) if answer.is_done() => None,
         Ok(answer) => Some(config.retries.of(answer.status)),
-        Err(NoAnswer::Refused(_)) => Some(Retry::Never),
-        Err(NoAnswer::Unanswered(_)) => Some(config.unanswered),
-        Err(NoAnswer::Unknown(_)) => Some(Retry::Counted),
-        Err(NoAnswer::Down(_)) => Some(Retry::For(config.longest_outage)),
+        Err(CallError::Refused(_)) => Some(Retry::Never),
+        Err(CallError::Unanswered(_)) => Some(config.unanswered),
+        Err(CallError::Unknown(_)) => Some(Retry::Counted),
+        Err(CallError::Down(_)) => Some(Retry::For(config.longest_outage)),
     }
 }
 
@@ -149,12 +149,13 @@ async fn done(
     result: &HttpResult,
 ) -> Result<(), Failure> {
     // Leaves the rest of the handler's time for the mark without the result.
-    let patience = LONGEST_NOTE.min(delivery.limit() / 4).min(delivery.domain.config().timeout());
+    let patience =
+        LONGEST_RESULT_WRITE.min(delivery.limit() / 4).min(delivery.domain.config().timeout());
     let options = Options::default().with_timeout(Some(patience));
-    let noted = delivery
-        .run::<_, OutboxError, _>(&options, async |tx| results.note(tx, result).await)
+    let recorded = delivery
+        .run::<_, OutboxError, _>(&options, async |tx| results.record(tx, result).await)
         .await;
-    match noted {
+    match recorded {
         Ok(()) => return Ok(()),
         Err(error @ (OutboxError::Lock(_) | OutboxError::NotNext(_))) => return Err(error.into()),
         Err(error) => {
@@ -165,32 +166,32 @@ async fn done(
 }
 
 /// The stored request. A request of a newer format waits for a newer program.
-fn kept(delivery: &Delivery) -> Result<Kept, Failure> {
+fn stored_request(delivery: &Delivery) -> Result<StoredRequest, Failure> {
     let event = delivery.event();
     let document = event.queue.event_document(event.sequence);
-    match KeptRequests::decode(event.payload.get()) {
-        Ok(Stored::Known(kept)) => Ok(kept),
+    match StoredRequests::decode(event.payload.get()) {
+        Ok(Stored::Known(stored)) => Ok(stored),
         Ok(Stored::Newer(format)) => {
-            Err(Failure::passing(OutboxError::NewerFormat { document, format }))
+            Err(Failure::transient(OutboxError::NewerFormat { document, format }))
         }
         // The parse error may repeat confidential content, so the text leaves it out.
-        Err(_) => Err(Failure::hopeless(format!("the payload of {document} is no HTTP request"))),
+        Err(_) => Err(Failure::permanent(format!("the payload of {document} is no HTTP request"))),
     }
 }
 
 fn result(
-    kept: &Kept,
+    stored: &StoredRequest,
     id: &str,
     key: String,
-    called: &Result<Answer, NoAnswer>,
+    called: &Result<Answer, CallError>,
     at_ms: u64,
 ) -> HttpResult {
-    let to = Url::parse(&kept.request.url).map(|url| origin(&url)).unwrap_or_default();
+    let to = Url::parse(&stored.request.url).map(|url| origin(&url)).unwrap_or_default();
     let (state, error) = match called {
         Ok(answer) if answer.is_done() => (HttpState::Done, None),
         Ok(answer) => (HttpState::Failed, Some(format!("{to} {}", answer.why()))),
-        Err(NoAnswer::Refused(why)) => (HttpState::Refused, Some(why.clone())),
-        Err(NoAnswer::Unanswered(why) | NoAnswer::Unknown(why) | NoAnswer::Down(why)) => {
+        Err(CallError::Refused(why)) => (HttpState::Refused, Some(why.clone())),
+        Err(CallError::Unanswered(why) | CallError::Unknown(why) | CallError::Down(why)) => {
             (HttpState::Failed, Some(format!("{to}: {why}")))
         }
     };
@@ -198,7 +199,7 @@ fn result(
         Ok(answer) => (Some(answer.status), answer.headers.clone(), answer.body.clone()),
         Err(_) => (None, BTreeMap::new(), None),
     };
-    let (id, idempotency_key, method) = (id.to_owned(), key, kept.request.method);
+    let (id, idempotency_key, method) = (id.to_owned(), key, stored.request.method);
     let (format, attempts, first_ms) = (Format, 0, at_ms);
     HttpResult {
         format,

@@ -28,10 +28,10 @@
 
 #[cfg(feature = "http")]
 mod delivery;
-mod kept;
 mod request;
 mod requests;
 mod result;
+mod stored_request;
 
 #[cfg(feature = "http")]
 mod config;
@@ -48,10 +48,10 @@ pub use delivery::address::{Resolver, SystemResolver};
 pub use delivery::retries::{Retries, Retry};
 #[cfg(feature = "http")]
 pub use dispatcher::Dispatcher;
-pub use kept::TOPIC;
 pub use request::{Body, HeaderText, HttpRequest, Method};
 pub use requests::{HttpRequests, Resend, Resent};
 pub(crate) use result::purge as purge_results;
 pub use result::{HttpResult, HttpResults, HttpState};
 #[cfg(feature = "http")]
 pub use secret::{NoSecrets, SecretString, Secrets};
+pub use stored_request::TOPIC;

@@ -4,8 +4,8 @@ use serde_json::json;
 use txn_core::Transaction;
 
 use crate::error::{OutboxError, Result};
-use crate::http::kept::{Kept, TOPIC};
 use crate::http::request::{HttpRequest, origin};
+use crate::http::stored_request::{StoredRequest, TOPIC};
 use crate::outbox::Outbox;
 use crate::queue::event::DeadLetters;
 use crate::queue::name::hash;
@@ -45,7 +45,7 @@ pub struct Resent {
     /// The ids of the remaining dead letters, each with the reason.
     ///
     /// A reason is, for example, a newer format.
-    pub left: Vec<(String, OutboxError)>,
+    pub remaining: Vec<(String, OutboxError)>,
 }
 
 impl HttpRequests {
@@ -72,8 +72,8 @@ impl HttpRequests {
         let url = request.check(self.max_bytes).map_err(OutboxError::InvalidHttp)?;
         let key = request.key.clone().unwrap_or_else(|| spread(&origin(&url), 0));
         // The same size as the stored request.
-        let kept = json!({"format": 1, "tid": "0".repeat(36), "request": request});
-        self.outbox.check(TOPIC, &key, &kept)
+        let stored = json!({"format": 1, "tid": "0".repeat(36), "request": request});
+        self.outbox.check(TOPIC, &key, &stored)
     }
 
     /// Stores a request that is sent after the commit. Returns its event id.
@@ -89,9 +89,9 @@ impl HttpRequests {
     pub async fn after_commit(&self, tx: &Transaction, request: &HttpRequest) -> Result<String> {
         let url = request.check(self.max_bytes).map_err(OutboxError::InvalidHttp)?;
         let tid = tx.tid();
-        let by_itself = || spread(&origin(&url), hash(&tid.to_string()));
-        let key = request.key.clone().unwrap_or_else(by_itself);
-        self.outbox.emit(tx, TOPIC, &key, &Kept::new(tid, request)).await
+        let spread_key = || spread(&origin(&url), hash(&tid.to_string()));
+        let key = request.key.clone().unwrap_or_else(spread_key);
+        self.outbox.emit(tx, TOPIC, &key, &StoredRequest::new(tid, request)).await
     }
 
     /// Lists the dead letters of HTTP requests.
@@ -108,7 +108,7 @@ impl HttpRequests {
     /// Sends dead letters again, with their old `Idempotency-Key`.
     ///
     /// With `dry_run` the call only returns the ids. With [`Resend::All`] a failure of one dead
-    /// letter does not stop the rest; [`Resent::left`] lists the failures.
+    /// letter does not stop the rest; [`Resent::remaining`] lists the failures.
     ///
     /// # Errors
     /// With [`Resend::One`], as [`EventSource::retry`]. With [`Resend::All`], errors of the store.
@@ -122,7 +122,7 @@ impl HttpRequests {
                 let dead = self.dead_letters().await?;
                 for (id, format) in dead.newer {
                     let document = format!("the dead letter {id}");
-                    resent.left.push((id, OutboxError::NewerFormat { document, format }));
+                    resent.remaining.push((id, OutboxError::NewerFormat { document, format }));
                 }
                 dead.letters.into_iter().map(|letter| letter.event.id).collect()
             }
@@ -139,7 +139,7 @@ impl HttpRequests {
                 }
                 // Another process has resent or discarded this dead letter in the meantime.
                 Err(OutboxError::NotFound(_)) => {}
-                Err(error) => resent.left.push((id, error)),
+                Err(error) => resent.remaining.push((id, error)),
             }
         }
         Ok(resent)

@@ -21,7 +21,7 @@ const NEWEST: u32 = 1;
 /// The number of results per queue.
 ///
 /// The id of a result's document depends on this number, so it must never change.
-const KEPT: u64 = 64;
+const RESULTS_PER_QUEUE: u64 = 64;
 
 /// Field mappings, for stores with mappings.
 const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
@@ -129,9 +129,9 @@ impl HttpResults {
     /// # Errors
     /// [`OutboxError::NewerFormat`](crate::OutboxError::NewerFormat), or an error of the engine.
     pub async fn get(&self, id: &str) -> Result<Option<HttpResult>> {
-        let Some(place) = place(id) else { return Ok(None) };
-        let found = self.domain.reader().verified().get(&self.results, &place).await?;
-        let found = found.map(|found| known(&place, found)).transpose()?;
+        let Some(document) = document_id(id) else { return Ok(None) };
+        let found = self.domain.reader().verified().get(&self.results, &document).await?;
+        let found = found.map(|found| known(&document, found)).transpose()?;
         Ok(found.filter(|found| found.id == id))
     }
 
@@ -173,15 +173,15 @@ impl HttpResults {
 
     /// Stores a result, with the number of calls. Results of a newer format stay.
     #[cfg(feature = "http")]
-    pub(crate) async fn note(&self, tx: &Transaction, result: &HttpResult) -> Result<()> {
-        let Some(place) = place(&result.id) else { return Ok(()) };
-        let before = match tx.get(&self.results, &place).await? {
+    pub(crate) async fn record(&self, tx: &Transaction, result: &HttpResult) -> Result<()> {
+        let Some(document) = document_id(&result.id) else { return Ok(()) };
+        let before = match tx.get(&self.results, &document).await? {
             Some(Stored::Newer(_)) => return Ok(()),
             Some(Stored::Known(found)) if found.id == result.id => found.attempts,
             _ => 0,
         };
         let result = HttpResult { attempts: before.saturating_add(1), ..result.clone() };
-        Ok(tx.put(&self.results, place, &Stored::Known(result))?)
+        Ok(tx.put(&self.results, document, &Stored::Known(result))?)
     }
 }
 
@@ -202,12 +202,12 @@ fn collection(domain: &Domain) -> String {
     domain.collection_name("http-results")
 }
 
-/// The document id of a result. The ids of a queue repeat after [`KEPT`] results.
-fn place(event_id: &str) -> Option<String> {
+/// The document id of a result. The ids of a queue repeat after [`RESULTS_PER_QUEUE`] results.
+fn document_id(event_id: &str) -> Option<String> {
     let mut parts = event_id.splitn(3, '/');
     let (topic, sequence, key) = (parts.next()?, parts.next()?, parts.next()?);
     let sequence: u64 = sequence.parse().ok()?;
-    Some(format!("{topic}/{}/{key}", sequence % KEPT))
+    Some(format!("{topic}/{}/{key}", sequence % RESULTS_PER_QUEUE))
 }
 
 #[cfg(test)]
@@ -216,10 +216,10 @@ mod tests {
 
     #[test]
     fn result_ids_repeat_and_mappings_cover_all_fields() {
-        let of = |id: &str| place(id).unwrap_or_default();
+        let of = |id: &str| document_id(id).unwrap_or_default();
         assert_eq!(of("http-requests/7/a/b"), of("http-requests/71/a/b"));
         assert_ne!(of("http-requests/7/a"), of("http-requests/8/a"));
-        assert_eq!((place("x"), place("x/y/z")), (None, None));
+        assert_eq!((document_id("x"), document_id("x/y/z")), (None, None));
         let full = HttpResult {
             format: Format,
             id: "a/1/b".to_owned(),

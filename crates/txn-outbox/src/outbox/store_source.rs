@@ -10,24 +10,26 @@ use txn_lock::instance::wall_ms;
 use txn_lock::scan::{PAGE, candidates, candidates_from};
 use txn_lock::stored::Stored;
 
-use crate::config::AfterDeath;
+use crate::config::AfterDeadLetter;
 use crate::error::{OutboxError, Result};
 use crate::outbox::{Inner, Outbox};
 use crate::queue::event::{DeadLetter, DeadLetters, Event};
-use crate::queue::fresh::Fresh;
-use crate::queue::model::{Dead, Failing, Letter, QUEUE, Queue, known};
+use crate::queue::local_wakeups::LocalWakeups;
+use crate::queue::model::{DeadLetterDocument, EventDocument, Failing, QUEUE, Queue, known};
 use crate::queue::name::QueueName;
 use crate::queue::shard::{Shard, shard_name};
-use crate::queue::source::{Backlog, Claim, Discovered, EventSource, FailureEffect, Noted};
+use crate::queue::source::{
+    Backlog, Claim, Discovered, EventSource, FailureEffect, RecordedFailure,
+};
 
 /// The maximum number of queues per poll, over all topics.
 ///
 /// Other processes may have many queues of topics that this process does not know. The next poll
 /// continues at the cursor.
-const LOOK: usize = 5_000;
+const MOST_POLLED: usize = 5_000;
 
 /// The maximum number of remembered cursors, one for each set of shards.
-const MOST_LOOKS: usize = 64;
+const MOST_CURSORS: usize = 64;
 
 /// The prefix of dead letter ids.
 const DEAD: &str = "dead:";
@@ -42,12 +44,12 @@ impl EventSource for Outbox {
         self.inner.shards
     }
 
-    fn fresh(&self) -> &Fresh {
-        &self.inner.fresh
+    fn local_wakeups(&self) -> &LocalWakeups {
+        &self.inner.wakeups
     }
 
     async fn discover(&self, shards: &BTreeSet<Shard>) -> Result<Discovered> {
-        self.inner.look(shards, LOOK).await
+        self.inner.poll(shards, MOST_POLLED).await
     }
 
     async fn next(&self, name: &QueueName, most: usize) -> Result<Vec<Event>> {
@@ -61,10 +63,10 @@ impl EventSource for Outbox {
             return Ok(Vec::new());
         }
         let most = u64::try_from(most).unwrap_or(u64::MAX).min(queue.waiting());
-        let places: Vec<u64> = (queue.handled + 1..=queue.handled + most).collect();
-        let found = inner.events(places.iter().map(|at| (name, &queue, *at))).await?;
-        let mut events = Vec::with_capacity(places.len());
-        for (at, event) in places.into_iter().zip(found) {
+        let positions: Vec<u64> = (queue.handled + 1..=queue.handled + most).collect();
+        let found = inner.events(positions.iter().map(|at| (name, &queue, *at))).await?;
+        let mut events = Vec::with_capacity(positions.len());
+        for (at, event) in positions.into_iter().zip(found) {
             match event {
                 Ok(Some(event)) => events.push(queue.waiting_event(event)),
                 // Returns the events before the unreadable one first.
@@ -99,13 +101,13 @@ impl EventSource for Outbox {
 
     async fn begin(&self, claim: &Claim, event: &Event) -> Result<()> {
         let inner = &self.inner;
-        let noted = inner.domain.transact(async |tx| {
+        let recorded = inner.domain.transact(async |tx| {
             claim.check(tx).await?;
             let mut queue = inner.next_queue(tx, event).await?;
             queue.begin(event.sequence);
             inner.put(tx, &event.queue, queue)
         });
-        noted.await
+        recorded.await
     }
 
     async fn take(&self, tx: &Transaction, event: &Event) -> Result<Option<u64>> {
@@ -141,39 +143,44 @@ impl EventSource for Outbox {
         event: &Event,
         why: &str,
         effect: FailureEffect,
-    ) -> Result<Noted> {
+    ) -> Result<RecordedFailure> {
         let inner = &self.inner;
-        let noted = inner.domain.transact(async |tx| {
+        let recorded = inner.domain.transact(async |tx| {
             claim.check(tx).await?;
             let mut queue = match inner.next_queue(tx, event).await {
-                Err(OutboxError::NotNext(_)) => return Ok(Noted::Gone),
+                Err(OutboxError::NotNext(_)) => return Ok(RecordedFailure::AlreadyHandled),
                 queue => queue?,
             };
             let failures = queue.failures_of(event.sequence).saturating_add(1);
-            let noted = match effect {
-                FailureEffect::Again => {
+            let recorded = match effect {
+                FailureEffect::Retry => {
                     let (sequence, error) = (event.sequence, why.to_owned());
                     queue.failing = Some(Failing { sequence, failures, unfinished: 0, error });
-                    Noted::Failed(failures)
+                    RecordedFailure::Failed(failures)
                 }
                 FailureEffect::SetAside(after) => {
-                    let dead = Dead::new(event, failures, why, wall_ms(&inner.domain));
-                    tx.put(&inner.dead, Dead::document(&event.id), &Stored::Known(dead))?;
+                    let dead =
+                        DeadLetterDocument::new(event, failures, why, wall_ms(&inner.domain));
+                    tx.put(
+                        &inner.dead_letters,
+                        DeadLetterDocument::document(&event.id),
+                        &Stored::Known(dead),
+                    )?;
                     inner.remove(tx, &mut queue, event)?;
                     match after {
-                        AfterDeath::GoesOn => queue.advance(),
-                        AfterDeath::Waits => {
+                        AfterDeadLetter::Continue => queue.advance(),
+                        AfterDeadLetter::Wait => {
                             (queue.blocked, queue.failing) = (Some(event.sequence), None);
                             queue.not_before_ms = None;
                         }
                     }
-                    Noted::SetAside
+                    RecordedFailure::SetAside
                 }
             };
             inner.put(tx, &event.queue, queue)?;
-            Ok::<_, OutboxError>(noted)
+            Ok::<_, OutboxError>(recorded)
         });
-        noted.await
+        recorded.await
     }
 
     async fn dead_letters(&self) -> Result<DeadLetters> {
@@ -181,10 +188,10 @@ impl EventSource for Outbox {
         let ids: Vec<_> = inner.dead_ids().await?.into_iter().collect();
         let mut dead = DeadLetters::default();
         for ids in ids.chunks(PAGE) {
-            let found = inner.domain.reader().verified().get_many(&inner.dead, ids).await?;
+            let found = inner.domain.reader().verified().get_many(&inner.dead_letters, ids).await?;
             for (id, letter) in ids.iter().zip(found) {
                 match letter {
-                    Some(Stored::Known(letter)) => dead.letters.push(letter.letter()?),
+                    Some(Stored::Known(letter)) => dead.letters.push(letter.dead_letter()?),
                     Some(Stored::Newer(format)) => {
                         let id = id.strip_prefix(DEAD).unwrap_or(id);
                         dead.newer.insert(id.to_owned(), format);
@@ -198,10 +205,10 @@ impl EventSource for Outbox {
 
     async fn dead_letter(&self, id: &str) -> Result<DeadLetter> {
         let inner = &self.inner;
-        let document = Dead::document(id);
-        let found = inner.domain.reader().verified().get(&inner.dead, &document).await?;
+        let document = DeadLetterDocument::document(id);
+        let found = inner.domain.reader().verified().get(&inner.dead_letters, &document).await?;
         let found = found.ok_or_else(|| OutboxError::NotFound(id.to_owned()))?;
-        known(&document, found)?.letter()
+        known(&document, found)?.dead_letter()
     }
 
     async fn retry(&self, id: &str) -> Result<()> {
@@ -209,14 +216,18 @@ impl EventSource for Outbox {
         inner
             .domain
             .transact(async |tx| {
-                let (event, mut queue) = inner.bury(tx, id).await?;
+                let (event, mut queue) = inner.take_dead_letter(tx, id).await?;
                 if queue.blocked == Some(event.sequence) {
                     queue.unblock();
-                    if !queue.keep_inline(&event) {
+                    if !queue.store_inline(&event) {
                         let id = event.queue.event_document(event.sequence);
-                        tx.put(&inner.letters, id, &Stored::Known(Letter::new(&event)))?;
+                        tx.put(
+                            &inner.event_documents,
+                            id,
+                            &Stored::Known(EventDocument::new(&event)),
+                        )?;
                     }
-                    inner.put_fresh(tx, &event.queue, queue, Some(&event))?;
+                    inner.put_and_notify(tx, &event.queue, queue, Some(&event))?;
                 } else {
                     let event = Event { sequence: queue.appended + 1, ..event };
                     inner.append(tx, queue, &event)?;
@@ -231,11 +242,11 @@ impl EventSource for Outbox {
         inner
             .domain
             .transact(async |tx| {
-                let (event, mut queue) = inner.bury(tx, id).await?;
+                let (event, mut queue) = inner.take_dead_letter(tx, id).await?;
                 if queue.blocked == Some(event.sequence) {
                     queue.unblock();
                     queue.advance();
-                    inner.put_fresh(tx, &event.queue, queue, None)?;
+                    inner.put_and_notify(tx, &event.queue, queue, None)?;
                 }
                 Ok(())
             })
@@ -294,7 +305,7 @@ impl Inner {
     }
 
     /// Polls these shards for about `most` queues, from the last cursor.
-    pub(crate) async fn look(&self, shards: &BTreeSet<Shard>, most: usize) -> Result<Discovered> {
+    pub(crate) async fn poll(&self, shards: &BTreeSet<Shard>, most: usize) -> Result<Discovered> {
         // Documents of format 1 have only the number of the shard.
         let numbers = shards.iter().map(|shard| shard_name(shard.number).to_owned());
         let names: BTreeSet<String> = shards.iter().map(Shard::to_string).chain(numbers).collect();
@@ -304,31 +315,33 @@ impl Inner {
             let names = names.iter().map(String::as_str);
             Filter::any_of_up_to("pending", names, "not_before_ms", soon_ms)
         };
-        let from = self.looked.lock().remove(shards);
-        let (goes_on, of) = (from.is_some(), self.queues.name());
+        let from = self.poll_cursors.lock().remove(shards);
+        let (continues, of) = (from.is_some(), self.queues.name());
         let (ids, next) = match candidates_from(&self.domain, of, filter(), most, from).await {
             // The cursor has expired, or the store has lost it. The scan is unbounded, because
             // bounded polls from the start might never advance.
-            Err(_) if goes_on => (candidates(&self.domain, of, filter(), usize::MAX).await?, None),
+            Err(_) if continues => {
+                (candidates(&self.domain, of, filter(), usize::MAX).await?, None)
+            }
             found => found?,
         };
         let topics: BTreeSet<&str> = shards.iter().map(|shard| &*shard.topic).collect();
-        let is_asked = |name: &QueueName| topics.contains(name.topic());
-        let queues = names_of(&ids).into_iter().filter(is_asked).collect();
+        let is_of_topic = |name: &QueueName| topics.contains(name.topic());
+        let queues = names_of(&ids).into_iter().filter(is_of_topic).collect();
         let leaves_some = next.is_some();
         if let Some(next) = next {
-            let mut looked = self.looked.lock();
-            if looked.len() >= MOST_LOOKS {
-                looked.clear();
+            let mut poll_cursors = self.poll_cursors.lock();
+            if poll_cursors.len() >= MOST_CURSORS {
+                poll_cursors.clear();
             }
-            looked.insert(shards.clone(), next);
+            poll_cursors.insert(shards.clone(), next);
         }
         Ok(Discovered { queues, leaves_some })
     }
 
     async fn dead_ids(&self) -> Result<BTreeSet<Arc<str>>> {
         let filter = Filter::any_of("kind", ["dead"]);
-        let ids = candidates(&self.domain, self.dead.name(), filter, usize::MAX).await?;
+        let ids = candidates(&self.domain, self.dead_letters.name(), filter, usize::MAX).await?;
         Ok(ids.into_iter().filter(|id| id.starts_with(DEAD)).collect())
     }
 
@@ -337,11 +350,11 @@ impl Inner {
     /// The result has the order of the arguments. `None`: the event is missing.
     async fn events<'a>(
         &self,
-        places: impl Iterator<Item = (&'a QueueName, &'a Queue, u64)>,
+        positions: impl Iterator<Item = (&'a QueueName, &'a Queue, u64)>,
     ) -> Result<Vec<Result<Option<Event>>>> {
         let mut events = Vec::new();
         let mut others = Vec::new();
-        for (name, queue, at) in places {
+        for (name, queue, at) in positions {
             let event = queue.inline_event(name, at);
             if event.is_none() {
                 others.push((events.len(), name, name.event_document(at)));
@@ -350,7 +363,8 @@ impl Inner {
         }
         if !others.is_empty() {
             let ids = others.iter().map(|(.., id)| id);
-            let found = self.domain.reader().verified().get_many(&self.letters, ids).await?;
+            let found =
+                self.domain.reader().verified().get_many(&self.event_documents, ids).await?;
             for ((at, name, id), letter) in others.into_iter().zip(found) {
                 let letter = letter.map(|letter| known(&id, letter)).transpose();
                 events[at] = letter.map(|letter| letter.map(|letter| letter.event(name)));
@@ -375,13 +389,13 @@ impl Inner {
     }
 
     /// Removes a dead letter in a transaction. Returns its event and its queue.
-    async fn bury(&self, tx: &Transaction, id: &str) -> Result<(Event, Queue)> {
-        let document = Dead::document(id);
-        let found = tx.get(&self.dead, &document).await?;
+    async fn take_dead_letter(&self, tx: &Transaction, id: &str) -> Result<(Event, Queue)> {
+        let document = DeadLetterDocument::document(id);
+        let found = tx.get(&self.dead_letters, &document).await?;
         let dead = found.map(|found| known(&document, found)).transpose()?;
         let dead = dead.ok_or_else(|| OutboxError::NotFound(id.to_owned()))?;
-        tx.delete(&self.dead, &document)?;
-        let DeadLetter { event, .. } = dead.letter()?;
+        tx.delete(&self.dead_letters, &document)?;
+        let DeadLetter { event, .. } = dead.dead_letter()?;
         let queue = self.queue_or_new(tx, &event.queue).await?;
         Ok((Event { failures: 0, ..event }, queue))
     }
@@ -420,19 +434,19 @@ mod tests {
         let shards = |topic| BTreeSet::from([queue(topic, 0).shard(1)]);
         let mut found = [Vec::new(), Vec::new()];
         let mut is_over = [false; 2];
-        let mut looks = 0;
+        let mut polls = 0;
         while is_over != [true; 2] {
             for (at, topic) in ["first", "second"].into_iter().enumerate() {
                 if !is_over[at] {
-                    let one = inner.look(&shards(topic), PAGE).await.unwrap();
+                    let one = inner.poll(&shards(topic), PAGE).await.unwrap();
                     found[at].extend(one.queues);
                     is_over[at] = !one.leaves_some;
-                    looks += 1;
+                    polls += 1;
                 }
             }
-            assert!(looks <= 10, "they go on for ever");
+            assert!(polls <= 10, "they go on for ever");
         }
-        assert!(looks >= 6, "{looks}");
+        assert!(polls >= 6, "{polls}");
         for (topic, found) in ["first", "second"].into_iter().zip(&mut found) {
             found.sort();
             let mut all: Vec<QueueName> = (0..3 * PAGE).map(|at| queue(topic, at)).collect();
@@ -440,10 +454,10 @@ mod tests {
             assert!(*found == all, "{topic}");
         }
         // A poll with a lost cursor finds all queues at once.
-        assert!(inner.look(&shards("first"), PAGE).await.unwrap().leaves_some);
+        assert!(inner.poll(&shards("first"), PAGE).await.unwrap().leaves_some);
         let lost = txn_core::store::Cursor("lost".to_owned());
-        inner.looked.lock().insert(shards("second"), lost);
-        let all = inner.look(&shards("second"), PAGE).await.unwrap();
+        inner.poll_cursors.lock().insert(shards("second"), lost);
+        let all = inner.poll(&shards("second"), PAGE).await.unwrap();
         assert_eq!((all.queues.len(), all.leaves_some), (3 * PAGE, false));
     }
 }

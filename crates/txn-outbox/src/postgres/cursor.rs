@@ -35,14 +35,14 @@ struct Cursor {
 
 /// The last event of a queue that a transaction handled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     pub(crate) handled: u64,
     pub(crate) mark: Option<Arc<str>>,
 }
 
-impl Place {
+impl Position {
     /// Whether this position has this event.
-    pub(crate) fn is_of(&self, event: &Event) -> bool {
+    pub(crate) fn matches(&self, event: &Event) -> bool {
         event.mark.is_some() && (self.handled, &self.mark) == (event.sequence, &event.mark)
     }
 }
@@ -72,29 +72,31 @@ impl Cursors {
         format!("cursor:{}/{queue}", self.source)
     }
 
-    fn place_of(&self, id: &str, found: Option<Stored<Cursor>>) -> Result<Place> {
+    fn position_of(&self, id: &str, found: Option<Stored<Cursor>>) -> Result<Position> {
         let cursor = found.map(|found| known(id, found)).transpose()?;
         let cursor = cursor.filter(|cursor| cursor.epoch == self.epoch);
-        Ok(cursor
-            .map_or_else(Place::default, |Cursor { handled, mark, .. }| Place { handled, mark }))
+        Ok(cursor.map_or_else(Position::default, |Cursor { handled, mark, .. }| Position {
+            handled,
+            mark,
+        }))
     }
 
     /// The position of the last event that a transaction handled.
-    pub(crate) async fn place(&self, queue: &QueueName) -> Result<Place> {
+    pub(crate) async fn position(&self, queue: &QueueName) -> Result<Position> {
         let id = self.id(queue);
         let found = self.domain.reader().verified().get(&self.documents, &id).await?;
-        self.place_of(&id, found)
+        self.position_of(&id, found)
     }
 
     /// Notes in a transaction that an event is handled.
     pub(crate) async fn advance(&self, tx: &Transaction, event: &Event) -> Result<()> {
         let id = self.id(&event.queue);
         let found = tx.get(&self.documents, &id).await?;
-        if self.place_of(&id, found)?.handled >= event.sequence {
+        if self.position_of(&id, found)?.handled >= event.sequence {
             return Err(OutboxError::NotNext(event.id.clone()));
         }
-        let place = Place { handled: event.sequence, mark: event.mark.clone() };
-        self.put(tx, id, &event.queue, place)
+        let position = Position { handled: event.sequence, mark: event.mark.clone() };
+        self.put(tx, id, &event.queue, position)
     }
 
     /// Whether a transaction in the background has handled an event after all.
@@ -107,11 +109,11 @@ impl Cursors {
             .transact(async |tx| {
                 claim.check(tx).await?;
                 let found = tx.get(&self.documents, &id).await?;
-                let place = self.place_of(&id, found)?;
-                if place.handled >= event.sequence {
+                let position = self.position_of(&id, found)?;
+                if position.handled >= event.sequence {
                     return Ok(true);
                 }
-                self.put(tx, id.clone(), &event.queue, place)?;
+                self.put(tx, id.clone(), &event.queue, position)?;
                 Ok::<_, OutboxError>(false)
             })
             .await
@@ -129,21 +131,21 @@ impl Cursors {
         Ok(queues.collect())
     }
 
-    /// As [`Cursors::place`], for several queues.
-    pub(crate) async fn places(&self, queues: &[QueueName]) -> Result<Vec<Place>> {
+    /// As [`Cursors::position`], for several queues.
+    pub(crate) async fn positions(&self, queues: &[QueueName]) -> Result<Vec<Position>> {
         let ids: Vec<String> = queues.iter().map(|queue| self.id(queue)).collect();
         let found = self.domain.reader().verified().get_many(&self.documents, &ids).await?;
-        ids.iter().zip(found).map(|(id, found)| self.place_of(id, found)).collect()
+        ids.iter().zip(found).map(|(id, found)| self.position_of(id, found)).collect()
     }
 
     /// Deletes a cursor that has not moved since `seen`. Returns whether it was deleted.
-    pub(crate) async fn forget(&self, queue: &QueueName, seen: &Place) -> Result<bool> {
+    pub(crate) async fn delete_unmoved(&self, queue: &QueueName, seen: &Position) -> Result<bool> {
         let id = self.id(queue);
         self.domain
             .transact(async |tx| {
                 let found = tx.get(&self.documents, &id).await?;
                 // A cursor of another epoch has no meaning any more.
-                if found.is_none() || self.place_of(&id, found)? != *seen {
+                if found.is_none() || self.position_of(&id, found)? != *seen {
                     return Ok(false);
                 }
                 tx.delete(&self.documents, &id)?;
@@ -152,7 +154,13 @@ impl Cursors {
             .await
     }
 
-    fn put(&self, tx: &Transaction, id: String, queue: &QueueName, place: Place) -> Result<()> {
+    fn put(
+        &self,
+        tx: &Transaction,
+        id: String,
+        queue: &QueueName,
+        position: Position,
+    ) -> Result<()> {
         let cursor = Cursor {
             kind: Kind::Cursor,
             format: Format,
@@ -160,8 +168,8 @@ impl Cursors {
             epoch: self.epoch.clone(),
             topic: queue.topic().to_owned(),
             key: queue.key().to_owned(),
-            handled: place.handled,
-            mark: place.mark,
+            handled: position.handled,
+            mark: position.mark,
         };
         Ok(tx.put(&self.documents, id, &Stored::Known(cursor))?)
     }
@@ -180,21 +188,22 @@ mod tests {
         let cursors = Cursors::open(&domain, "rows", "e".to_owned()).await.unwrap();
         let queue = QueueName::new("orders", "x").unwrap();
         let handle = async |handled| {
-            let place = Place { handled, mark: None };
+            let position = Position { handled, mark: None };
             let put = domain.transact::<_, OutboxError, _>(async |tx| {
-                cursors.put(tx, cursors.id(&queue), &queue, place.clone())
+                cursors.put(tx, cursors.id(&queue), &queue, position.clone())
             });
             put.await.unwrap();
         };
-        let seen = async || cursors.places(std::slice::from_ref(&queue)).await.unwrap().remove(0);
+        let seen =
+            async || cursors.positions(std::slice::from_ref(&queue)).await.unwrap().remove(0);
         handle(2).await;
         let before = seen().await;
         handle(3).await;
-        assert!(!cursors.forget(&queue, &before).await.unwrap());
+        assert!(!cursors.delete_unmoved(&queue, &before).await.unwrap());
         let now = seen().await;
         assert_eq!(now.handled, 3);
-        assert!(cursors.forget(&queue, &now).await.unwrap());
-        assert_eq!(seen().await, Place::default());
+        assert!(cursors.delete_unmoved(&queue, &now).await.unwrap());
+        assert_eq!(seen().await, Position::default());
     }
 
     #[test]

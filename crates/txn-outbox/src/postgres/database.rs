@@ -95,27 +95,27 @@ impl Database {
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// The connections of a source.
-pub(crate) struct Link {
+pub(crate) struct Connections {
     pool: Pool,
     clock: Arc<dyn Clock>,
     /// The time limit of each request, including the wait for a connection.
     limit: Duration,
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for Connections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("limit", &self.limit).finish_non_exhaustive()
+        f.debug_struct("Connections").field("limit", &self.limit).finish_non_exhaustive()
     }
 }
 
-impl Link {
+impl Connections {
     /// Creates a pool for single events. The pool connects at its first use.
     pub(super) fn new(database: &Database, clock: Arc<dyn Clock>, limit: Duration) -> Result<Self> {
         Self::with_connections(database, database.connections, clock, limit)
     }
 
     /// Creates a pool with one connection, for scans.
-    pub(super) fn for_looks(
+    pub(super) fn for_scans(
         database: &Database,
         clock: Arc<dyn Clock>,
         limit: Duration,
@@ -140,7 +140,7 @@ impl Link {
         parameters: &[Parameter<'_>],
     ) -> Result<Vec<Row>> {
         let begin = self.begin();
-        let ask = async |client: &Client| {
+        let send = async |client: &Client| {
             // The client sends all three at once, in this order.
             let (begun, rows, committed) = tokio::join!(
                 biased;
@@ -151,13 +151,13 @@ impl Link {
             let rows = rows?;
             begun.and(committed).map(|()| rows)
         };
-        self.ask(doing, ask).await
+        self.send(doing, send).await
     }
 
     /// Runs several statements in one transaction.
     pub(super) async fn run(&self, doing: &str, statements: &str) -> Result<()> {
         let all = format!("{}; {statements}; COMMIT", self.begin());
-        self.ask(doing, async |client| client.batch_execute(&all).await).await
+        self.send(doing, async |client| client.batch_execute(&all).await).await
     }
 
     /// Begins a transaction with a statement limit shorter than the client's.
@@ -169,24 +169,24 @@ impl Link {
     }
 
     /// Sends a request over a connection of the pool.
-    async fn ask<T>(
+    async fn send<T>(
         &self,
         doing: &str,
-        ask: impl AsyncFnOnce(&Client) -> Result<T, tokio_postgres::Error>,
+        send: impl AsyncFnOnce(&Client) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T> {
-        let asked = async {
+        let sent = async {
             let client = self.pool.get().await.map_err(|error| no_connection(doing, error))?;
-            let mut under_way = UnderWay(Some(client));
-            let Some(client) = &under_way.0 else { unreachable!("it was just put there") };
-            let answer = ask(client).await.map_err(|error| told(doing, error))?;
+            let mut running = RunningRequest(Some(client));
+            let Some(client) = &running.0 else { unreachable!("it was just put there") };
+            let answer = send(client).await.map_err(|error| database_error(doing, error))?;
             // The connection returns to the pool. A connection with an error does not, because its
             // transaction may still be open.
-            drop(under_way.0.take());
+            drop(running.0.take());
             Ok(answer)
         };
         tokio::select! {
             biased;
-            answer = asked => answer,
+            answer = sent => answer,
             () = self.clock.sleep(self.limit) => {
                 let what = format!("cannot {doing}: it did not answer within {:?}", self.limit);
                 Err(OutboxError::Database { what, source: None })
@@ -201,9 +201,9 @@ impl Link {
 }
 
 /// A request under way. A dropped request closes its connection.
-struct UnderWay(Option<Client>);
+struct RunningRequest(Option<Client>);
 
-impl Drop for UnderWay {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
         if let Some(client) = self.0.take() {
             drop(Client::take(client));
@@ -213,7 +213,7 @@ impl Drop for UnderWay {
 
 fn no_connection(doing: &str, error: PoolError) -> OutboxError {
     match error {
-        PoolError::Backend(error) => told(doing, error),
+        PoolError::Backend(error) => database_error(doing, error),
         error => {
             let what = format!("cannot {doing}: {error}");
             OutboxError::Database { what, source: Some(Box::new(error)) }
@@ -221,9 +221,9 @@ fn no_connection(doing: &str, error: PoolError) -> OutboxError {
     }
 }
 
-fn told(doing: &str, error: tokio_postgres::Error) -> OutboxError {
+fn database_error(doing: &str, error: tokio_postgres::Error) -> OutboxError {
     let why = match error.as_db_error() {
-        Some(said) => said.message().to_owned(),
+        Some(error) => error.message().to_owned(),
         None => chain(&error),
     };
     let what = format!("cannot {doing}: {why}");

@@ -28,7 +28,7 @@
 //!   skips it if the deletion was lost. Without `transact` the delivery is at least once.
 //! - **Fencing.** The database keeps the largest fencing token of each shard, raises it at each
 //!   claim, and refuses smaller tokens. If the tokens of the domain start again from small numbers,
-//!   processing stops with [`TokensBeganAnew`](crate::OutboxError::TokensBeganAnew).
+//!   processing stops with [`TokensRestarted`](crate::OutboxError::TokensRestarted).
 //!
 //! # Privileges
 //! An application needs the privilege to insert three columns, and can break nothing by it. The
@@ -52,7 +52,7 @@
 //! **Committed rows must not be lost.** A row at the position of the last handled event counts as
 //! handled, and is deleted, if it is the same event. A database that lost commits uses earlier
 //! numbers again, so the position has another event. The source then reports
-//! [`CountsAnew`](crate::OutboxError::CountsAnew), and neither handles nor deletes the row. The
+//! [`PositionsRestarted`](crate::OutboxError::PositionsRestarted), and neither handles nor deletes the row. The
 //! lost events stay lost. Once the numbers have passed the last handled one, the loss is no longer
 //! detectable.
 //!

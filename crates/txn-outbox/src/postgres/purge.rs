@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio_postgres::types::Type;
 use txn_lock::instance::wall_ms;
 
-use super::cursor::Place;
+use super::cursor::Position;
 use super::database::Parameter;
 use super::row::{column, number, unsigned};
 use super::source::PostgresSource;
@@ -80,22 +80,22 @@ impl PostgresSource {
                 (&before, Type::INT8),
                 (&PAGE, Type::INT8),
             ];
-            let found = self.looks.rows("find idle keys", IDLE, &parameters).await?;
-            let (mut topics, mut keys, mut places) = (Vec::new(), Vec::new(), Vec::new());
+            let found = self.scans.rows("find idle keys", IDLE, &parameters).await?;
+            let (mut topics, mut keys, mut positions) = (Vec::new(), Vec::new(), Vec::new());
             for row in &found {
                 topics.push(column::<String>(row, 0)?);
                 keys.push(column::<String>(row, 1)?);
-                places.push(column::<i64>(row, 2)?);
+                positions.push(column::<i64>(row, 2)?);
             }
             let (Some(last_topic), Some(last_key), Some(most)) =
-                (topics.last(), keys.last(), places.iter().max())
+                (topics.last(), keys.last(), positions.iter().max())
             else {
                 return Ok(purged);
             };
             (topic, key) = (last_topic.clone(), last_key.clone());
             // Commits the number before the first deletion, because a new key starts after this
             // number.
-            let raised = self.looks.rows("note purged keys", RAISE, &[(most, Type::INT8)]).await?;
+            let raised = self.scans.rows("note purged keys", RAISE, &[(most, Type::INT8)]).await?;
             if raised.is_empty() {
                 let what = "its tables are those of an older version: apply PostgresSource::install, or SCHEMA";
                 return Err(OutboxError::Database { what: what.to_owned(), source: None });
@@ -103,9 +103,9 @@ impl PostgresSource {
             let parameters: [Parameter<'_>; 3] = [
                 (&topics, Type::TEXT_ARRAY),
                 (&keys, Type::TEXT_ARRAY),
-                (&places, Type::INT8_ARRAY),
+                (&positions, Type::INT8_ARRAY),
             ];
-            purged += self.looks.rows("purge idle keys", DELETE, &parameters).await?.len();
+            purged += self.scans.rows("purge idle keys", DELETE, &parameters).await?.len();
         }
     }
 
@@ -117,20 +117,20 @@ impl PostgresSource {
         for queues in queues.chunks(usize::try_from(PAGE).unwrap_or(1)) {
             // Reads the cursors before the database: an event that is handled later moves its
             // cursor, and a moved cursor stays.
-            let places: BTreeMap<&QueueName, Place> =
-                queues.iter().zip(self.cursors.places(queues).await?).collect();
+            let positions: BTreeMap<&QueueName, Position> =
+                queues.iter().zip(self.cursors.positions(queues).await?).collect();
             let topics: Vec<&str> = queues.iter().map(QueueName::topic).collect();
             let keys: Vec<&str> = queues.iter().map(QueueName::key).collect();
             let parameters: [Parameter<'_>; 2] =
                 [(&topics, Type::TEXT_ARRAY), (&keys, Type::TEXT_ARRAY)];
-            for row in self.looks.rows("find purged keys", UNKNOWN, &parameters).await? {
+            for row in self.scans.rows("find purged keys", UNKNOWN, &parameters).await? {
                 self.check_epoch(column::<Option<String>>(&row, 3)?.as_deref())?;
                 let floor = column::<Option<i64>>(&row, 2)?.map_or(0, unsigned);
                 let (topic, key): (String, String) = (column(&row, 0)?, column(&row, 1)?);
                 let name = QueueName::new(&topic, &key)?;
                 // New events of the key get numbers after `floor`.
-                if let Some(seen) = places.get(&name).filter(|seen| seen.handled <= floor) {
-                    self.cursors.forget(&name, seen).await?;
+                if let Some(seen) = positions.get(&name).filter(|seen| seen.handled <= floor) {
+                    self.cursors.delete_unmoved(&name, seen).await?;
                 }
             }
         }

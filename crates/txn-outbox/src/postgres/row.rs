@@ -56,7 +56,7 @@ pub(super) fn event_of(row: &Row) -> Result<Event> {
 }
 
 /// The dead letter of a row with the columns of [`EVENT`].
-pub(super) fn letter_of(row: &Row) -> Result<DeadLetter> {
+pub(super) fn dead_letter_of(row: &Row) -> Result<DeadLetter> {
     let error: Option<String> = column(row, 8)?;
     let died_ms = unsigned(column::<Option<i64>>(row, 9)?.unwrap_or(0));
     Ok(DeadLetter { event: event_of(row)?, error: error.unwrap_or_default(), died_ms })

@@ -11,18 +11,21 @@ use txn_core::{Domain, Transaction};
 use txn_lock::instance::wall_ms;
 
 use super::config::PostgresConfig;
-use super::cursor::{Cursors, Place};
-use super::database::{Database, Link, Parameter};
+use super::cursor::{Cursors, Position};
+use super::database::{Connections, Database, Parameter};
 use super::row::{
-    EVENT, check_format, column, epoch_of, event_of, id_of, letter_of, number, queue_of, unsigned,
+    EVENT, check_format, column, dead_letter_of, epoch_of, event_of, id_of, number, queue_of,
+    unsigned,
 };
-use crate::config::AfterDeath;
+use crate::config::AfterDeadLetter;
 use crate::error::{OutboxError, Result};
 use crate::queue::event::{DeadLetter, DeadLetters, Event};
-use crate::queue::fresh::Fresh;
+use crate::queue::local_wakeups::LocalWakeups;
 use crate::queue::name::QueueName;
 use crate::queue::shard::{MOST_SHARDS, Shard};
-use crate::queue::source::{Backlog, Claim, Discovered, EventSource, FailureEffect, Noted};
+use crate::queue::source::{
+    Backlog, Claim, Discovered, EventSource, FailureEffect, RecordedFailure,
+};
 
 /// The SQL text of the schema `txn_outbox`.
 ///
@@ -34,7 +37,7 @@ const FENCED: &str = "WITH fenced AS (INSERT INTO txn_outbox.fence AS f (topic, 
      ON CONFLICT (topic, shard) DO UPDATE SET token = EXCLUDED.token WHERE f.token <= EXCLUDED.token RETURNING 1)";
 
 /// The maximum number of queues of each shard per poll. The next poll continues after them.
-const LOOK: i64 = 100;
+const MOST_POLLED: i64 = 100;
 
 /// The maximum number of dead letters per read.
 const PAGE: i64 = 100;
@@ -50,14 +53,14 @@ pub struct PostgresSource {
     pub(super) domain: Domain,
     config: PostgresConfig,
     /// Connections for single events.
-    link: Link,
+    connections: Connections,
     /// The connection for scans. Events do not wait for slow scans.
-    pub(super) looks: Link,
+    pub(super) scans: Connections,
     /// The key after which the next poll of a shard continues.
-    looked: Mutex<BTreeMap<Shard, String>>,
+    poll_cursors: Mutex<BTreeMap<Shard, String>>,
     pub(super) cursors: Cursors,
     shards: u16,
-    fresh: Fresh,
+    wakeups: LocalWakeups,
 }
 
 impl PostgresSource {
@@ -73,7 +76,7 @@ impl PostgresSource {
         config: &PostgresConfig,
     ) -> Result<()> {
         config.check()?;
-        let link = Link::new(database, domain.config().shared_clock(), config.limit)?;
+        let connections = Connections::new(database, domain.config().shared_clock(), config.limit)?;
         let PostgresConfig { shards, max_backlog, max_payload, .. } = config;
         // An arbitrary number that no other program uses.
         let all = format!(
@@ -81,8 +84,8 @@ impl PostgresSource {
              INSERT INTO txn_outbox.settings (shards, max_backlog, max_payload) \
              VALUES ({shards}, {max_backlog}, {max_payload}) ON CONFLICT DO NOTHING"
         );
-        let made = link.run("make its tables", &all).await;
-        link.close();
+        let made = connections.run("make its tables", &all).await;
+        connections.close();
         made
     }
 
@@ -98,25 +101,34 @@ impl PostgresSource {
     ) -> Result<Arc<Self>> {
         config.check()?;
         let clock = || domain.config().shared_clock();
-        let link = Link::new(database, clock(), config.limit)?;
-        let looks = Link::for_looks(database, clock(), config.limit)?;
+        let connections = Connections::new(database, clock(), config.limit)?;
+        let scans = Connections::for_scans(database, clock(), config.limit)?;
         let settings = "SELECT format, shards, epoch::text FROM txn_outbox.settings";
-        let Some(found) = link.rows("read its settings", settings, &[]).await?.pop() else {
+        let Some(found) = connections.rows("read its settings", settings, &[]).await?.pop() else {
             let what = "txn_outbox.settings is empty: make the tables by PostgresSource::install";
             return Err(OutboxError::Database { what: what.to_owned(), source: None });
         };
         check_format("txn_outbox.settings", column(&found, 0)?)?;
         let shards = u16::try_from(column::<i32>(&found, 1)?).unwrap_or(1).clamp(1, MOST_SHARDS);
         let cursors = Cursors::open(domain, &config.name, column(&found, 2)?).await?;
-        let (domain, fresh) = (domain.clone(), Fresh::default());
-        let looked = Mutex::default();
-        Ok(Arc::new(Self { domain, config, link, looks, looked, cursors, shards, fresh }))
+        let (domain, wakeups) = (domain.clone(), LocalWakeups::default());
+        let poll_cursors = Mutex::default();
+        Ok(Arc::new(Self {
+            domain,
+            config,
+            connections,
+            scans,
+            poll_cursors,
+            cursors,
+            shards,
+            wakeups,
+        }))
     }
 
     /// Closes the connections. Stop the processors first: each later request fails.
     pub fn close(&self) {
-        self.link.close();
-        self.looks.close();
+        self.connections.close();
+        self.scans.close();
     }
 
     /// Runs a change under a claim. Returns `None` if nothing changed.
@@ -144,7 +156,8 @@ impl PostgresSource {
              AND died_ms IS NULL AND EXISTS (SELECT FROM fenced) RETURNING failures) \
              SELECT EXISTS (SELECT FROM fenced), (SELECT failures FROM changed)"
         );
-        let rows = self.link.rows("store the result of an event", &statement, &parameters).await?;
+        let rows =
+            self.connections.rows("store the result of an event", &statement, &parameters).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         match column::<bool>(row, 0)? {
             true => column(row, 1),
@@ -161,21 +174,22 @@ impl PostgresSource {
         let (topic, at) = (&*shard.topic, i32::from(shard.number));
         let statement = "SELECT token FROM txn_outbox.fence WHERE topic = $1 AND shard = $2";
         let parameters: [Parameter<'_>; 2] = [(&topic, Type::TEXT), (&at, Type::INT4)];
-        let rows = self.link.rows("read the token of a shard", statement, &parameters).await?;
+        let rows =
+            self.connections.rows("read the token of a shard", statement, &parameters).await?;
         let seen = rows.first().map(|row| column::<i64>(row, 0)).transpose()?.map_or(0, unsigned);
         // Read after the token: a later holder would fail this check.
         self.domain.transact(async |tx| claim.check(tx).await).await?;
-        Ok(OutboxError::TokensBeganAnew { shard: shard.clone(), token: claim.token(), seen })
+        Ok(OutboxError::TokensRestarted { shard: shard.clone(), token: claim.token(), seen })
     }
 
     /// Repeats the lost removal of a handled event.
-    async fn forget(&self, event: &Event) -> Result<()> {
+    async fn remove_handled(&self, event: &Event) -> Result<()> {
         let mark = event.mark.as_deref();
         let statement = "DELETE FROM txn_outbox.event WHERE mark = $3::text::uuid AND topic = $1 AND key = $2 AND died_ms IS NULL";
         let (topic, key) = (event.queue.topic(), event.queue.key());
         let parameters: [Parameter<'_>; 3] =
             [(&topic, Type::TEXT), (&key, Type::TEXT), (&mark, Type::TEXT)];
-        self.link.rows("remove what is handled", statement, &parameters).await.map(drop)
+        self.connections.rows("remove what is handled", statement, &parameters).await.map(drop)
     }
 
     /// Checks that the database has the epoch of the cursors.
@@ -188,11 +202,11 @@ impl PostgresSource {
         Err(OutboxError::Database { what: what.to_owned(), source: None })
     }
 
-    async fn revive(&self, id: &str, doing: &str, statement: &str) -> Result<()> {
-        let rows = self.link.rows(doing, statement, &[(&id, Type::TEXT)]).await?;
+    async fn change_dead_letter(&self, id: &str, doing: &str, statement: &str) -> Result<()> {
+        let rows = self.connections.rows(doing, statement, &[(&id, Type::TEXT)]).await?;
         let Some(row) = rows.first() else { return Err(OutboxError::NotFound(id.to_owned())) };
         let queue = queue_of(row)?;
-        self.fresh.add(&queue, &queue.shard(self.shards));
+        self.wakeups.notify(&queue, &queue.shard(self.shards));
         Ok(())
     }
 }
@@ -207,8 +221,8 @@ impl EventSource for PostgresSource {
         self.shards
     }
 
-    fn fresh(&self) -> &Fresh {
-        &self.fresh
+    fn local_wakeups(&self) -> &LocalWakeups {
+        &self.wakeups
     }
 
     async fn claimed(&self, claim: &Claim) -> Result<()> {
@@ -217,7 +231,7 @@ impl EventSource for PostgresSource {
         let statement = format!("{FENCED} SELECT EXISTS (SELECT FROM fenced)");
         let parameters: [Parameter<'_>; 3] =
             [(&shard, Type::INT4), (&token, Type::INT8), (&topic, Type::TEXT)];
-        let rows = self.link.rows("claim a shard", &statement, &parameters).await?;
+        let rows = self.connections.rows("claim a shard", &statement, &parameters).await?;
         match rows.first().map(|row| column(row, 0)).transpose()?.unwrap_or(false) {
             true => Ok(()),
             false => Err(self.refused(claim).await?),
@@ -228,22 +242,25 @@ impl EventSource for PostgresSource {
         let topics: Vec<&str> = shards.iter().map(|shard| &*shard.topic).collect();
         let numbers: Vec<i32> = shards.iter().map(|shard| i32::from(shard.number)).collect();
         let behind: Vec<String> = {
-            let looked = self.looked.lock();
-            shards.iter().map(|shard| looked.get(shard).cloned().unwrap_or_default()).collect()
+            let poll_cursors = self.poll_cursors.lock();
+            shards
+                .iter()
+                .map(|shard| poll_cursors.get(shard).cloned().unwrap_or_default())
+                .collect()
         };
-        let statement = "SELECT look.topic, found.key, look.shard \
-             FROM unnest($1::text[], $2::integer[], $3::text[]) AS look (topic, shard, key), LATERAL \
+        let statement = "SELECT polled.topic, found.key, polled.shard \
+             FROM unnest($1::text[], $2::integer[], $3::text[]) AS polled (topic, shard, key), LATERAL \
              (SELECT DISTINCT key FROM txn_outbox.event e \
-              WHERE e.shard = look.shard AND e.topic = look.topic AND died_ms IS NULL AND e.key > look.key AND NOT EXISTS \
+              WHERE e.shard = polled.shard AND e.topic = polled.topic AND died_ms IS NULL AND e.key > polled.key AND NOT EXISTS \
               (SELECT FROM txn_outbox.event b WHERE b.topic = e.topic AND b.key = e.key AND b.blocks) \
-              ORDER BY key LIMIT $4) AS found ORDER BY look.topic, look.shard, found.key";
+              ORDER BY key LIMIT $4) AS found ORDER BY polled.topic, polled.shard, found.key";
         let parameters: [Parameter<'_>; 4] = [
             (&topics, Type::TEXT_ARRAY),
             (&numbers, Type::INT4_ARRAY),
             (&behind, Type::TEXT_ARRAY),
-            (&LOOK, Type::INT8),
+            (&MOST_POLLED, Type::INT8),
         ];
-        let rows = self.looks.rows("poll for events", statement, &parameters).await?;
+        let rows = self.scans.rows("poll for events", statement, &parameters).await?;
         let mut found = Vec::with_capacity(rows.len());
         let mut last: BTreeMap<(String, i32), (i64, &Row)> = BTreeMap::new();
         for row in &rows {
@@ -257,17 +274,17 @@ impl EventSource for PostgresSource {
             (*count, *at) = (*count + 1, row);
         }
         let mut leaves_some = false;
-        let mut looked = self.looked.lock();
+        let mut poll_cursors = self.poll_cursors.lock();
         for shard in shards {
             // A full page may have a successor. Otherwise the next poll restarts.
             let of = (shard.topic.to_string(), i32::from(shard.number));
-            match last.get(&of).filter(|(count, _)| *count >= LOOK) {
+            match last.get(&of).filter(|(count, _)| *count >= MOST_POLLED) {
                 Some((_, row)) => {
                     leaves_some = true;
-                    looked.insert(shard.clone(), column(row, 1)?);
+                    poll_cursors.insert(shard.clone(), column(row, 1)?);
                 }
                 None => {
-                    looked.remove(shard);
+                    poll_cursors.remove(shard);
                 }
             }
         }
@@ -275,7 +292,7 @@ impl EventSource for PostgresSource {
     }
 
     async fn next(&self, queue: &QueueName, most: usize) -> Result<Vec<Event>> {
-        let place = self.cursors.place(queue).await?;
+        let position = self.cursors.position(queue).await?;
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         // Returns few large payloads at a time, and no payload beyond the limit.
         let statement = format!(
@@ -292,7 +309,7 @@ impl EventSource for PostgresSource {
             (&most, Type::INT8),
             (&MOST_BYTES, Type::INT8),
         ];
-        let rows = self.link.rows("read events", &statement, &parameters).await?;
+        let rows = self.connections.rows("read events", &statement, &parameters).await?;
         let mut events = Vec::with_capacity(rows.len());
         for row in &rows {
             self.check_epoch(epoch_of(row)?.as_deref())?;
@@ -303,18 +320,18 @@ impl EventSource for PostgresSource {
                 Err(error) => return Err(error),
             }
         }
-        if events.first().is_some_and(|event| event.sequence <= place.handled) {
+        if events.first().is_some_and(|event| event.sequence <= position.handled) {
             // Only one handled event can be left, because a queue continues only after the removal
             // of the previous event.
             let handled = events.remove(0);
-            if let Some(event) = unless_handled(&place, &handled, events.first()) {
+            if let Some(event) = unless_handled(&position, &handled, events.first()) {
                 let event = event.id.clone();
-                return Err(OutboxError::CountsAnew { event, handled: place.handled });
+                return Err(OutboxError::PositionsRestarted { event, handled: position.handled });
             }
-            self.forget(&handled).await?;
+            self.remove_handled(&handled).await?;
             if events.is_empty() {
                 // Further events may follow.
-                self.fresh.add(queue, &queue.shard(self.shards));
+                self.wakeups.notify(queue, &queue.shard(self.shards));
             }
         }
         Ok(events)
@@ -347,18 +364,18 @@ impl EventSource for PostgresSource {
         event: &Event,
         why: &str,
         effect: FailureEffect,
-    ) -> Result<Noted> {
+    ) -> Result<RecordedFailure> {
         // A commit in the background may have handled the event.
         if self.cursors.is_handled(claim, event).await? {
             self.done(claim, event).await?;
-            return Ok(Noted::Gone);
+            return Ok(RecordedFailure::AlreadyHandled);
         }
         // A text of the database cannot hold this character.
         let error: String = why.chars().filter(|c| *c != '\0').collect();
         let (died_ms, blocks) = match effect {
-            FailureEffect::Again => (None, false),
+            FailureEffect::Retry => (None, false),
             FailureEffect::SetAside(after) => {
-                (Some(number(wall_ms(&self.domain))?), after == AfterDeath::Waits)
+                (Some(number(wall_ms(&self.domain))?), after == AfterDeadLetter::Wait)
             }
         };
         let change = "UPDATE txn_outbox.event \
@@ -367,9 +384,9 @@ impl EventSource for PostgresSource {
             [(&error, Type::TEXT), (&died_ms, Type::INT8), (&blocks, Type::BOOL)];
         let failures = self.fenced(claim, event, change, &more).await?;
         Ok(match failures {
-            None => Noted::Gone,
-            Some(_) if died_ms.is_some() => Noted::SetAside,
-            Some(failures) => Noted::Failed(u32::try_from(failures).unwrap_or(u32::MAX)),
+            None => RecordedFailure::AlreadyHandled,
+            Some(_) if died_ms.is_some() => RecordedFailure::SetAside,
+            Some(failures) => RecordedFailure::Failed(u32::try_from(failures).unwrap_or(u32::MAX)),
         })
     }
 
@@ -380,13 +397,13 @@ impl EventSource for PostgresSource {
         let (mut dead, mut behind) = (DeadLetters::default(), String::new());
         loop {
             let parameters: [Parameter<'_>; 2] = [(&behind, Type::TEXT), (&PAGE, Type::INT8)];
-            let page = self.looks.rows("list dead letters", &statement, &parameters).await?;
+            let page = self.scans.rows("list dead letters", &statement, &parameters).await?;
             let Some(last) = page.last() else {
                 return Ok(DeadLetters::new(dead.letters, dead.newer));
             };
             behind = id_of(last)?;
             for row in &page {
-                match letter_of(row) {
+                match dead_letter_of(row) {
                     Ok(letter) => dead.letters.push(letter),
                     Err(OutboxError::NewerFormat { format, .. }) => {
                         dead.newer.insert(id_of(row)?, format);
@@ -400,8 +417,9 @@ impl EventSource for PostgresSource {
     async fn dead_letter(&self, id: &str) -> Result<DeadLetter> {
         let statement =
             format!("SELECT {EVENT} FROM txn_outbox.event WHERE died_ms IS NOT NULL AND id = $1");
-        let rows = self.link.rows("read a dead letter", &statement, &[(&id, Type::TEXT)]).await?;
-        rows.first().map_or_else(|| Err(OutboxError::NotFound(id.to_owned())), letter_of)
+        let rows =
+            self.connections.rows("read a dead letter", &statement, &[(&id, Type::TEXT)]).await?;
+        rows.first().map_or_else(|| Err(OutboxError::NotFound(id.to_owned())), dead_letter_of)
     }
 
     async fn retry(&self, id: &str) -> Result<()> {
@@ -413,13 +431,13 @@ impl EventSource for PostgresSource {
                  died_ms = NULL, failures = 0, unfinished = 0, error = NULL, blocks = false FROM dead d \
                  WHERE e.topic = d.topic AND e.key = d.key AND e.sequence = d.sequence \
              RETURNING e.topic, e.key";
-        self.revive(id, "try a dead letter again", statement).await
+        self.change_dead_letter(id, "try a dead letter again", statement).await
     }
 
     async fn discard(&self, id: &str) -> Result<()> {
         let statement = "DELETE FROM txn_outbox.event WHERE id = $1 AND died_ms IS NOT NULL \
              RETURNING topic, key";
-        self.revive(id, "drop a dead letter", statement).await
+        self.change_dead_letter(id, "drop a dead letter", statement).await
     }
 
     async fn backlog(&self) -> Result<Backlog> {
@@ -429,7 +447,7 @@ impl EventSource for PostgresSource {
                  min(emitted_ms) FILTER (WHERE died_ms IS NULL) \
              FROM txn_outbox.event GROUP BY topic, shard";
         let mut backlog = Backlog::default();
-        for row in self.looks.rows("count events", statement, &[]).await? {
+        for row in self.scans.rows("count events", statement, &[]).await? {
             let topic: String = column(&row, 0)?;
             let number = u16::try_from(column::<i32>(&row, 1)?).unwrap_or_default();
             let count = |at| Ok::<_, OutboxError>(unsigned(column::<i64>(&row, at)?));
@@ -450,10 +468,10 @@ impl EventSource for PostgresSource {
 
 /// An event at a handled position that is not the handled event. `None` is the normal case.
 fn unless_handled<'a>(
-    place: &Place,
+    position: &Position,
     first: &'a Event,
     next: Option<&'a Event>,
 ) -> Option<&'a Event> {
-    let is_other = |event: &&Event| event.sequence <= place.handled;
-    Some(first).filter(|first| !place.is_of(first)).or_else(|| next.filter(is_other))
+    let is_other = |event: &&Event| event.sequence <= position.handled;
+    Some(first).filter(|first| !position.matches(first)).or_else(|| next.filter(is_other))
 }

@@ -13,7 +13,7 @@ use txn_lock::{Guard, LockName};
 use crate::config::Assignment;
 use crate::error::Result;
 use crate::processing::inner::Inner;
-use crate::processing::shards::Holding;
+use crate::processing::shards::HeldShard;
 use crate::queue::shard::Shard;
 use crate::queue::source::Claim;
 
@@ -40,9 +40,9 @@ pub(crate) async fn run(this: Arc<Inner>) {
             () = this.clock().sleep(pace) => {}
         }
     }
-    let all: Vec<Shard> = this.shards.holdings.lock().keys().cloned().collect();
+    let all: Vec<Shard> = this.shards.held_shards.lock().keys().cloned().collect();
     for shard in all {
-        give_back(&this, &shard);
+        release(&this, &shard);
     }
     futures::future::join_all(members.into_iter().map(|member| member.leave(&this))).await;
 }
@@ -73,65 +73,65 @@ impl Member {
     async fn leave(self, this: &Inner) {
         let Some(guard) = self.guard else { return };
         let name = guard.name().clone();
-        let left = async {
+        let released = async {
             guard.unlock().await?;
             this.locks.repository().delete(&name).await
         };
-        if let Err(error) = left.await {
+        if let Err(error) = released.await {
             tracing::debug!(lock = %name, %error, "a member lock is released later");
         }
     }
 }
 
 async fn round(this: &Arc<Inner>, members: &mut [Member]) -> Result<()> {
-    forget_lost(this);
+    drop_lost(this);
     if matches!(this.config.assignment, Assignment::Shared) {
         let joined = futures::future::join_all(members.iter_mut().map(|member| member.join(this)));
         joined.await.into_iter().collect::<Result<()>>()?;
     }
-    let seen = Seen::look(this).await?;
+    let scan = LockScan::read(this).await?;
     let chosen: Vec<Shard> =
-        members.iter().flat_map(|member| choose(this, member, &seen)).collect();
+        members.iter().flat_map(|member| choose(this, member, &scan)).collect();
     let granted = futures::future::join_all(chosen.into_iter().map(async |shard| {
         let guard = this.locks.try_lock(SHARD, &id(this, &shard)).await?;
         if let Some(guard) = guard {
             // Fences the previous holder before this processor reads the shard.
             this.source.claimed(&Claim { shard: shard.clone(), held: guard.held() }).await?;
             this.shards.add(shard, guard);
-            this.heard.wake();
+            this.listener.wake();
         }
         Ok(())
     }));
     granted.await.into_iter().collect::<Result<()>>()?;
-    seen.clean(this).await
+    scan.delete_dead_members(this).await
 }
 
 /// The shards of a topic to take. Surplus shards are released first.
-fn choose(this: &Arc<Inner>, member: &Member, seen: &Seen) -> Vec<Shard> {
+fn choose(this: &Arc<Inner>, member: &Member, scan: &LockScan) -> Vec<Shard> {
     let topic = &member.topic;
     let (wanted, first) = match &this.config.assignment {
         Assignment::Static(own) => (own.len(), 0),
         Assignment::Shared => {
             let none = BTreeSet::new();
-            share(this.source.shards(), seen.members.get(topic).unwrap_or(&none), &member.id)
+            share(this.source.shards(), scan.members.get(topic).unwrap_or(&none), &member.id)
         }
     };
     let mine: Vec<Shard> = {
-        let holdings = this.shards.holdings.lock();
-        holdings.keys().filter(|shard| shard.topic == *topic).cloned().collect()
+        let held_shards = this.shards.held_shards.lock();
+        held_shards.keys().filter(|shard| shard.topic == *topic).cloned().collect()
     };
     for shard in mine.iter().skip(wanted) {
-        give_back(this, shard);
+        release(this, shard);
     }
     let may_take = |shard: &&Shard| {
         let is_allowed = match &this.config.assignment {
             Assignment::Static(own) => own.contains(&shard.number),
             Assignment::Shared => true,
         };
-        is_allowed && !mine.contains(shard) && !this.shards.leaving.lock().contains(shard)
+        is_allowed && !mine.contains(shard) && !this.shards.releasing.lock().contains(shard)
     };
     // Members start at different shards, so that they do not compete for the same ones.
-    let free = seen.free.iter().filter(|shard| shard.topic == *topic);
+    let free = scan.free.iter().filter(|shard| shard.topic == *topic);
     let (behind, before): (Vec<&Shard>, Vec<&Shard>) = free.partition(|at| at.number >= first);
     let free = wanted.saturating_sub(mine.len());
     behind.into_iter().chain(before).filter(may_take).take(free).cloned().collect()
@@ -149,17 +149,17 @@ fn share(shards: u16, members: &BTreeSet<String>, own: &str) -> (usize, u16) {
 }
 
 /// The locks of this processor's topics, as one scan saw them.
-struct Seen {
+struct LockScan {
     /// The live members, by topic.
     members: BTreeMap<Arc<str>, BTreeSet<String>>,
     /// The shards without a live holder.
     free: BTreeSet<Shard>,
     /// The memberships of dead processors.
-    left: Vec<LockName>,
+    dead_members: Vec<LockName>,
 }
 
-impl Seen {
-    async fn look(this: &Inner) -> Result<Self> {
+impl LockScan {
+    async fn read(this: &Inner) -> Result<Self> {
         let topics: Vec<(&Arc<str>, String)> =
             this.topics.names().map(|topic| (topic, member_prefix(this, topic))).collect();
         let all = topics.iter().flat_map(|(topic, _)| {
@@ -169,7 +169,7 @@ impl Seen {
         let mut free: BTreeSet<Shard> = all.collect();
         let names: BTreeMap<String, Shard> =
             free.iter().map(|shard| (id(this, shard), shard.clone())).collect();
-        let (mut members, mut left) = (BTreeMap::<_, BTreeSet<String>>::new(), Vec::new());
+        let (mut members, mut dead_members) = (BTreeMap::<_, BTreeSet<String>>::new(), Vec::new());
         let mut dead: BTreeMap<String, bool> = BTreeMap::new();
         let known = this.locks.repository().list_known().await?;
         for (name, format) in &known.newer {
@@ -192,7 +192,7 @@ impl Seen {
                 continue;
             }
             let Some(holder) = &lock.holder else {
-                left.extend(member.map(|_| lock.name()));
+                dead_members.extend(member.map(|_| lock.name()));
                 continue;
             };
             let is_dead = match dead.get(&holder.instance) {
@@ -210,12 +210,12 @@ impl Seen {
                 free.remove(shard);
             }
         }
-        Ok(Self { members, free, left })
+        Ok(Self { members, free, dead_members })
     }
 
     /// Deletes the memberships of dead processors, so that later scans skip them.
-    async fn clean(self, this: &Inner) -> Result<()> {
-        for name in self.left {
+    async fn delete_dead_members(self, this: &Inner) -> Result<()> {
+        for name in self.dead_members {
             this.locks.repository().delete(&name).await?;
         }
         Ok(())
@@ -236,33 +236,33 @@ pub(crate) fn id(this: &Inner, shard: &Shard) -> String {
 ///
 /// A lane that blocks its thread keeps this process from taking the shard again. Another process
 /// can then handle the events after the blocked one.
-fn forget_lost(this: &Arc<Inner>) {
-    let mut holdings = this.shards.holdings.lock();
-    let lost: Vec<(Shard, Holding)> =
-        holdings.extract_if(.., |_, holding| holding.guard.is_lost()).collect();
-    drop(holdings);
-    for (shard, holding) in lost {
-        leave(this, shard, holding);
+fn drop_lost(this: &Arc<Inner>) {
+    let mut held_shards = this.shards.held_shards.lock();
+    let lost: Vec<(Shard, HeldShard)> =
+        held_shards.extract_if(.., |_, held_shard| held_shard.guard.is_lost()).collect();
+    drop(held_shards);
+    for (shard, held_shard) in lost {
+        release_in_background(this, shard, held_shard);
     }
 }
 
 /// Releases a shard after its lanes have ended.
-fn give_back(this: &Arc<Inner>, shard: &Shard) {
-    let Some(holding) = this.shards.holdings.lock().remove(shard) else { return };
-    leave(this, shard.clone(), holding);
+fn release(this: &Arc<Inner>, shard: &Shard) {
+    let Some(held_shard) = this.shards.held_shards.lock().remove(shard) else { return };
+    release_in_background(this, shard.clone(), held_shard);
 }
 
-fn leave(this: &Arc<Inner>, shard: Shard, holding: Holding) {
-    this.shards.leaving.lock().insert(shard.clone());
-    holding.lanes.draining.cancel();
-    holding.lanes.tasks.close();
+fn release_in_background(this: &Arc<Inner>, shard: Shard, held_shard: HeldShard) {
+    this.shards.releasing.lock().insert(shard.clone());
+    held_shard.lanes.draining.cancel();
+    held_shard.lanes.tasks.close();
     let inner = this.clone();
     this.tasks.spawn(async move {
-        holding.lanes.tasks.wait().await;
-        if let Err(error) = holding.guard.unlock().await {
+        held_shard.lanes.tasks.wait().await;
+        if let Err(error) = held_shard.guard.unlock().await {
             tracing::debug!(%shard, %error, "a shard is released later");
         }
-        inner.shards.leaving.lock().remove(&shard);
+        inner.shards.releasing.lock().remove(&shard);
     });
 }
 

@@ -13,12 +13,12 @@ use txn_lock::LockService;
 
 use crate::config::ProcessorConfig;
 use crate::figures::Counters;
-use crate::processing::agenda::Agenda;
+use crate::processing::queue_scheduler::QueueScheduler;
 use crate::processing::running::Running;
 use crate::processing::shards::Shards;
 use crate::processing::topics::Topics;
 use crate::processing::work_limit::WorkLimit;
-use crate::queue::fresh::Listener;
+use crate::queue::local_wakeups::Listener;
 use crate::queue::source::EventSource;
 
 pub(crate) struct Inner {
@@ -28,11 +28,11 @@ pub(crate) struct Inner {
     pub(crate) topics: Topics,
     pub(crate) locks: LockService,
     pub(crate) shards: Arc<Shards>,
-    pub(crate) heard: Arc<Listener>,
-    pub(crate) agenda: Arc<Agenda>,
+    pub(crate) listener: Arc<Listener>,
+    pub(crate) scheduler: Arc<QueueScheduler>,
     pub(crate) counters: Counters,
     pub(crate) work_limit: WorkLimit,
-    /// The number of batches of events that lanes began. The next look resets it.
+    /// The number of batches of events that lanes began. The next poll resets it.
     pub(crate) begun: AtomicUsize,
     /// The running handlers.
     pub(crate) running: Arc<Running>,
@@ -59,7 +59,7 @@ impl Inner {
     pub(crate) fn count_begun(&self, is_polled: bool) {
         self.begun.fetch_add(1, Ordering::AcqRel);
         if is_polled {
-            self.heard.wake();
+            self.listener.wake();
         }
     }
 

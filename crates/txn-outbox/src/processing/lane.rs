@@ -14,19 +14,19 @@ use txn_core::Options;
 use txn_lock::backoff::Backoff;
 use txn_lock::instance::wall_ms;
 
-use crate::config::AfterDeath;
+use crate::config::AfterDeadLetter;
 use crate::error::{OutboxError, Result};
 use crate::handler::{Delivery, Failure, FailureKind, Taken};
-use crate::processing::agenda::Seat;
 use crate::processing::inner::Inner;
+use crate::processing::queue_scheduler::QueueGuard;
 use crate::processing::running::timed;
 use crate::processing::shards::Lanes;
 use crate::queue::event::Event;
 use crate::queue::name::QueueName;
-use crate::queue::source::{Claim, FailureEffect, Noted};
+use crate::queue::source::{Claim, FailureEffect, RecordedFailure};
 
 /// The number of retries before the lane defers its queue.
-const TRIES: usize = 6;
+const MOST_RETRIES: usize = 6;
 
 /// The maximum number of proven queues per shard. Further queues note their starts.
 const MOST_PROVEN: usize = 100_000;
@@ -40,35 +40,35 @@ const LONGEST_TIMER: Duration = Duration::from_secs(3_600);
 const MOST_ERROR: usize = 2_000;
 
 /// The result of one event.
-pub(crate) enum Ended {
+pub(crate) enum DeliveryOutcome {
     /// The event is handled or set aside, and the next event follows.
     Next,
     /// The event is handled. The queue was empty then.
-    Last,
+    QueueEmpty,
     /// The queue has changed, or the shard is lost. A read of the queue shows its state.
     Stale,
     /// The queue is deferred for this time.
-    Later(Duration),
+    Deferred(Duration),
     /// The event waits out an outage. Pauses grow, and last at least this long.
-    Waits(Duration),
+    Outage(Duration),
     /// The queue waits for an operator, for another processor, or for a later poll.
-    Over,
+    Stopped,
 }
 
 /// How the work on a queue ended.
-enum Left {
+enum WorkOutcome {
     /// Nothing is left to do here.
     Done,
     /// The queue is deferred for this time.
-    For(Duration),
+    Deferred(Duration),
     /// Events are left, and other queues wait for a permit.
-    ToOthers,
+    Yielded,
 }
 
 /// Why the work on a queue starts.
 pub(crate) enum Start {
     /// A commit of this process passed on these new events, or only the name of the queue.
-    Told(Vec<Event>),
+    Notified(Vec<Event>),
     /// A poll found the queue.
     Polled,
     /// The pause of the queue is over.
@@ -78,18 +78,18 @@ pub(crate) enum Start {
 /// Works on a queue until it is empty or deferred.
 ///
 /// A queue with a constant backlog releases its permit after a batch if other queues wait.
-pub(crate) async fn run(this: &Arc<Inner>, mut seat: Seat, mut start: Start) {
+pub(crate) async fn run(this: &Arc<Inner>, mut guard: QueueGuard, mut start: Start) {
     loop {
-        match work(this, &seat, mem::replace(&mut start, Start::Due)).await {
-            Left::For(pause) => return seat.defer(pause),
-            Left::ToOthers => {
-                seat.defer(Duration::ZERO);
+        match work(this, &guard, mem::replace(&mut start, Start::Due)).await {
+            WorkOutcome::Deferred(pause) => return guard.defer(pause),
+            WorkOutcome::Yielded => {
+                guard.defer(Duration::ZERO);
                 // The queue comes after the waiting queues.
-                return this.heard.wake();
+                return this.listener.wake();
             }
-            Left::Done if seat.end(!this.stop.is_cancelled()) => return,
+            WorkOutcome::Done if guard.try_finish(!this.stop.is_cancelled()) => return,
             // Events arrived in the meantime.
-            Left::Done => {}
+            WorkOutcome::Done => {}
         }
     }
 }
@@ -102,15 +102,15 @@ fn is_over(this: &Inner, claim: &Claim, lanes: &Lanes) -> bool {
 ///
 /// Another process may have handled them, or may have written earlier ones. Only a handler whose
 /// transaction takes the event notices this.
-fn unread(this: &Inner, name: &QueueName, mut fresh: Vec<Event>) -> Vec<Event> {
-    if this.topics.together(name.topic()).is_none() {
+fn contiguous_events(this: &Inner, name: &QueueName, mut events: Vec<Event>) -> Vec<Event> {
+    if this.topics.batch_handler(name.topic()).is_none() {
         return Vec::new();
     }
-    fresh.sort_by_key(|event| event.sequence);
-    let mut next = fresh.first().map_or(0, |event| event.sequence);
-    fresh.truncate(this.config.batch);
+    events.sort_by_key(|event| event.sequence);
+    let mut next = events.first().map_or(0, |event| event.sequence);
+    events.truncate(this.config.batch);
     let is_next = |event: &Event| mem::replace(&mut next, event.sequence + 1) == event.sequence;
-    fresh.into_iter().take_while(is_next).collect()
+    events.into_iter().take_while(is_next).collect()
 }
 
 /// Reads the next events of a queue. Returns a pause for the queue if the read failed.
@@ -125,89 +125,95 @@ async fn read(this: &Inner, name: &QueueName) -> Result<Vec<Event>, Duration> {
 }
 
 /// Returns how the work on a queue ends after an event. `None` if the next event follows.
-fn leaves(this: &Inner, seat: &Seat, ended: &Ended) -> Option<Left> {
-    match ended {
-        Ended::Next => {
-            seat.moves_on();
+fn work_outcome(
+    this: &Inner,
+    guard: &QueueGuard,
+    outcome: &DeliveryOutcome,
+) -> Option<WorkOutcome> {
+    match outcome {
+        DeliveryOutcome::Next => {
+            guard.reset_waits();
             None
         }
-        Ended::Last => {
-            seat.moves_on();
-            Some(Left::Done)
+        DeliveryOutcome::QueueEmpty => {
+            guard.reset_waits();
+            Some(WorkOutcome::Done)
         }
-        Ended::Stale => Some(Left::For(this.config.delay)),
-        Ended::Later(pause) => Some(Left::For(*pause)),
-        Ended::Waits(least) => Some(Left::For(waits(this, seat).max(*least))),
-        Ended::Over => Some(Left::Done),
+        DeliveryOutcome::Stale => Some(WorkOutcome::Deferred(this.config.delay)),
+        DeliveryOutcome::Deferred(pause) => Some(WorkOutcome::Deferred(*pause)),
+        DeliveryOutcome::Outage(least) => {
+            Some(WorkOutcome::Deferred(outage_pause(this, guard).max(*least)))
+        }
+        DeliveryOutcome::Stopped => Some(WorkOutcome::Done),
     }
 }
 
 /// Handles the waiting events in batches, while this process holds their shard.
-async fn work(this: &Inner, seat: &Seat, start: Start) -> Left {
-    let name = seat.name();
+async fn work(this: &Inner, guard: &QueueGuard, start: Start) -> WorkOutcome {
+    let name = guard.name();
     let mut is_polled = matches!(start, Start::Polled);
-    let mut unread = match start {
-        Start::Told(fresh) => unread(this, name, fresh),
+    let mut passed_on = match start {
+        Start::Notified(events) => contiguous_events(this, name, events),
         Start::Polled | Start::Due => Vec::new(),
     };
     while !this.stop.is_cancelled() {
         // The read below must follow the claim of the shard: an earlier holder may have written
         // before the claim.
         let arrivals = this.shards.arrivals();
-        let is_unread = !unread.is_empty();
-        let events = match is_unread {
-            true => Ok(mem::take(&mut unread)),
+        let is_passed_on = !passed_on.is_empty();
+        let events = match is_passed_on {
+            true => Ok(mem::take(&mut passed_on)),
             false => read(this, name).await,
         };
         let events = match events {
-            Ok(events) if events.is_empty() => return Left::Done,
+            Ok(events) if events.is_empty() => return WorkOutcome::Done,
             Ok(events) => events,
-            Err(pause) => return Left::For(pause),
+            Err(pause) => return WorkOutcome::Deferred(pause),
         };
         this.count_begun(mem::take(&mut is_polled));
         let shard = events.first().map(|event| event.shard(this.source.shards()));
         let claimed = shard.and_then(|shard| Some((this.shards.claim(&shard, arrivals)?, shard)));
-        let Some(((held, lanes), shard)) = claimed else { return Left::Done };
+        let Some(((held, lanes), shard)) = claimed else { return WorkOutcome::Done };
         let claim = Claim { shard, held };
         let _running = lanes.tasks.token();
-        let one_by_one = match handle_together(this, &claim, &lanes, &events).await {
-            Together::Taken(taken) => {
-                seat.moves_on();
+        let one_by_one = match handle_batch(this, &claim, &lanes, &events).await {
+            BatchOutcome::Handled(taken) => {
+                guard.reset_waits();
                 if taken.waiting == Some(0) {
-                    return Left::Done;
+                    return WorkOutcome::Done;
                 }
                 Vec::new()
             }
-            Together::Lost => return Left::Done,
-            Together::OneByOne => events,
+            BatchOutcome::ShardLost => return WorkOutcome::Done,
+            BatchOutcome::OneByOne => events,
         };
         for event in one_by_one {
             if is_over(this, &claim, &lanes) {
-                return Left::Done;
+                return WorkOutcome::Done;
             }
             match handle(this, &claim, &lanes, event).await {
                 // The next round reads the queue.
-                Ended::Stale if is_unread => break,
-                ended => {
-                    if let Some(left) = leaves(this, seat, &ended) {
-                        return left;
+                DeliveryOutcome::Stale if is_passed_on => break,
+                outcome => {
+                    if let Some(outcome) = work_outcome(this, guard, &outcome) {
+                        return outcome;
                     }
                 }
             }
         }
-        if this.work_limit.is_wanted() {
-            return Left::ToOthers;
+        if this.work_limit.has_waiters() {
+            return WorkOutcome::Yielded;
         }
     }
-    Left::Done
+    WorkOutcome::Done
 }
 
 /// The result of a batch in one transaction.
-enum Together {
+enum BatchOutcome {
     /// All events are handled.
-    Taken(Taken),
+    Handled(Taken),
     /// The shard was lost in the meantime.
-    Lost,
+    ShardLost,
     /// No event is handled, as far as this process knows. Each event runs on its own.
     OneByOne,
 }
@@ -215,17 +221,22 @@ enum Together {
 /// Handles a batch in one transaction.
 ///
 /// The handler of the topic must allow this, and no event of the batch may have failed before.
-async fn handle_together(this: &Inner, claim: &Claim, lanes: &Lanes, events: &[Event]) -> Together {
-    let [first, _, ..] = events else { return Together::OneByOne };
-    let handler = this.topics.together(first.queue.topic());
+async fn handle_batch(
+    this: &Inner,
+    claim: &Claim,
+    lanes: &Lanes,
+    events: &[Event],
+) -> BatchOutcome {
+    let [first, _, ..] = events else { return BatchOutcome::OneByOne };
+    let handler = this.topics.batch_handler(first.queue.topic());
     let Some(handler) = handler.filter(|_| this.source.takes_several()) else {
-        return Together::OneByOne;
+        return BatchOutcome::OneByOne;
     };
     let is_sound = |event: &Event| {
         event.failures == 0 && event.unfit.is_none() && due_in(this, event).is_none()
     };
     if !events.iter().all(|event| is_sound(event) && !is_suspect(this, claim, lanes, event)) {
-        return Together::OneByOne;
+        return BatchOutcome::OneByOne;
     }
     let options = Options::default();
     let transaction = this.domain.run::<_, Failure, _>(&options, async |tx| {
@@ -239,51 +250,51 @@ async fn handle_together(this: &Inner, claim: &Claim, lanes: &Lanes, events: &[E
     });
     let taken = match bounded(this, claim, first, transaction).await {
         Some(Ok(committed)) => committed.value,
-        Some(Err(_)) => return Together::OneByOne,
-        None => return Together::Lost,
+        Some(Err(_)) => return BatchOutcome::OneByOne,
+        None => return BatchOutcome::ShardLost,
     };
     events.iter().for_each(|event| this.counters.handled(event, &this.domain));
     for event in events {
-        if let Err(error) = settled(this, || this.source.taken(claim, event)).await {
+        if let Err(error) = with_retries(this, || this.source.taken(claim, event)).await {
             tracing::warn!(event = event.id, %error, "a handled event is removed later");
         }
     }
-    Together::Taken(taken)
+    BatchOutcome::Handled(taken)
 }
 
 /// Delivers one event, and stores the result.
-async fn handle(this: &Inner, claim: &Claim, lanes: &Lanes, event: Event) -> Ended {
+async fn handle(this: &Inner, claim: &Claim, lanes: &Lanes, event: Event) -> DeliveryOutcome {
     let name = event.queue.clone();
     if let Some(why) = event.unfit.clone() {
-        return failed(this, claim, &event, Failure::hopeless(&*why)).await;
+        return failed(this, claim, &event, Failure::permanent(&*why)).await;
     }
     if let Some(pause) = due_in(this, &event) {
         return postponed(this, claim, &event, pause).await;
     }
-    let alone = match begin(this, claim, lanes, &event).await {
-        Ok(alone) => alone,
-        Err(ended) => return ended,
+    let exclusive = match begin(this, claim, lanes, &event).await {
+        Ok(exclusive) => exclusive,
+        Err(outcome) => return outcome,
     };
-    let ended = handle_begun(this, claim, event).await;
-    drop(alone);
+    let outcome = handle_begun(this, claim, event).await;
+    drop(exclusive);
     if !claim.is_lost() {
         let mut proven = lanes.proven.lock();
         if proven.len() < MOST_PROVEN {
             proven.insert(name);
         }
     }
-    ended
+    outcome
 }
 
 /// Leaves an event that is not due to a later poll, or remembers its queue until then.
-async fn postponed(this: &Inner, claim: &Claim, event: &Event, pause: Duration) -> Ended {
-    match settled(this, || this.source.postpone(claim, event)).await {
-        Ok(true) => Ended::Over,
-        Ok(false) => Ended::Later(pause),
-        Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => Ended::Stale,
+async fn postponed(this: &Inner, claim: &Claim, event: &Event, pause: Duration) -> DeliveryOutcome {
+    match with_retries(this, || this.source.postpone(claim, event)).await {
+        Ok(true) => DeliveryOutcome::Stopped,
+        Ok(false) => DeliveryOutcome::Deferred(pause),
+        Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => DeliveryOutcome::Stale,
         Err(error) => {
             tracing::warn!(event = event.id, %error, "an event could not be postponed");
-            Ended::Later(pause)
+            DeliveryOutcome::Deferred(pause)
         }
     }
 }
@@ -310,7 +321,7 @@ async fn begin<'a>(
     claim: &Claim,
     lanes: &Lanes,
     event: &Event,
-) -> Result<Option<MutexGuard<'a, ()>>, Ended> {
+) -> Result<Option<MutexGuard<'a, ()>>, DeliveryOutcome> {
     if !is_suspect(this, claim, lanes, event) {
         return Ok(None);
     }
@@ -319,24 +330,26 @@ async fn begin<'a>(
         let why = format!(
             "the event was started {times} times without an end: the process died, or lost the shard"
         );
-        return Err(failed(this, claim, event, Failure::hopeless(why)).await);
+        return Err(failed(this, claim, event, Failure::permanent(why)).await);
     }
-    let mut alone = None;
+    let mut exclusive = None;
     if event.unfinished > 0 {
-        alone = Some(this.suspects.try_lock().map_err(|_| Ended::Later(this.config.delay))?);
+        exclusive = Some(
+            this.suspects.try_lock().map_err(|_| DeliveryOutcome::Deferred(this.config.delay))?,
+        );
     }
-    match settled(this, || this.source.begin(claim, event)).await {
-        Ok(()) => Ok(alone),
-        Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => Err(Ended::Stale),
+    match with_retries(this, || this.source.begin(claim, event)).await {
+        Ok(()) => Ok(exclusive),
+        Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => Err(DeliveryOutcome::Stale),
         Err(error) => {
             tracing::warn!(event = event.id, %error, "the start of an event could not be noted");
-            Err(Ended::Waits(Duration::ZERO))
+            Err(DeliveryOutcome::Outage(Duration::ZERO))
         }
     }
 }
 
 /// Delivers one event, after any note of its start.
-async fn handle_begun(this: &Inner, claim: &Claim, event: Event) -> Ended {
+async fn handle_begun(this: &Inner, claim: &Claim, event: Event) -> DeliveryOutcome {
     let delivery = Delivery {
         event: event.clone(),
         claim: claim.clone(),
@@ -347,27 +360,29 @@ async fn handle_begun(this: &Inner, claim: &Claim, event: Event) -> Ended {
     };
     let taken = delivery.taken.clone();
     // A processor holds only shards of topics that have a handler.
-    let Some(handler) = this.topics.handler(event.queue.topic()) else { return Ended::Over };
+    let Some(handler) = this.topics.handler(event.queue.topic()) else {
+        return DeliveryOutcome::Stopped;
+    };
     let Some(handled) = bounded(this, claim, &event, handler.handle(delivery)).await else {
-        return Ended::Over;
+        return DeliveryOutcome::Stopped;
     };
     let failure = match handled {
         // The transaction has committed, so the result of the handler does not matter.
         _ if let Some(taken) = taken.get() => {
             this.counters.handled(&event, &this.domain);
-            return match settled(this, || this.source.taken(claim, &event)).await {
-                Ok(()) if taken.waiting == Some(0) => Ended::Last,
-                Ok(()) => Ended::Next,
+            return match with_retries(this, || this.source.taken(claim, &event)).await {
+                Ok(()) if taken.waiting == Some(0) => DeliveryOutcome::QueueEmpty,
+                Ok(()) => DeliveryOutcome::Next,
                 Err(error) => {
                     tracing::warn!(event = event.id, %error, "a handled event is removed later");
-                    Ended::Later(this.config.delay)
+                    DeliveryOutcome::Deferred(this.config.delay)
                 }
             };
         }
-        Ok(()) => match settled(this, || this.source.done(claim, &event)).await {
+        Ok(()) => match with_retries(this, || this.source.done(claim, &event)).await {
             Ok(()) => {
                 this.counters.handled(&event, &this.domain);
-                return Ended::Next;
+                return DeliveryOutcome::Next;
             }
             Err(error) => {
                 tracing::warn!(event = event.id, %error, "an event was handled and may be delivered again");
@@ -389,7 +404,7 @@ async fn bounded<T>(
     handler: impl Future<Output = Result<T, Failure>>,
 ) -> Option<Result<T, Failure>> {
     let limit = this.config.limit;
-    let _run = this.running.enter(this.now(), claim, event);
+    let _run = this.running.register(this.now(), claim, event);
     let handling = timed(this.clock(), &this.counters, event.queue.topic(), handler);
     tokio::select! {
         biased;
@@ -403,50 +418,55 @@ async fn bounded<T>(
     }
 }
 
-pub(crate) async fn failed(this: &Inner, claim: &Claim, event: &Event, failure: Failure) -> Ended {
+pub(crate) async fn failed(
+    this: &Inner,
+    claim: &Claim,
+    event: &Event,
+    failure: Failure,
+) -> DeliveryOutcome {
     let effect = match failure.kind {
-        FailureKind::NotOurs => return Ended::Stale,
-        FailureKind::Passing => {
+        FailureKind::Superseded => return DeliveryOutcome::Stale,
+        FailureKind::Transient => {
             this.counters.waited();
             tracing::debug!(event = event.id, error = %failure, "an event is tried again later");
-            return Ended::Waits(failure.pause);
+            return DeliveryOutcome::Outage(failure.pause);
         }
-        FailureKind::Hopeless => FailureEffect::SetAside(this.config.after_death),
+        FailureKind::Permanent => FailureEffect::SetAside(this.config.after_dead_letter),
         FailureKind::Counted if event.failures + 1 >= this.config.max_failures => {
-            FailureEffect::SetAside(this.config.after_death)
+            FailureEffect::SetAside(this.config.after_dead_letter)
         }
-        FailureKind::Counted => FailureEffect::Again,
+        FailureKind::Counted => FailureEffect::Retry,
     };
     let why: String = failure.to_string().chars().take(MOST_ERROR).collect();
     this.counters.failed();
-    match settled(this, || this.source.failed(claim, event, &why, effect)).await {
-        Ok(Noted::Failed(failures)) => {
+    match with_retries(this, || this.source.failed(claim, event, &why, effect)).await {
+        Ok(RecordedFailure::Failed(failures)) => {
             tracing::info!(event = event.id, failures, "an event is tried again later");
-            Ended::Later(pause(this, failures).max(failure.pause))
+            DeliveryOutcome::Deferred(pause(this, failures).max(failure.pause))
         }
-        Ok(Noted::SetAside) => {
+        Ok(RecordedFailure::SetAside) => {
             tracing::warn!(event = event.id, "an event is set aside");
             this.counters.set_aside();
-            match this.config.after_death {
-                AfterDeath::GoesOn => Ended::Next,
-                AfterDeath::Waits => Ended::Over,
+            match this.config.after_dead_letter {
+                AfterDeadLetter::Continue => DeliveryOutcome::Next,
+                AfterDeadLetter::Wait => DeliveryOutcome::Stopped,
             }
         }
-        Ok(Noted::Gone) => Ended::Next,
-        Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => Ended::Stale,
+        Ok(RecordedFailure::AlreadyHandled) => DeliveryOutcome::Next,
+        Err(OutboxError::Lock(_) | OutboxError::NotNext(_)) => DeliveryOutcome::Stale,
         Err(error) => {
             tracing::warn!(event = event.id, %error, "a failure could not be noted");
-            Ended::Waits(Duration::ZERO)
+            DeliveryOutcome::Outage(Duration::ZERO)
         }
     }
 }
 
 /// The pause of a queue that waits out an outage.
-fn waits(this: &Inner, seat: &Seat) -> Duration {
-    let waits = seat.waits();
+fn outage_pause(this: &Inner, guard: &QueueGuard) -> Duration {
+    let waits = guard.count_wait();
     // Logs only the 8th, 16th, 32nd … wait, so that an outage does not fill the log.
     if waits >= 8 && waits.is_power_of_two() {
-        let queue = seat.name();
+        let queue = guard.name();
         tracing::warn!(%queue, waits, "the first event of a queue waits for an outage to end");
     }
     pause(this, waits)
@@ -461,21 +481,21 @@ fn pause(this: &Inner, failures: u32) -> Duration {
 }
 
 /// Retries a transient error of the source.
-async fn settled<T, F, R>(this: &Inner, ask: F) -> Result<T>
+async fn with_retries<T, F, R>(this: &Inner, request: F) -> Result<T>
 where
     F: Fn() -> R,
     R: Future<Output = Result<T>>,
 {
     let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(1));
-    let mut tries = 0;
+    let mut retries = 0;
     loop {
-        match ask().await {
+        match request().await {
             Err(error)
                 if error.is_transient_or_unknown()
-                    && tries < TRIES
+                    && retries < MOST_RETRIES
                     && !this.stop.is_cancelled() =>
             {
-                tries += 1;
+                retries += 1;
                 this.clock().sleep(backoff.next(this.domain.config().entropy())).await;
             }
             done => return done,

@@ -14,10 +14,10 @@ use txn_lock::{LockConfig, LockService};
 use crate::config::ProcessorConfig;
 use crate::error::{OutboxError, Result};
 use crate::figures::{Counters, Figures};
-use crate::processing::agenda::Agenda;
 use crate::processing::balance;
 use crate::processing::inner::Inner;
 use crate::processing::lane::{self, Start};
+use crate::processing::queue_scheduler::QueueScheduler;
 use crate::processing::shards::Shards;
 use crate::processing::stalls;
 use crate::processing::topics::Topics;
@@ -72,8 +72,8 @@ impl Processor {
         let shards = Arc::new(Shards::default());
         let inner = Arc::new(Inner {
             domain: domain.clone(),
-            heard: source.fresh().listen(shards.clone()),
-            agenda: Agenda::new(domain.config().shared_clock()),
+            listener: source.local_wakeups().listen(shards.clone()),
+            scheduler: QueueScheduler::new(domain.config().shared_clock()),
             source,
             work_limit: WorkLimit::new(config.concurrency),
             config,
@@ -88,7 +88,7 @@ impl Processor {
             stop: stop.clone(),
         });
         inner.tasks.spawn(balance::run(inner.clone()));
-        inner.tasks.spawn(look(inner.clone()));
+        inner.tasks.spawn(poll_until_stopped(inner.clone()));
         inner.config.heartbeat.spawn(&inner.tasks, stalls::watch(inner.clone()));
         Ok(Self { inner, stop: stop.drop_guard() })
     }
@@ -138,59 +138,59 @@ impl Processor {
 }
 
 /// Polls for events in the held shards until the processor stops.
-async fn look(this: Arc<Inner>) {
-    let mut look_at = Duration::ZERO;
+async fn poll_until_stopped(this: Arc<Inner>) {
+    let mut next_poll = Duration::ZERO;
     let mut pause = Backoff::new(FIRST_PAUSE, this.config.delay);
     // The numbers of queues that commits of this process passed on, and of begun batches of events.
     // Earlier polls count less.
-    let (mut told, mut begun) = (0, 0);
+    let (mut notified, mut begun) = (0, 0);
     while !this.stop.is_cancelled() {
         // The next poll finds shards that arrive after this line.
         let has_changed = this.shards.changed();
         let held = this.shards.held();
-        let mut heard = this.heard.take();
-        told += heard.len();
+        let mut woken = this.listener.take();
+        notified += woken.len();
         begun += this.begun.swap(0, Ordering::AcqRel);
         // While commits of this process report most of the work, polls in quick succession would
         // mostly find queues that a commit reports anyway.
-        if begun > 2 * told {
-            (told, begun) = (0, 0);
+        if begun > 2 * notified {
+            (notified, begun) = (0, 0);
             pause = Backoff::new(FIRST_PAUSE, this.config.delay);
-            look_at = look_at.min(this.now() + FIRST_PAUSE);
+            next_poll = next_poll.min(this.now() + FIRST_PAUSE);
         }
-        let is_due = has_changed || this.now() >= look_at;
+        let is_due = has_changed || this.now() >= next_poll;
         let mut polled = Discovered::default();
         if is_due && !held.is_empty() {
             polled = discover(&this, &held).await;
             // Commits during the poll pass on queues that the poll found, too. Their events need no
             // read.
-            for (name, events) in this.heard.take() {
-                told += 1;
-                heard.entry(name).or_default().extend(events);
+            for (name, events) in this.listener.take() {
+                notified += 1;
+                woken.entry(name).or_default().extend(events);
             }
         }
         let leaves_some = polled.leaves_some;
-        polled.queues.retain(|name| !heard.contains_key(name));
+        polled.queues.retain(|name| !woken.contains_key(name));
         let mut found: Vec<(QueueName, Start)> =
-            heard.into_iter().map(|(name, events)| (name, Start::Told(events))).collect();
-        found.extend(this.agenda.due().into_iter().map(|name| (name, Start::Due)));
+            woken.into_iter().map(|(name, events)| (name, Start::Notified(events))).collect();
+        found.extend(this.scheduler.due().into_iter().map(|name| (name, Start::Due)));
         found.extend(polled.queues.into_iter().map(|name| (name, Start::Polled)));
         if is_due {
-            (told, begun) = (told / 2, begun / 2);
+            (notified, begun) = (notified / 2, begun / 2);
             let pause = pause.next(this.domain.config().entropy());
-            look_at = this.now() + if leaves_some { Duration::ZERO } else { pause };
+            next_poll = this.now() + if leaves_some { Duration::ZERO } else { pause };
         }
         for (name, start) in found {
-            if !take_up(&this, name, start).await {
+            if !start_queue(&this, name, start).await {
                 break;
             }
         }
-        let next = this.agenda.next_due().map_or(look_at, |due| due.min(look_at));
+        let next = this.scheduler.next_due().map_or(next_poll, |due| due.min(next_poll));
         let left = next.saturating_sub(this.now());
         tokio::select! {
             biased;
             () = this.stop.cancelled() => {}
-            () = this.heard.heard() => {}
+            () = this.listener.woken() => {}
             () = this.clock().sleep(left) => {}
         }
     }
@@ -208,21 +208,23 @@ async fn discover(this: &Inner, held: &BTreeSet<Shard>) -> Discovered {
 /// Starts the work on a queue after a permit is free. Returns `false` at a stop.
 ///
 /// A worker that has the queue already reads the queue again.
-async fn take_up(this: &Arc<Inner>, name: QueueName, start: Start) -> bool {
-    if !this.agenda.may_take(&name) {
+async fn start_queue(this: &Arc<Inner>, name: QueueName, start: Start) -> bool {
+    if !this.scheduler.may_start(&name) {
         return true;
     }
     let permit = tokio::select! {
         biased;
         () = this.stop.cancelled() => return false,
-        permit = this.work_limit.enter() => permit,
+        permit = this.work_limit.acquire() => permit,
     };
     let Some(permit) = permit else { return false };
-    let Some(seat) = this.agenda.begin(&name, this.config.longest_pause) else { return true };
+    let Some(guard) = this.scheduler.try_start(&name, this.config.longest_pause) else {
+        return true;
+    };
     let inner = this.clone();
     let run = async move {
         let _permit = permit;
-        lane::run(&inner, seat, start).await;
+        lane::run(&inner, guard, start).await;
     };
     this.tasks.spawn(run);
     true

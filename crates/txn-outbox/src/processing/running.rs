@@ -35,23 +35,23 @@ pub(crate) struct Run {
 
 /// Counts a handler as running until this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Entered {
+pub(crate) struct RunGuard {
     running: Arc<Running>,
     number: u64,
 }
 
 impl Running {
-    pub(crate) fn enter(
+    pub(crate) fn register(
         self: &Arc<Self>,
         since: Duration,
         claim: &Claim,
         event: &Event,
-    ) -> Entered {
+    ) -> RunGuard {
         let mut runs = self.0.lock();
         runs.next += 1;
         let number = runs.next;
         runs.runs.insert(number, Run { since, claim: claim.clone(), event: event.clone() });
-        Entered { running: self.clone(), number }
+        RunGuard { running: self.clone(), number }
     }
 
     /// The handlers that started at or before this time, by number.
@@ -62,14 +62,14 @@ impl Running {
     }
 
     /// Removes a handler.
-    pub(crate) fn leave(&self, number: u64) {
+    pub(crate) fn remove(&self, number: u64) {
         self.0.lock().runs.remove(&number);
     }
 }
 
-impl Drop for Entered {
+impl Drop for RunGuard {
     fn drop(&mut self) {
-        self.running.leave(self.number);
+        self.running.remove(self.number);
     }
 }
 

@@ -22,9 +22,9 @@ pub(crate) struct Lanes {
     pub(crate) proven: Arc<Mutex<BTreeSet<QueueName>>>,
 }
 
-/// A held shard.
+/// A shard under the lock of this processor.
 #[derive(Debug)]
-pub(crate) struct Holding {
+pub(crate) struct HeldShard {
     pub(crate) guard: Guard,
     pub(crate) lanes: Lanes,
     /// The number of the shard in the order of arrival.
@@ -33,23 +33,23 @@ pub(crate) struct Holding {
 
 #[derive(Debug, Default)]
 pub(crate) struct Shards {
-    pub(crate) holdings: Mutex<BTreeMap<Shard, Holding>>,
+    pub(crate) held_shards: Mutex<BTreeMap<Shard, HeldShard>>,
     /// The shards that wait for their lanes before the release.
-    pub(crate) leaving: Mutex<BTreeSet<Shard>>,
+    pub(crate) releasing: Mutex<BTreeSet<Shard>>,
     /// The arrived shards, and those of them that `changed` has reported.
     arrivals: Mutex<(u64, u64)>,
 }
 
 impl Shards {
     pub(crate) fn held(&self) -> BTreeSet<Shard> {
-        let holdings = self.holdings.lock();
-        let held = holdings.iter().filter(|(_, holding)| !holding.guard.is_lost());
+        let held_shards = self.held_shards.lock();
+        let held = held_shards.iter().filter(|(_, held_shard)| !held_shard.guard.is_lost());
         held.map(|(shard, _)| shard.clone()).collect()
     }
 
     /// Whether the processor holds a shard, or held it until recently.
     pub(crate) fn has(&self, shard: &Shard) -> bool {
-        self.holdings.lock().contains_key(shard)
+        self.held_shards.lock().contains_key(shard)
     }
 
     /// Adds a newly held shard.
@@ -57,8 +57,8 @@ impl Shards {
         // `changed` reports the arrival only after the shard can be found.
         let mut arrivals = self.arrivals.lock();
         arrivals.0 += 1;
-        let holding = Holding { guard, lanes: Lanes::default(), arrival: arrivals.0 };
-        self.holdings.lock().insert(shard, holding);
+        let held_shard = HeldShard { guard, lanes: Lanes::default(), arrival: arrivals.0 };
+        self.held_shards.lock().insert(shard, held_shard);
     }
 
     /// The number of arrived shards.
@@ -70,16 +70,17 @@ impl Shards {
     ///
     /// `None` if the shard is not among the first `arrivals`.
     pub(crate) fn claim(&self, shard: &Shard, arrivals: u64) -> Option<(Held, Lanes)> {
-        let holdings = self.holdings.lock();
-        let holding = holdings.get(shard).filter(|holding| !holding.guard.is_lost())?;
-        (holding.arrival <= arrivals).then(|| (holding.guard.held(), holding.lanes.clone()))
+        let held_shards = self.held_shards.lock();
+        let held_shard = held_shards.get(shard).filter(|held_shard| !held_shard.guard.is_lost())?;
+        (held_shard.arrival <= arrivals)
+            .then(|| (held_shard.guard.held(), held_shard.lanes.clone()))
     }
 
     /// Whether a shard arrived since the last call.
     pub(crate) fn changed(&self) -> bool {
         let mut arrivals = self.arrivals.lock();
-        let (came, asked) = *arrivals;
-        arrivals.1 = came;
-        came > asked
+        let (arrived, reported) = *arrivals;
+        arrivals.1 = arrived;
+        arrived > reported
     }
 }

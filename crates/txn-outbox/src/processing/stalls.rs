@@ -25,12 +25,12 @@ pub(crate) async fn watch(this: Arc<Inner>) {
         }
         let Some(before) = this.now().checked_sub(patience) else { continue };
         for (number, run) in this.running.since(before) {
-            give_up(&this, number, run).await;
+            release_shard(&this, number, run).await;
         }
     }
 }
 
-async fn give_up(this: &Arc<Inner>, number: u64, run: Run) {
+async fn release_shard(this: &Arc<Inner>, number: u64, run: Run) {
     let Run { claim, event, .. } = run;
     let limit = this.config.limit;
     tracing::error!(
@@ -44,7 +44,7 @@ async fn give_up(this: &Arc<Inner>, number: u64, run: Run) {
     match this.locks.break_lock(balance::SHARD, &balance::id(this, claim.shard())).await {
         Ok(_) => {
             this.counters.stalled();
-            this.running.leave(number);
+            this.running.remove(number);
         }
         Err(error) => tracing::warn!(shard = %claim.shard(), %error, "the shard is released later"),
     }

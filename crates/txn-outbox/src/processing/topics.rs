@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::error::{OutboxError, Result};
 use crate::handler::Handler;
-use crate::processing::together::{Alone, EventFn, Together, WithState};
+use crate::processing::batch_handler::{BatchHandler, EventFn, SingleEvent, WithState};
 use crate::queue::name::QueueName;
 
 /// The topics of a processor, each with its handler.
@@ -20,7 +20,7 @@ pub struct Topics(BTreeMap<Arc<str>, Registered>);
 #[derive(Clone)]
 struct Registered {
     handler: Arc<dyn Handler>,
-    together: Option<Arc<dyn Together>>,
+    batch_handler: Option<Arc<dyn BatchHandler>>,
 }
 
 impl Topics {
@@ -33,7 +33,7 @@ impl Topics {
     /// Sets the handler of a topic.
     #[must_use]
     pub fn with(mut self, topic: &str, handler: impl Handler) -> Self {
-        let registered = Registered { handler: Arc::new(handler), together: None };
+        let registered = Registered { handler: Arc::new(handler), batch_handler: None };
         self.0.insert(topic.into(), registered);
         self
     }
@@ -54,9 +54,9 @@ impl Topics {
         S: Send + Sync + 'static,
         F: for<'t> EventFn<'t, S> + Send + Sync + 'static,
     {
-        let together: Arc<dyn Together> = Arc::new(WithState { state, handle });
-        let handler = Arc::new(Alone(together.clone()));
-        self.0.insert(topic.into(), Registered { handler, together: Some(together) });
+        let batch_handler: Arc<dyn BatchHandler> = Arc::new(WithState { state, handle });
+        let handler = Arc::new(SingleEvent(batch_handler.clone()));
+        self.0.insert(topic.into(), Registered { handler, batch_handler: Some(batch_handler) });
         self
     }
 
@@ -71,8 +71,8 @@ impl Topics {
     }
 
     /// The handler of a topic, if it takes several events at once.
-    pub(crate) fn together(&self, topic: &str) -> Option<&dyn Together> {
-        self.0.get(topic)?.together.as_deref()
+    pub(crate) fn batch_handler(&self, topic: &str) -> Option<&dyn BatchHandler> {
+        self.0.get(topic)?.batch_handler.as_deref()
     }
 
     pub(crate) fn check(&self) -> Result<()> {

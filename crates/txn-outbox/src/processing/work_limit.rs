@@ -18,13 +18,13 @@ impl WorkLimit {
     }
 
     /// Waits for a permit. The semaphore is never closed. Cancel safe.
-    pub(crate) async fn enter(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) async fn acquire(&self) -> Option<OwnedSemaphorePermit> {
         let _waiting = Waiting::of(&self.waiting);
         self.permits.clone().acquire_owned().await.ok()
     }
 
     /// Whether another queue waits for a permit. A lane then releases its own.
-    pub(crate) fn is_wanted(&self) -> bool {
+    pub(crate) fn has_waiters(&self) -> bool {
         self.waiting.load(Ordering::Acquire) > 0
     }
 }

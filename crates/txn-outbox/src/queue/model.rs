@@ -133,14 +133,14 @@ pub(crate) struct Failing {
 
 impl Queue {
     /// Creates a queue with a first event after this position.
-    pub(crate) fn new(name: &QueueName, behind: u64) -> Self {
+    pub(crate) fn new(name: &QueueName, after: u64) -> Self {
         Self {
             kind: QueueKind::Queue,
             format: Format,
             topic: name.topic().to_owned(),
             key: name.key().to_owned(),
-            appended: behind,
-            handled: behind,
+            appended: after,
+            handled: after,
             emitted_ms: None,
             pending: None,
             not_before_ms: None,
@@ -179,7 +179,7 @@ impl Queue {
     }
 
     /// Keeps an event in this document, if there is room.
-    pub(crate) fn keep_inline(&mut self, event: &Event) -> bool {
+    pub(crate) fn store_inline(&mut self, event: &Event) -> bool {
         let event = InlineEvent::new(event);
         let bytes: usize = self.inline.iter().chain([&event]).map(InlineEvent::bytes).sum();
         let fits = self.inline.len() < MOST_INLINE && bytes <= MOST_INLINE_BYTES;
@@ -206,8 +206,8 @@ impl Queue {
     /// Notes a start of the event at this position.
     pub(crate) fn begin(&mut self, sequence: u64) {
         let failing = self.failing.take().filter(|failing| failing.sequence == sequence);
-        let fresh = Failing { sequence, failures: 0, unfinished: 0, error: String::new() };
-        let failing = failing.unwrap_or(fresh);
+        let first = Failing { sequence, failures: 0, unfinished: 0, error: String::new() };
+        let failing = failing.unwrap_or(first);
         let unfinished = failing.unfinished.saturating_add(1);
         self.failing = Some(Failing { unfinished, ..failing });
     }
@@ -249,12 +249,12 @@ impl Queue {
 
     /// Sets the shard before the queue is written.
     ///
-    /// A queue with waiting events keeps its shard. An empty queue gets a new shard from `place`
+    /// A queue with waiting events keeps its shard. An empty queue gets a new shard from `choose`
     /// once an event waits.
-    pub(crate) fn settle(&mut self, place: impl FnOnce() -> Shard) {
+    pub(crate) fn assign_shard(&mut self, choose: impl FnOnce() -> Shard) {
         let waits = self.waiting() > 0 && self.blocked.is_none();
         let shard = self.pending.take().filter(|_| waits);
-        self.pending = shard.or_else(|| waits.then(|| place().to_string()));
+        self.pending = shard.or_else(|| waits.then(|| choose().to_string()));
     }
 
     /// The number of the shard, if events wait.
@@ -289,7 +289,7 @@ impl Floor {
 
 /// A waiting event in a document of its own, because its queue has no room for it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Letter {
+pub(crate) struct EventDocument {
     pub(crate) kind: EventKind,
     pub(crate) format: Format<NEWEST>,
     pub(crate) id: String,
@@ -302,7 +302,7 @@ pub(crate) struct Letter {
     pub(crate) payload: Box<RawValue>,
 }
 
-impl Letter {
+impl EventDocument {
     pub(crate) fn new(event: &Event) -> Self {
         Self {
             kind: EventKind::Event,
@@ -325,7 +325,7 @@ impl Letter {
 
 /// A dead letter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Dead {
+pub(crate) struct DeadLetterDocument {
     pub(crate) kind: DeadKind,
     pub(crate) format: Format<NEWEST>,
     pub(crate) id: String,
@@ -339,7 +339,7 @@ pub(crate) struct Dead {
     pub(crate) payload: Box<RawValue>,
 }
 
-impl Dead {
+impl DeadLetterDocument {
     pub(crate) fn new(event: &Event, failures: u32, error: &str, died_ms: u64) -> Self {
         Self {
             kind: DeadKind::Dead,
@@ -360,7 +360,7 @@ impl Dead {
         format!("dead:{id}")
     }
 
-    pub(crate) fn letter(self) -> Result<DeadLetter> {
+    pub(crate) fn dead_letter(self) -> Result<DeadLetter> {
         let queue = QueueName::new(&self.topic, &self.key)?;
         let Self { id, sequence, emitted_ms, died_ms, failures, error, payload, .. } = self;
         let event = Event::new(id, queue, sequence, emitted_ms, failures, payload);
@@ -379,8 +379,8 @@ txn_lock::document_kinds! {
 pub(crate) type SettingsDocuments = Versioned<Settings, NEWEST>;
 pub(crate) type Queues = Versioned<Queue, NEWEST_QUEUE>;
 pub(crate) type Floors = Versioned<Floor, NEWEST>;
-pub(crate) type Letters = Versioned<Letter, NEWEST>;
-pub(crate) type DeadLetters = Versioned<Dead, NEWEST>;
+pub(crate) type EventDocuments = Versioned<EventDocument, NEWEST>;
+pub(crate) type DeadLetterDocuments = Versioned<DeadLetterDocument, NEWEST>;
 
 /// The document, or an error if its format is newer.
 pub(crate) fn known<T>(document: &str, stored: Stored<T>) -> Result<T> {
@@ -404,19 +404,19 @@ mod tests {
     fn inline_events_are_bounded_and_ordered() {
         let large = event(1, MOST_INLINE_BYTES);
         let mut queue = Queue::new(&large.queue, 0);
-        assert!(!queue.keep_inline(&large), "it is too large");
+        assert!(!queue.store_inline(&large), "it is too large");
         let most = u64::try_from(MOST_INLINE).unwrap();
         for sequence in (2..=most + 1).rev() {
-            assert!(queue.keep_inline(&event(sequence, 1)));
+            assert!(queue.store_inline(&event(sequence, 1)));
         }
-        assert!(!queue.keep_inline(&event(1, 1)), "there are too many");
+        assert!(!queue.store_inline(&event(1, 1)), "there are too many");
         let order: Vec<u64> = queue.inline.iter().map(|event| event.sequence).collect();
         assert_eq!(order, (2..=most + 1).collect::<Vec<u64>>());
         assert!(!queue.remove_inline(1));
         assert!(queue.remove_inline(2));
         assert!(queue.inline_event(&large.queue, 2).is_none());
-        assert!(!queue.keep_inline(&event(1, MOST_INLINE_BYTES)), "the rest has too few bytes");
-        assert!(queue.keep_inline(&event(1, MOST_INLINE_BYTES / 2)));
+        assert!(!queue.store_inline(&event(1, MOST_INLINE_BYTES)), "the rest has too few bytes");
+        assert!(queue.store_inline(&event(1, MOST_INLINE_BYTES / 2)));
         assert_eq!(queue.inline_event(&large.queue, 1).map(|event| event.sequence), Some(1));
     }
 
@@ -436,8 +436,8 @@ mod tests {
         let mappings: serde_json::Value = serde_json::from_str(MAPPINGS).unwrap();
         for document in [
             serde_json::to_value(full).unwrap(),
-            serde_json::to_value(Letter::new(&event)).unwrap(),
-            serde_json::to_value(Dead::new(&event, 1, "e", 3)).unwrap(),
+            serde_json::to_value(EventDocument::new(&event)).unwrap(),
+            serde_json::to_value(DeadLetterDocument::new(&event, 1, "e", 3)).unwrap(),
             serde_json::to_value(Settings::new(1)).unwrap(),
             serde_json::to_value(Floor::new(1)).unwrap(),
         ] {

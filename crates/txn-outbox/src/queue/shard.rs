@@ -29,7 +29,7 @@ impl fmt::Display for Shard {
 /// `own` is the shard by the hash of the queue's name. `held` are the shards of the topic that this
 /// process holds. The queue goes into `own` if this process holds `own` or no shard. Otherwise the
 /// queue goes into another shard of this process, so that the emitting process handles the event.
-pub(crate) fn place(own: u16, held: &BTreeSet<u16>) -> u16 {
+pub(crate) fn choose_number(own: u16, held: &BTreeSet<u16>) -> u16 {
     let at = usize::from(own) % held.len().max(1);
     match held.contains(&own) {
         true => own,
@@ -60,9 +60,13 @@ mod tests {
 
     #[test]
     fn new_queue_goes_into_a_held_shard() {
-        assert_eq!(place(7, &BTreeSet::new()), 7, "this process holds no shard of the topic");
-        assert_eq!(place(7, &BTreeSet::from([3, 7])), 7);
-        assert_eq!([4, 5].map(|own| place(own, &BTreeSet::from([3, 9]))), [3, 9]);
+        assert_eq!(
+            choose_number(7, &BTreeSet::new()),
+            7,
+            "this process holds no shard of the topic"
+        );
+        assert_eq!(choose_number(7, &BTreeSet::from([3, 7])), 7);
+        assert_eq!([4, 5].map(|own| choose_number(own, &BTreeSet::from([3, 9]))), [3, 9]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use txn_lock::Held;
 
 use crate::error::Result;
 use crate::queue::event::{DeadLetter, DeadLetters, Event};
-use crate::queue::fresh::Fresh;
+use crate::queue::local_wakeups::LocalWakeups;
 use crate::queue::name::QueueName;
 use crate::queue::shard::Shard;
 
@@ -30,7 +30,7 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
     fn shards(&self) -> u16;
 
     /// The local wake-ups of this process.
-    fn fresh(&self) -> &Fresh;
+    fn local_wakeups(&self) -> &LocalWakeups;
 
     /// Reports a new claim, before the processor reads the shard.
     ///
@@ -128,7 +128,7 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
         event: &Event,
         why: &str,
         effect: FailureEffect,
-    ) -> Result<Noted>;
+    ) -> Result<RecordedFailure>;
 
     /// Lists the dead letters, by id. Unreadable ones do not hide the rest.
     ///
@@ -184,20 +184,20 @@ impl From<Vec<QueueName>> for Discovered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureEffect {
     /// The event is retried.
-    Again,
+    Retry,
     /// The event becomes a dead letter, and its queue continues or waits.
-    SetAside(crate::AfterDeath),
+    SetAside(crate::AfterDeadLetter),
 }
 
 /// The stored result of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Noted {
+pub enum RecordedFailure {
     /// The new number of failures.
     Failed(u32),
     /// The event is a dead letter.
     SetAside,
-    /// The event is gone: it was handled after all.
-    Gone,
+    /// The event was handled by an earlier delivery.
+    AlreadyHandled,
 }
 
 /// Counts of waiting events. No snapshot.

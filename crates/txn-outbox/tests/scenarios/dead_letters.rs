@@ -46,7 +46,7 @@ pub(crate) async fn queue_waits_for_a_dead_letter(world: &World) {
         desk.place("a", number).await;
     }
     desk.place("b", 1).await;
-    let config = world.config().with_max_failures(1).with_after_death(AfterDeath::Waits);
+    let config = world.config().with_max_failures(1).with_after_dead_letter(AfterDeadLetter::Wait);
     let processor = desk.start(config).await;
     desk.seen("b", &[1]).await;
     let source = desk.outbox.source();

@@ -33,7 +33,7 @@ fn topics(desk: &Desk) -> Topics {
         let (payload, key): (Value, _) = (event.payload()?, event.queue.key());
         let number = payload["number"].as_i64().expect("a number");
         if number < 0 && !state.1.load(Ordering::Acquire) {
-            return Err(Failure::hopeless(std::io::Error::other("it is negative")));
+            return Err(Failure::permanent(std::io::Error::other("it is negative")));
         }
         let found = tx.get(&state.0, key).await?;
         let mut seen = found.unwrap_or_else(|| json!({"seen": []}));
@@ -76,7 +76,7 @@ pub(crate) async fn large_events_have_documents_of_their_own(world: &World) {
 
 pub(crate) async fn dead_letters_return_to_their_place(world: &World) {
     let desk = world.desk().await;
-    let waits = world.config().with_after_death(AfterDeath::Waits);
+    let waits = world.config().with_after_dead_letter(AfterDeadLetter::Wait);
     let processor = desk.outbox.start(waits, topics(&desk)).await.expect("starts");
     let keys = [("small", -1), ("large", -3)];
     for (key, first) in keys {

@@ -28,8 +28,8 @@ use tokio::sync::Notify;
 use txn_core::{Collection, Error, Raw, Transaction, Typed};
 use txn_fixtures::process::Process;
 use txn_outbox::{
-    AfterDeath, Assignment, Delivery, Event, Failure, OutboxConfig, OutboxError, QueueName, Shard,
-    Topics,
+    AfterDeadLetter, Assignment, Delivery, Event, Failure, OutboxConfig, OutboxError, QueueName,
+    Shard, Topics,
 };
 
 pub(crate) use dead_letters::*;
@@ -405,7 +405,7 @@ pub(crate) async fn waiting_events_of_a_key_end_in_few_commits(world: &World) {
     let handle = async |log: &Collection<Typed<Value>>, tx: &Transaction, event: &Event| {
         let (number, key): (i64, _) = (event.payload()?, event.queue.key());
         if number < 0 {
-            return Err(Failure::hopeless("it is negative"));
+            return Err(Failure::permanent("it is negative"));
         }
         let found = tx.get(log, key).await?;
         let mut logged = found.unwrap_or_else(|| json!({"seen": [], "transactions": []}));
@@ -581,7 +581,7 @@ pub(crate) async fn external_effects_are_fenced(world: &World) {
         async move {
             match elsewhere.make(&delivery) {
                 true => Ok(()),
-                false => Err(Failure::passing("another processor has the shard")),
+                false => Err(Failure::transient("another processor has the shard")),
             }
         }
     };

@@ -9,7 +9,7 @@ use tokio_postgres::{Client, NoTls};
 use txn_fixtures::process::Process;
 use txn_outbox::postgres::{Database as Reached, PostgresConfig, PostgresSource};
 use txn_outbox::{
-    AfterDeath, EventSource, OutboxError, Processor, ProcessorConfig, QueueName, Shard,
+    AfterDeadLetter, EventSource, OutboxError, Processor, ProcessorConfig, QueueName, Shard,
 };
 use txn_testkit::servers::{PgBouncer, Postgres};
 
@@ -266,7 +266,7 @@ pub(crate) async fn failing_rows_become_dead_letters(world: &World) {
         emit(&client, key, n).await.expect("emitted");
     }
     let config = world.config().with_max_failures(2).with_first_pause(Duration::from_millis(5));
-    let waits = config.clone().with_after_death(AfterDeath::Waits);
+    let waits = config.clone().with_after_dead_letter(AfterDeadLetter::Wait);
     let (processor, source) = database.start(&desk, waits).await;
     desk.seen("b", &[1]).await;
     let dead = until_dead(&*source).await;

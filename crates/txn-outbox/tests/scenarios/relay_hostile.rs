@@ -142,7 +142,7 @@ pub(crate) async fn lost_commits_of_the_database_are_reported(world: &World) {
     emit(&client, "a", 4).await.expect("emitted");
     let named = source.next(&queue("a"), 10).await.expect_err("named");
     assert!(
-        matches!(&named, OutboxError::CountsAnew { event, handled: 3 } if event == "orders/2/a"),
+        matches!(&named, OutboxError::PositionsRestarted { event, handled: 3 } if event == "orders/2/a"),
         "{named}"
     );
     until_count(&client, EVENTS, 1).await;

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use txn_core::Transaction;
 use txn_outbox::{
-    Backlog, Claim, DeadLetter, DeadLetters, Discovered, Event, EventSource, FailureEffect, Fresh,
-    Noted, QueueName, Result, Shard,
+    Backlog, Claim, DeadLetter, DeadLetters, Discovered, Event, EventSource, FailureEffect,
+    LocalWakeups, QueueName, RecordedFailure, Result, Shard,
 };
 
 #[derive(Debug)]
@@ -40,8 +40,8 @@ impl EventSource for Watched {
         self.source.shards()
     }
 
-    fn fresh(&self) -> &Fresh {
-        self.source.fresh()
+    fn local_wakeups(&self) -> &LocalWakeups {
+        self.source.local_wakeups()
     }
 
     async fn claimed(&self, claim: &Claim) -> Result<()> {
@@ -90,7 +90,7 @@ impl EventSource for Watched {
         event: &Event,
         why: &str,
         effect: FailureEffect,
-    ) -> Result<Noted> {
+    ) -> Result<RecordedFailure> {
         self.source.failed(claim, event, why, effect).await
     }
 

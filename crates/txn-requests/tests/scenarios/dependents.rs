@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use txn_core::{CommitVersion, Domain};
 use txn_fixtures::process::Process;
 use txn_outbox::{
-    AfterDeath, DeadLetter, EventSource, Heartbeat, Outbox, Processor, ProcessorConfig, Topics,
+    AfterDeadLetter, DeadLetter, EventSource, Heartbeat, Outbox, Processor, ProcessorConfig, Topics,
 };
 use txn_requests::dependent::{DependentWrite, Dependents, TOPIC};
 use txn_requests::{
@@ -313,7 +313,7 @@ pub(crate) async fn failing_update_delays_its_own_document_only(world: &World) {
     writer.outbox.discard(&letter.event.id).await.expect("dropped");
     assert!(processor.stop(PATIENCE).await);
     // Or the queue waits, and other queues do not.
-    let waits = world.of_updates().with_after_death(AfterDeath::Waits);
+    let waits = world.of_updates().with_after_dead_letter(AfterDeadLetter::Wait);
     let processor = writer.start(waits).await;
     write(4, Some(Operation::add(world.target("a"), "/missing", 1))).await;
     write(5, None).await;

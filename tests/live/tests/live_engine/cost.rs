@@ -26,8 +26,8 @@ impl Counted {
         let store = Arc::new(CountingStore::new(fixture.store()));
         let gate = Arc::new(ApplyGate::default());
         let tapped = Arc::new(Tapped::new(store.clone(), gate.clone()));
-        // A heartbeat would write after half a lease, and a single write would verify a read that is
-        // older than 1/32 of a lease.
+        // A heartbeat would write after half a lease, and a single write would verify a read that
+        // is older than 1/32 of a lease.
         let lease = 32 * txn_fixtures::fixture::PATIENCE;
         let config = config.with_lease(lease).with_attempt_timeout(lease);
         let domain = fixture.domain_on(tapped, config).await;

@@ -26,18 +26,18 @@ impl Answer {
     pub(crate) fn new(
         response: &Response,
         wanted: &BTreeSet<String>,
-        secrets: &Secret,
+        secrets: &CallSecrets,
         now_ms: u64,
     ) -> Self {
         let found = response.headers();
-        let kept = wanted.iter().filter_map(|name| {
+        let headers = wanted.iter().filter_map(|name| {
             let text = String::from_utf8_lossy(found.get(name)?.as_bytes());
-            let text = secrets.blot(&text).chars().take(MOST_HEADER).collect();
+            let text = secrets.redact(&text).chars().take(MOST_HEADER).collect();
             Some((name.clone(), text))
         });
         Self {
             status: response.status().as_u16(),
-            headers: kept.collect(),
+            headers: headers.collect(),
             body: None,
             retry_after: retry_after(found, now_ms),
         }
@@ -62,27 +62,30 @@ impl Answer {
 
 /// The secrets of one call. The stored result must not contain them.
 #[derive(Debug, Default)]
-pub(crate) struct Secret(pub(crate) Vec<SecretString>);
+pub(crate) struct CallSecrets(pub(crate) Vec<SecretString>);
 
-impl Secret {
+impl CallSecrets {
     /// Replaces the secrets in a text.
     ///
     /// The method finds secrets in plain text: whole, without their scheme, or cut off at the end.
-    pub(crate) fn blot(&self, text: &str) -> String {
+    pub(crate) fn redact(&self, text: &str) -> String {
         let whole = self.0.iter().map(ExposeSecret::expose_secret);
         // The answer may repeat "Bearer abc" as "abc".
-        let behind = |secret: &'_ str| secret.split_once(' ').map(|(_, behind)| behind.to_owned());
-        let mut secrets: Vec<String> =
-            whole.flat_map(|secret| [Some(secret.to_owned()), behind(secret)]).flatten().collect();
+        let without_scheme =
+            |secret: &'_ str| secret.split_once(' ').map(|(_, rest)| rest.to_owned());
+        let mut secrets: Vec<String> = whole
+            .flat_map(|secret| [Some(secret.to_owned()), without_scheme(secret)])
+            .flatten()
+            .collect();
         secrets.retain(|secret| !secret.is_empty());
         // Longest first: a secret that is a prefix of another one must not leave the rest of it.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         let mut text = text.to_owned();
         if let Some(cut) = secrets.iter().filter_map(|secret| cut_off(&text, secret)).max() {
             text.truncate(text.len() - cut);
-            text.push_str(BLOT);
+            text.push_str(REDACTED);
         }
-        secrets.iter().fold(text, |text, secret| text.replace(secret.as_str(), BLOT))
+        secrets.iter().fold(text, |text, secret| text.replace(secret.as_str(), REDACTED))
     }
 
     pub(crate) fn longest(&self) -> usize {
@@ -90,14 +93,14 @@ impl Secret {
     }
 }
 
-const BLOT: &str = "[secret]";
+const REDACTED: &str = "[secret]";
 
 /// Fewer bytes of a secret reveal nothing.
-const TELLING: usize = 4;
+const LEAST_PREFIX: usize = 4;
 
 /// The number of bytes at the end of `text` that begin `secret`.
 fn cut_off(text: &str, secret: &str) -> Option<usize> {
-    let lengths = (TELLING..secret.len()).rev();
+    let lengths = (LEAST_PREFIX..secret.len()).rev();
     lengths
         .filter_map(|length| secret.get(..length))
         .find(|start| text.ends_with(start))
@@ -121,7 +124,7 @@ mod tests {
     #[test]
     fn prefixes_of_secrets_are_removed() {
         let secret = |text: &str| SecretString::from(text.to_owned());
-        let secrets = Secret(vec![secret("token"), secret("Bearer token-and-more")]);
+        let secrets = CallSecrets(vec![secret("token"), secret("Bearer token-and-more")]);
         for (text, blotted) in [
             ("Bearer token-and-more!", "[secret]!"),
             (r#"{"error":"bad token-and-more"}"#, r#"{"error":"bad [secret]"}"#),
@@ -130,7 +133,7 @@ mod tests {
             ("cut: token-and", "cut: [secret]"),
             ("nothing of it", "nothing of it"),
         ] {
-            assert_eq!(secrets.blot(text), blotted, "{text}");
+            assert_eq!(secrets.redact(text), blotted, "{text}");
         }
     }
 
@@ -148,8 +151,8 @@ mod tests {
 
     #[test]
     fn secrets_are_removed_from_texts() {
-        let secrets = Secret(vec!["Bearer x".into(), "".into(), "word".into()]);
-        assert_eq!(secrets.blot("a Bearer x b words"), "a [secret] b [secret]s");
+        let secrets = CallSecrets(vec!["Bearer x".into(), "".into(), "word".into()]);
+        assert_eq!(secrets.redact("a Bearer x b words"), "a [secret] b [secret]s");
         assert_eq!(secrets.longest(), 8);
     }
 }

@@ -12,7 +12,7 @@ use secrecy::ExposeSecret;
 use txn_core::clock::Clock;
 
 use crate::http::config::{Destination, HttpConfig, address};
-use crate::http::delivery::answer::{Answer, Secret};
+use crate::http::delivery::answer::{Answer, CallSecrets};
 use crate::http::delivery::tls::Tls;
 use crate::http::request::{Body, HeaderText, HttpRequest, origin};
 
@@ -21,7 +21,7 @@ const MOST_ADDRESSES: usize = 8;
 
 /// The reason why a call has no answer.
 #[derive(Debug)]
-pub(crate) enum NoAnswer {
+pub(crate) enum CallError {
     /// The configuration does not allow the request. Nothing was sent.
     Refused(String),
     /// No answer in time. The request may have been sent.
@@ -43,9 +43,9 @@ pub(crate) async fn call(
     (url, destination): (&Url, &Destination),
     (key, tls): (&str, &Tls),
     clock: &dyn Clock,
-) -> Result<Answer, NoAnswer> {
+) -> Result<Answer, CallError> {
     let (limit, until) = (config.limit, clock.monotonic() + config.limit);
-    let mut secrets = Secret::default();
+    let mut secrets = CallSecrets::default();
     let prepared = async {
         let headers = headers(config, request, url, key, &mut secrets).await?;
         Ok((headers, addresses(config, url, destination).await?))
@@ -55,14 +55,14 @@ pub(crate) async fn call(
         prepared = prepared => prepared?,
         () = clock.sleep(limit) => {
             let why = format!("its secrets and its name were not looked up within {limit:?}");
-            return Err(NoAnswer::Down(why));
+            return Err(CallError::Down(why));
         }
     };
     let mut response = tokio::select! {
         biased;
         sent = send(request, url, headers, &addresses, tls) => sent?,
         () = clock.sleep(until.saturating_sub(clock.monotonic())) => {
-            return Err(NoAnswer::Unanswered(format!("no answer within {limit:?}")));
+            return Err(CallError::Unanswered(format!("no answer within {limit:?}")));
         }
     };
     let wall_ms = u64::try_from(clock.wall().as_millis()).unwrap_or(u64::MAX);
@@ -73,7 +73,7 @@ pub(crate) async fn call(
         let most = config.result_body + secrets.longest();
         let left = until.saturating_sub(clock.monotonic());
         let read = body(&mut response, most, clock, left).await;
-        let mut text = secrets.blot(&String::from_utf8_lossy(&read));
+        let mut text = secrets.redact(&String::from_utf8_lossy(&read));
         let end =
             (0..=config.result_body.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
         text.truncate(end.unwrap_or(0));
@@ -110,14 +110,14 @@ async fn addresses(
     config: &HttpConfig,
     url: &Url,
     destination: &Destination,
-) -> Result<Vec<SocketAddr>, NoAnswer> {
+) -> Result<Vec<SocketAddr>, CallError> {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default());
     let port = port.unwrap_or_default();
     let mut found =
         match address(url) {
             Some(address) => vec![address],
             None => config.resolver.resolve(host, port).await.map_err(|error| {
-                NoAnswer::Down(format!("{host} could not be resolved: {error}"))
+                CallError::Down(format!("{host} could not be resolved: {error}"))
             })?,
         };
     // A single special address refuses the call: such a name is not trustworthy.
@@ -125,10 +125,10 @@ async fn addresses(
         found.iter().find(|address| !destination.admits(**address, &config.nat64))
     {
         let why = "is not of the public internet, and the destination does not list it";
-        return Err(NoAnswer::Refused(format!("{host} has the address {special}, which {why}")));
+        return Err(CallError::Refused(format!("{host} has the address {special}, which {why}")));
     }
     if found.is_empty() {
-        return Err(NoAnswer::Down(format!("{host} has no address")));
+        return Err(CallError::Down(format!("{host} has no address")));
     }
     found.truncate(MOST_ADDRESSES);
     Ok(found.into_iter().map(|address| SocketAddr::new(address, port)).collect())
@@ -140,8 +140,8 @@ async fn headers(
     request: &HttpRequest,
     url: &Url,
     key: &str,
-    secrets: &mut Secret,
-) -> Result<HeaderMap, NoAnswer> {
+    secrets: &mut CallSecrets,
+) -> Result<HeaderMap, CallError> {
     let mut headers = HeaderMap::new();
     let kind = match &request.body {
         Some(Body::Json(_)) => Some("application/json"),
@@ -151,16 +151,17 @@ async fn headers(
     if let Some(kind) = kind {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     }
-    let odd = |name: &str| NoAnswer::Refused(format!("the header {name:?} cannot be sent"));
+    let odd = |name: &str| CallError::Refused(format!("the header {name:?} cannot be sent"));
     for (name, text) in &request.headers {
         let field = HeaderName::from_bytes(name.as_bytes()).map_err(|_| odd(name))?;
         let value = match text {
             HeaderText::Text(text) => HeaderValue::from_str(text).map_err(|_| odd(name))?,
             HeaderText::Secret { secret } => {
-                let told = |why| format!("the secret {secret:?} {why}");
-                let failed = |why| NoAnswer::Unknown(told(why));
+                let explained = |why| format!("the secret {secret:?} {why}");
+                let failed = |why| CallError::Unknown(explained(why));
                 let found = config.secrets.secret(secret, &origin(url)).await;
-                let found = found.map_err(|_| NoAnswer::Down(told("could not be looked up")))?;
+                let found =
+                    found.map_err(|_| CallError::Down(explained("could not be looked up")))?;
                 let found = found.ok_or_else(|| failed("is not known"))?;
                 let value = HeaderValue::from_str(found.expose_secret());
                 let mut value = value.map_err(|_| failed("is not valid in a header"))?;
@@ -178,9 +179,9 @@ async fn headers(
 
 /// A resolver that always fails: the call has resolved its name already.
 #[derive(Debug)]
-struct Nowhere;
+struct RefusingResolver;
 
-impl Resolve for Nowhere {
+impl Resolve for RefusingResolver {
     fn resolve(&self, _: Name) -> Resolving {
         Box::pin(async { Err("it was resolved already".into()) })
     }
@@ -192,7 +193,7 @@ async fn send(
     headers: HeaderMap,
     addresses: &[SocketAddr],
     tls: &Tls,
-) -> Result<Response, NoAnswer> {
+) -> Result<Response, CallError> {
     // Each call has its own client: one connection to these addresses, without decoding. All
     // clients share the state of TLS.
     let client = Client::builder()
@@ -207,12 +208,12 @@ async fn send(
         .no_zstd()
         .no_deflate()
         .pool_max_idle_per_host(0)
-        .dns_resolver(Arc::new(Nowhere))
+        .dns_resolver(Arc::new(RefusingResolver))
         .resolve_to_addrs(url.host_str().unwrap_or_default(), addresses)
         .build()
         .map_err(failed)?;
     let method = reqwest::Method::from_bytes(request.method.name().as_bytes());
-    let method = method.map_err(|error| NoAnswer::Refused(error.to_string()))?;
+    let method = method.map_err(|error| CallError::Refused(error.to_string()))?;
     let mut call = client.request(method, url.clone()).headers(headers);
     match &request.body {
         Some(Body::Json(value)) => call = call.body(value.to_string()),
@@ -243,13 +244,13 @@ async fn body(response: &mut Response, most: usize, clock: &dyn Clock, limit: Du
 /// Describes an error of the client without the URL.
 ///
 /// The query of the URL may be confidential.
-fn failed(error: reqwest::Error) -> NoAnswer {
+fn failed(error: reqwest::Error) -> CallError {
     let error = error.without_url();
-    let mut told = error.to_string();
+    let mut text = error.to_string();
     let mut source = std::error::Error::source(&error);
     while let Some(error) = source {
-        told = format!("{told}: {error}");
+        text = format!("{text}: {error}");
         source = error.source();
     }
-    NoAnswer::Unanswered(told)
+    CallError::Unanswered(text)
 }

@@ -3,6 +3,6 @@
 pub(crate) mod address;
 pub(crate) mod answer;
 pub(crate) mod call;
-pub(crate) mod places;
+pub(crate) mod call_limits;
 pub(crate) mod retries;
 pub(crate) mod tls;

@@ -69,7 +69,7 @@ pub(crate) async fn dead_letters_are_resent(world: &World) {
     for dry_run in [true, false] {
         let sent = office.requests.resend(Resend::All, dry_run).await.expect("sent");
         assert_eq!(sent.ids, ids[1..]);
-        let left: Vec<&str> = sent.left.iter().map(|(id, _)| id.as_str()).collect();
+        let left: Vec<&str> = sent.remaining.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(left, [&newer]);
         let one = office.requests.resend(Resend::One(&newer), dry_run).await;
         assert!(matches!(one, Err(OutboxError::NewerFormat { format: 2, .. })), "{one:?}");

@@ -14,9 +14,9 @@ pub const TOPIC: &str = "http-requests";
 /// The newest format of stored requests.
 const NEWEST: u32 = 1;
 
-/// A stored request.
+/// The payload of an event of [`TOPIC`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct StoredRequest {
     format: Format<NEWEST>,
     /// The attempt that emitted the request.
     pub(crate) tid: AttemptId,
@@ -24,9 +24,9 @@ pub(crate) struct Kept {
 }
 
 #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "it is read by the dispatcher"))]
-pub(crate) type KeptRequests = Versioned<Kept, NEWEST>;
+pub(crate) type StoredRequests = Versioned<StoredRequest, NEWEST>;
 
-impl Kept {
+impl StoredRequest {
     pub(crate) fn new(tid: AttemptId, request: &HttpRequest) -> Self {
         Self { format: Format, tid, request: request.clone() }
     }
@@ -51,14 +51,14 @@ mod tests {
     const TID: &str = "11111111-2222-11ef-8000-333333333333";
 
     /// Two keys with ids of the same weak hash (64-bit FNV-1a).
-    const MET: [&str; 2] = ["8MGSBInrUoO", "T0jXKUroqDC"];
+    const COLLIDING: [&str; 2] = ["8MGSBInrUoO", "T0jXKUroqDC"];
 
     #[test]
     fn requests_of_a_transaction_have_distinct_keys() {
         let request = HttpRequest::new(Method::Post, "https://a.example/");
-        let kept = Kept::new(TID.parse::<AttemptId>().unwrap(), &request);
-        let ids = MET.map(|key| format!("{TOPIC}/1/{key}"));
-        let keys = ids.map(|id| kept.idempotency_key(&id));
+        let stored = StoredRequest::new(TID.parse::<AttemptId>().unwrap(), &request);
+        let ids = COLLIDING.map(|key| format!("{TOPIC}/1/{key}"));
+        let keys = ids.map(|id| stored.idempotency_key(&id));
         assert_ne!(keys[0], keys[1]);
         assert!(keys[0].starts_with(TID) && keys[0].len() == TID.len() + 33, "{}", keys[0]);
     }

@@ -1,4 +1,4 @@
-//! The story of a run, in words, from its events and records.
+//! The report of a run, in words, from its events and records.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -9,16 +9,16 @@ use txn_core::AttemptId;
 
 use crate::console::output::grouped;
 use crate::demo::DEPOSIT;
-use crate::demo::journal::{Fate, Flight, Wound, who};
+use crate::demo::journal::{Fate, OpenAttempt, Wound, name_of};
 use crate::demo::worker::{AT_ONCE, NAMES, THINK_MS};
 
 /// The number of fully described transactions per kill.
-const TOLD: usize = 4;
+const MOST_DESCRIBED: usize = 4;
 
 /// The kind of store of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Place {
+pub(crate) enum StoreKind {
     /// An embedded file: one worker process at a time.
     File,
     /// Servers: several concurrent worker processes.
@@ -32,15 +32,16 @@ pub(crate) enum Place {
 pub(crate) struct Kill {
     pub(crate) worker: usize,
     pub(crate) at_ms: u128,
-    pub(crate) left: Vec<Left>,
+    #[serde(rename = "left")]
+    pub(crate) leftovers: Vec<Leftover>,
 }
 
 /// A transaction of a killed worker.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Left {
+pub(crate) struct Leftover {
     pub(crate) tid: AttemptId,
     #[serde(flatten)]
-    pub(crate) flight: Flight,
+    pub(crate) attempt: OpenAttempt,
     #[serde(flatten)]
     pub(crate) fate: Option<Fate>,
     /// The state of the record at the end.
@@ -48,8 +49,9 @@ pub(crate) struct Left {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Story {
-    pub(crate) place: Place,
+pub(crate) struct Report {
+    #[serde(rename = "place")]
+    pub(crate) store_kind: StoreKind,
     pub(crate) store: String,
     pub(crate) address: Option<String>,
     pub(crate) domain: String,
@@ -74,20 +76,22 @@ fn list<T: AsRef<str>>(documents: impl IntoIterator<Item = T>) -> String {
     all.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ")
 }
 
-impl Story {
-    fn opening(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Report {
+    fn write_setup(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (accounts, deposit) = (NAMES.len(), grouped(DEPOSIT));
         writeln!(f, "1. {accounts} accounts of {deposit} EUR each, on {}.", self.store)?;
         let pids: Vec<String> =
             self.workers.iter().map(|(n, pid)| format!("{n} (pid {pid})")).collect();
-        match self.place {
-            Place::Servers => writeln!(f, "2. Worker processes, three at a time: {}.", list(pids))?,
-            Place::File => writeln!(
+        match self.store_kind {
+            StoreKind::Servers => {
+                writeln!(f, "2. Worker processes, three at a time: {}.", list(pids))?;
+            }
+            StoreKind::File => writeln!(
                 f,
                 "2. Worker processes, one after the other, because one process at a time owns the file: {}.",
                 list(pids)
             )?,
-            Place::Memory => writeln!(
+            StoreKind::Memory => writeln!(
                 f,
                 "2. {} workers, three at a time: runtimes within this one process, each with an engine of its own;\n   \
                  a request to the store takes a millisecond or two. (Use a file or a server to see processes die.)",
@@ -117,44 +121,44 @@ impl Story {
                  which began again, kept its age, and committed as attempt {}.",
                 seconds(wound.at_ms),
                 wound.by,
-                who(wound.worker),
+                name_of(wound.worker),
                 wound.document,
                 wound.victim,
-                who(wound.victim_worker),
+                name_of(wound.victim_worker),
                 wound.committed_as_attempt
             )?;
         }
         Ok(())
     }
 
-    fn kill(&self, f: &mut fmt::Formatter<'_>, kill: &Kill) -> fmt::Result {
-        let Kill { worker, at_ms, left } = kill;
-        let how = match (self.place, self.workers.get(worker)) {
-            (Place::Memory, _) => "its runtime was dropped with all its tasks".to_owned(),
+    fn write_kill(&self, f: &mut fmt::Formatter<'_>, kill: &Kill) -> fmt::Result {
+        let Kill { worker, at_ms, leftovers } = kill;
+        let how = match (self.store_kind, self.workers.get(worker)) {
+            (StoreKind::Memory, _) => "its runtime was dropped with all its tasks".to_owned(),
             (_, Some(pid)) => format!("kill -9 {pid}"),
             (_, None) => "SIGKILL".to_owned(),
         };
-        let held = left.iter().filter(|l| !l.flight.locked.is_empty()).count();
+        let held = leftovers.iter().filter(|l| !l.attempt.locked.is_empty()).count();
         writeln!(
             f,
             "   At {}: worker {worker} is killed ({how}) with {held} transactions that hold locks.",
             seconds(*at_ms)
         )?;
-        let (committed, open): (Vec<&Left>, Vec<&Left>) =
-            left.iter().partition(|l| l.flight.committed.is_some());
+        let (committed, open): (Vec<&Leftover>, Vec<&Leftover>) =
+            leftovers.iter().partition(|l| l.attempt.committed.is_some());
         // The last kills are the most instructive, because the run ends after both kinds of
         // leftovers.
         let late = self.kills.iter().rev().take(3).any(|k| k.worker == *worker);
-        let room = match self.kills.len() {
-            0..=2 => TOLD,
-            _ if late => TOLD / 2,
+        let most_shown = match self.kills.len() {
+            0..=2 => MOST_DESCRIBED,
+            _ if late => MOST_DESCRIBED / 2,
             _ => 0,
         };
-        let mut shown: Vec<&Left> = committed.into_iter().take(room / 2).collect();
-        shown.extend(open.into_iter().take(room - shown.len()));
-        let more = left.len() - shown.len();
-        for left in shown {
-            self.left(f, left)?;
+        let mut shown: Vec<&Leftover> = committed.into_iter().take(most_shown / 2).collect();
+        shown.extend(open.into_iter().take(most_shown - shown.len()));
+        let more = leftovers.len() - shown.len();
+        for leftover in shown {
+            self.write_leftover(f, leftover)?;
         }
         if more > 0 {
             writeln!(f, "     and {more} more, by the same rules.")?;
@@ -162,16 +166,16 @@ impl Story {
         Ok(())
     }
 
-    fn left(&self, f: &mut fmt::Formatter<'_>, left: &Left) -> fmt::Result {
-        let Left { tid, flight, fate, record } = left;
-        let state = match flight.committed {
+    fn write_leftover(&self, f: &mut fmt::Formatter<'_>, leftover: &Leftover) -> fmt::Result {
+        let Leftover { tid, attempt, fate, record } = leftover;
+        let state = match attempt.committed {
             Some(written) => format!("committed, its {written} documents perhaps not applied"),
             None => "not committed, as far as it knew".to_owned(),
         };
         writeln!(f, "   - {tid}: {state}; it held")?;
-        let locked = match flight.locked.is_empty() {
+        let locked = match attempt.locked.is_empty() {
             true => "no lock that it knew of".to_owned(),
-            false => list(&flight.locked),
+            false => list(&attempt.locked),
         };
         writeln!(f, "     {locked}.")?;
         let record = match record {
@@ -182,33 +186,33 @@ impl Story {
             Some(Fate::Replayed { by, at_ms, documents }) => writeln!(
                 f,
                 "     REPLAYED by {} at {}: {} documents written as committed. {record}",
-                who(*by),
+                name_of(*by),
                 seconds(*at_ms),
                 documents.len()
             ),
             Some(Fate::AbortedByRecovery { by, at_ms, document }) => writeln!(
                 f,
                 "     VOIDED by {} at {}, which found its lock on {document}: no heartbeat for a lease. {record}",
-                who(*by),
+                name_of(*by),
                 seconds(*at_ms)
             ),
             Some(Fate::Wounded { by, by_tid, at_ms, document }) => writeln!(
                 f,
                 "     WOUNDED at {} by {by_tid} of {}, an older one that wanted {document}. {record}",
                 seconds(*at_ms),
-                who(*by)
+                name_of(*by)
             ),
             None => writeln!(f, "     No other process had to act. {record}"),
         }
     }
 
-    fn sum(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let left = || self.kills.iter().flat_map(|kill| &kill.left);
+    fn write_summary(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let leftovers = || self.kills.iter().flat_map(|kill| &kill.leftovers);
         let count =
-            |is: fn(&Fate) -> bool| left().filter(|l| l.fate.as_ref().is_some_and(is)).count();
+            |is: fn(&Fate) -> bool| leftovers().filter(|l| l.fate.as_ref().is_some_and(is)).count();
         let replayed = count(|fate| matches!(fate, Fate::Replayed { .. }));
         let undone = count(|fate| !matches!(fate, Fate::Replayed { .. }));
-        let all = left().count();
+        let all = leftovers().count();
         write!(f, "   In short: {all} transactions were cut off.")?;
         if replayed > 0 {
             write!(f, " Committed ones that other processes applied: {replayed}.")?;
@@ -226,7 +230,7 @@ impl Story {
         Ok(())
     }
 
-    fn ending(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_audit(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let audit = &self.audit;
         writeln!(
             f,
@@ -253,10 +257,10 @@ impl Story {
                 "   Every balance is what the ledger says; no lock is left, no transaction is open, nothing is damaged."
             )?;
         }
-        self.sum(f)?;
+        self.write_summary(f)?;
         write!(f, "   {:.0} seconds in all.", self.seconds)?;
         match &self.address {
-            Some(address) if self.place != Place::Memory => {
+            Some(address) if self.store_kind != StoreKind::Memory => {
                 write!(
                     f,
                     " Check it yourself: txn-bank --store {address} --domain {} audit",
@@ -268,13 +272,13 @@ impl Story {
     }
 }
 
-impl Display for Story {
+impl Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.opening(f)?;
+        self.write_setup(f)?;
         writeln!(f, "3. The kills, and what became of what they left:")?;
         for kill in &self.kills {
-            self.kill(f, kill)?;
+            self.write_kill(f, kill)?;
         }
-        self.ending(f)
+        self.write_audit(f)
     }
 }

@@ -10,10 +10,10 @@ use tokio::sync::Notify;
 use crate::processing::shards::Shards;
 use crate::queue::event::Event;
 use crate::queue::name::QueueName;
-use crate::queue::shard::{Shard, place};
+use crate::queue::shard::{Shard, choose_number};
 
 /// The maximum number of remembered queues per processor. Polls find the rest.
-const MOST_FRESH: usize = 1_000;
+const MOST_QUEUES: usize = 1_000;
 
 /// The maximum number of bytes of remembered payloads per processor.
 ///
@@ -22,18 +22,23 @@ const MOST_BYTES: usize = 4 << 20;
 
 /// Passes emitted queues to the processors of this process at once.
 #[derive(Debug, Default)]
-pub struct Fresh {
+pub struct LocalWakeups {
     listeners: Mutex<Vec<Weak<Listener>>>,
 }
 
-impl Fresh {
+impl LocalWakeups {
     /// Passes on a queue with new committed events in this shard.
-    pub fn add(&self, queue: &QueueName, shard: &Shard) {
-        self.pass(queue, shard, None);
+    pub fn notify(&self, queue: &QueueName, shard: &Shard) {
+        self.notify_with_event(queue, shard, None);
     }
 
-    /// As [`Fresh::add`], with a new committed event of the queue.
-    pub(crate) fn pass(&self, queue: &QueueName, shard: &Shard, event: Option<&Event>) {
+    /// As [`LocalWakeups::notify`], with a new committed event of the queue.
+    pub(crate) fn notify_with_event(
+        &self,
+        queue: &QueueName,
+        shard: &Shard,
+        event: Option<&Event>,
+    ) {
         for listener in self.listeners() {
             listener.offer(queue, shard, event);
         }
@@ -42,16 +47,16 @@ impl Fresh {
     /// Chooses the shard of a queue at its first event.
     ///
     /// Prefers the shards that this process holds.
-    pub(crate) fn place(&self, queue: &QueueName, shards: u16) -> Shard {
+    pub(crate) fn choose_shard(&self, queue: &QueueName, shards: u16) -> Shard {
         let own = queue.shard(shards);
         let held = self.listeners().into_iter().flat_map(|listener| listener.shards.held());
         let held =
             held.filter(|shard| shard.topic == own.topic).map(|shard| shard.number).collect();
-        Shard { number: place(own.number, &held), ..own }
+        Shard { number: choose_number(own.number, &held), ..own }
     }
 
     /// Whether a processor of this process holds the shard.
-    pub(crate) fn is_heard(&self, shard: &Shard) -> bool {
+    pub(crate) fn has_listener(&self, shard: &Shard) -> bool {
         self.listeners().iter().any(|listener| listener.shards.has(shard))
     }
 
@@ -64,8 +69,8 @@ impl Fresh {
 
     /// Registers a listener for the queues in these shards.
     pub(crate) fn listen(&self, shards: Arc<Shards>) -> Arc<Listener> {
-        let (queues, woken) = (Mutex::default(), Notify::new());
-        let listener = Arc::new(Listener { shards, queues, woken });
+        let (queues, wakeup) = (Mutex::default(), Notify::new());
+        let listener = Arc::new(Listener { shards, queues, wakeup });
         self.listeners.lock().push(Arc::downgrade(&listener));
         listener
     }
@@ -80,12 +85,12 @@ impl Fresh {
 /// The new queues of a processor, from its own shards only.
 pub(crate) struct Listener {
     shards: Arc<Shards>,
-    queues: Mutex<FreshQueues>,
-    woken: Notify,
+    queues: Mutex<WokenQueues>,
+    wakeup: Notify,
 }
 
 #[derive(Debug, Default)]
-struct FreshQueues {
+struct WokenQueues {
     /// The new events of each queue, as far as they are remembered.
     events: BTreeMap<QueueName, Vec<Event>>,
     /// The number of bytes of the payloads.
@@ -109,7 +114,7 @@ impl Listener {
 
     /// Wakes this processor.
     pub(crate) fn wake(&self) {
-        self.woken.notify_one();
+        self.wakeup.notify_one();
     }
 
     /// Removes and returns the queues, with their new events.
@@ -120,14 +125,14 @@ impl Listener {
     }
 
     /// Waits for the next wake-up. Cancel safe.
-    pub(crate) async fn heard(&self) {
-        self.woken.notified().await;
+    pub(crate) async fn woken(&self) {
+        self.wakeup.notified().await;
     }
 }
 
-impl FreshQueues {
+impl WokenQueues {
     fn add(&mut self, queue: &QueueName, event: Option<&Event>) {
-        if self.events.len() >= MOST_FRESH && !self.events.contains_key(queue) {
+        if self.events.len() >= MOST_QUEUES && !self.events.contains_key(queue) {
             return;
         }
         let events = self.events.entry(queue.clone()).or_default();
@@ -174,19 +179,19 @@ mod tests {
 
     #[tokio::test]
     async fn queues_of_other_shards_are_not_remembered() {
-        let (fresh, locks) = (Fresh::default(), locks().await);
+        let (wakeups, locks) = (LocalWakeups::default(), locks().await);
         let name = |key: &str| QueueName::new("t", key).unwrap();
-        let ours = fresh.listen(held(&locks, &[1, 2]).await);
-        let theirs = fresh.listen(held(&locks, &[3]).await);
-        for at in 0..2 * MOST_FRESH {
-            fresh.add(&name(&format!("theirs-{at}")), &shard(3));
+        let ours = wakeups.listen(held(&locks, &[1, 2]).await);
+        let theirs = wakeups.listen(held(&locks, &[3]).await);
+        for at in 0..2 * MOST_QUEUES {
+            wakeups.notify(&name(&format!("theirs-{at}")), &shard(3));
         }
-        fresh.add(&name("ours"), &shard(2));
-        ours.heard().await;
+        wakeups.notify(&name("ours"), &shard(2));
+        ours.woken().await;
         assert_eq!(ours.take().into_keys().collect::<Vec<_>>(), [name("ours")]);
-        assert_eq!((ours.take().len(), theirs.take().len()), (0, MOST_FRESH));
+        assert_eq!((ours.take().len(), theirs.take().len()), (0, MOST_QUEUES));
         drop(theirs);
-        assert_eq!(fresh.listeners().len(), 1);
+        assert_eq!(wakeups.listeners().len(), 1);
     }
 
     #[test]
@@ -198,27 +203,28 @@ mod tests {
         };
         let (one, other) =
             (QueueName::new("t", "one").unwrap(), QueueName::new("t", "other").unwrap());
-        let mut queues = FreshQueues::default();
+        let mut queues = WokenQueues::default();
         for sequence in 1..=3 {
             queues.add(&one, Some(&event(&one, sequence)));
         }
         queues.add(&other, Some(&event(&other, 1)));
         queues.add(&other, None);
-        let kept: Vec<usize> = queues.events.values().map(Vec::len).collect();
-        assert_eq!(kept, [2, 0], "both queues are known");
+        let remembered: Vec<usize> = queues.events.values().map(Vec::len).collect();
+        assert_eq!(remembered, [2, 0], "both queues are known");
     }
 
     #[tokio::test]
     async fn queues_are_placed_into_shards_of_this_process() {
-        let (fresh, locks) = (Fresh::default(), locks().await);
+        let (wakeups, locks) = (LocalWakeups::default(), locks().await);
         let names: Vec<QueueName> =
             (0..50).map(|at| QueueName::new("t", &format!("k{at}")).unwrap()).collect();
-        let places = || names.iter().map(|name| fresh.place(name, 8)).collect::<BTreeSet<Shard>>();
-        assert_eq!(places(), (0..8).map(shard).collect(), "no processor is here");
+        let chosen =
+            || names.iter().map(|name| wakeups.choose_shard(name, 8)).collect::<BTreeSet<Shard>>();
+        assert_eq!(chosen(), (0..8).map(shard).collect(), "no processor is here");
         let listeners =
-            [fresh.listen(held(&locks, &[1, 2]).await), fresh.listen(held(&locks, &[5]).await)];
-        assert_eq!(places(), [1, 2, 5].map(shard).into());
+            [wakeups.listen(held(&locks, &[1, 2]).await), wakeups.listen(held(&locks, &[5]).await)];
+        assert_eq!(chosen(), [1, 2, 5].map(shard).into());
         drop(listeners);
-        assert_eq!(places().len(), 8);
+        assert_eq!(chosen().len(), 8);
     }
 }

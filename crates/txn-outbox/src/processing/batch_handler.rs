@@ -31,7 +31,7 @@ where
 
 /// Handles an event in the transaction that takes the event.
 #[async_trait]
-pub(crate) trait Together: Send + Sync {
+pub(crate) trait BatchHandler: Send + Sync {
     async fn handle(&self, tx: &Transaction, event: &Event) -> Result<(), Failure>;
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct WithState<S, F> {
 }
 
 #[async_trait]
-impl<S, F> Together for WithState<S, F>
+impl<S, F> BatchHandler for WithState<S, F>
 where
     S: Send + Sync,
     F: for<'t> EventFn<'t, S> + Send + Sync,
@@ -53,12 +53,12 @@ where
 }
 
 /// Handles one event in its own transaction.
-pub(crate) struct Alone(pub(crate) Arc<dyn Together>);
+pub(crate) struct SingleEvent(pub(crate) Arc<dyn BatchHandler>);
 
 #[async_trait]
-impl Handler for Alone {
+impl Handler for SingleEvent {
     async fn handle(&self, delivery: Delivery) -> Result<(), Failure> {
-        let (together, event) = (&self.0, delivery.event().clone());
-        delivery.transact(async |tx| together.handle(tx, &event).await).await
+        let (handler, event) = (&self.0, delivery.event().clone());
+        delivery.transact(async |tx| handler.handle(tx, &event).await).await
     }
 }

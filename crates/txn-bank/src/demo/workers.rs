@@ -15,17 +15,17 @@ use txn_cli::{Address, OpenStore};
 
 use crate::console::args::Global;
 use crate::console::failure::Failure;
-use crate::demo::journal::Told;
+use crate::demo::journal::JournalEntry;
 use crate::demo::line::Line;
 use crate::demo::worker;
 
 /// A message about a worker.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum WorkerMessage {
     /// A line of the worker.
-    Told(Told),
+    Line(JournalEntry),
     /// The worker has ended, and sends no further line.
-    Gone(usize),
+    Exited(usize),
 }
 
 enum Worker {
@@ -33,27 +33,30 @@ enum Worker {
     Runtime { runtime: Runtime, stop: oneshot::Sender<()>, ended: oneshot::Receiver<()> },
 }
 
-pub(crate) struct Crew {
+pub(crate) struct Workers {
     global: Global,
     address: Address,
     /// The shared store of workers in this process.
     memory: Option<OpenStore>,
     began: Instant,
-    heard: mpsc::UnboundedSender<Heard>,
+    messages: mpsc::UnboundedSender<WorkerMessage>,
     workers: BTreeMap<usize, Worker>,
     next: usize,
 }
 
-impl Crew {
+impl Workers {
     pub(crate) fn new(
         global: &Global,
         address: &Address,
         memory: Option<OpenStore>,
         began: Instant,
-    ) -> (Self, mpsc::UnboundedReceiver<Heard>) {
-        let (heard, hearing) = mpsc::unbounded_channel();
+    ) -> (Self, mpsc::UnboundedReceiver<WorkerMessage>) {
+        let (messages, received) = mpsc::unbounded_channel();
         let (global, address) = (global.clone(), address.clone());
-        (Self { global, address, memory, began, heard, workers: BTreeMap::new(), next: 1 }, hearing)
+        (
+            Self { global, address, memory, began, messages, workers: BTreeMap::new(), next: 1 },
+            received,
+        )
     }
 
     /// The numbers of the running workers.
@@ -88,17 +91,17 @@ impl Crew {
         let missing = || std::io::Error::other("it has no pipes");
         let stdin = child.stdin.take().ok_or_else(missing)?;
         let stdout = child.stdout.take().ok_or_else(missing)?;
-        let (heard, began) = (self.heard.clone(), self.began);
+        let (messages, began) = (self.messages.clone(), self.began);
         tokio::spawn(async move {
             let mut lines = BufReader::new(stdout).lines();
             while let Ok(Some(text)) = lines.next_line().await {
                 // A kill may cut the last line short.
                 if let Ok(line) = serde_json::from_str::<Line>(&text) {
-                    let told = Told { at: began.elapsed(), worker: number, line };
-                    let _ = heard.send(Heard::Told(told));
+                    let entry = JournalEntry { at: began.elapsed(), worker: number, line };
+                    let _ = messages.send(WorkerMessage::Line(entry));
                 }
             }
-            let _ = heard.send(Heard::Gone(number));
+            let _ = messages.send(WorkerMessage::Exited(number));
         });
         Ok(Worker::Process { child, stdin })
     }
@@ -108,22 +111,22 @@ impl Crew {
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let (stop, stopped) = oneshot::channel::<()>();
         let (end, ended) = oneshot::channel();
-        let (heard, began) = (self.heard.clone(), self.began);
-        let tell = move |line: Line| {
-            let told = Told { at: began.elapsed(), worker: number, line };
-            let _ = heard.send(Heard::Told(told));
+        let (messages, began) = (self.messages.clone(), self.began);
+        let send = move |line: Line| {
+            let entry = JournalEntry { at: began.elapsed(), worker: number, line };
+            let _ = messages.send(WorkerMessage::Line(entry));
         };
         let domain = self.global.domain.clone();
         runtime.spawn(async move {
-            let config = worker::worker_config(tell.clone());
+            let config = worker::worker_config(send.clone());
             match Bank::open(store.store.clone(), &domain, config).await {
                 Ok(bank) => {
                     let stopped = async {
                         let _ = stopped.await;
                     };
-                    Box::pin(worker::work(&bank, number, tell, stopped)).await;
+                    Box::pin(worker::work(&bank, number, send, stopped)).await;
                 }
-                Err(error) => tell(Line::Failed { why: error.to_string() }),
+                Err(error) => send(Line::Failed { why: error.to_string() }),
             }
             let _ = end.send(());
         });
@@ -143,7 +146,7 @@ impl Crew {
             Some(Worker::Runtime { runtime, .. }) => {
                 runtime.shutdown_background();
                 tokio::time::sleep(Duration::from_millis(100)).await;
-                let _ = self.heard.send(Heard::Gone(number));
+                let _ = self.messages.send(WorkerMessage::Exited(number));
             }
             None => {}
         }
@@ -176,7 +179,7 @@ impl Crew {
                 Stopping::Runtime(runtime, ended) => {
                     let ended = tokio::time::timeout(limit, ended).await;
                     runtime.shutdown_background();
-                    let _ = self.heard.send(Heard::Gone(number));
+                    let _ = self.messages.send(WorkerMessage::Exited(number));
                     ended.is_ok()
                 }
             };
@@ -199,7 +202,7 @@ enum Stopping {
 }
 
 /// Shuts runtimes down in the background, because a plain drop would block.
-impl Drop for Crew {
+impl Drop for Workers {
     fn drop(&mut self) {
         for (_, worker) in std::mem::take(&mut self.workers) {
             if let Worker::Runtime { runtime, .. } = worker {

@@ -14,44 +14,48 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// The permits of calls. A silent destination occupies only its own permits.
 #[derive(Debug)]
-pub(crate) struct Places {
-    all: Semaphore,
-    each: BTreeMap<(String, u16), Semaphore>,
+pub(crate) struct CallLimits {
+    total: Semaphore,
+    per_destination: BTreeMap<(String, u16), Semaphore>,
     wait: Duration,
 }
 
 /// The permits of one call, held until the drop.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct CallPermit<'a> {
     _of_destination: SemaphorePermit<'a>,
-    _of_all: SemaphorePermit<'a>,
+    _of_total: SemaphorePermit<'a>,
 }
 
-impl Places {
+impl CallLimits {
     pub(crate) fn new(config: &HttpConfig) -> Self {
-        let each = config.destinations.iter().map(|destination| {
+        let per_destination = config.destinations.iter().map(|destination| {
             (destination.host_and_port(), Semaphore::new(config.most_of_destination()))
         });
-        let all = Semaphore::new(config.concurrency);
-        Self { all, each: each.collect(), wait: LONGEST_WAIT.min(config.limit) }
+        let total = Semaphore::new(config.concurrency);
+        Self {
+            total,
+            per_destination: per_destination.collect(),
+            wait: LONGEST_WAIT.min(config.limit),
+        }
     }
 
     /// Takes the permits of a call to a listed destination.
     ///
     /// `None` if the permits are not free in time. Cancel safe.
-    pub(crate) async fn enter(&self, url: &Url, clock: &dyn Clock) -> Option<Place<'_>> {
+    pub(crate) async fn acquire(&self, url: &Url, clock: &dyn Clock) -> Option<CallPermit<'_>> {
         let of = (url.host_str()?.to_owned(), url.port_or_known_default()?);
-        let each = self.each.get(&of)?;
-        let entered = async {
+        let destination = self.per_destination.get(&of)?;
+        let acquired = async {
             // The destination first, because its permit may take long, and must not occupy a total
             // permit.
-            let _of_destination = each.acquire().await.ok()?;
-            let _of_all = self.all.acquire().await.ok()?;
-            Some(Place { _of_destination, _of_all })
+            let _of_destination = destination.acquire().await.ok()?;
+            let _of_total = self.total.acquire().await.ok()?;
+            Some(CallPermit { _of_destination, _of_total })
         };
         tokio::select! {
             biased;
-            entered = entered => entered,
+            acquired = acquired => acquired,
             () = clock.sleep(self.wait) => None,
         }
     }
