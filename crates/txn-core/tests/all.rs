@@ -5,6 +5,7 @@
 
 mod admin;
 mod commit;
+mod costs;
 mod groups;
 mod locking;
 mod reads;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
 use txn_core::store::MemoryStore;
 use txn_core::{Collection, Error, Raw, Transaction, Typed};
-use txn_outbox::{Delivery, Event, Failure, Outbox, OutboxError, Processor, Topics};
+use txn_outbox::{Delivery, Event, Failure, Outbox, OutboxConfig, OutboxError, Processor, Topics};
 
 use crate::scenarios::{Desk, PATIENCE, SHARDS, Watched, World, numbers, orders, until};
 
@@ -191,16 +191,33 @@ async fn newer_lock_does_not_stop_the_balancing() {
     let first = desk.start(world.config()).await;
     until(|| first.shards().len() == usize::from(SHARDS)).await;
     assert!(first.stop(PATIENCE).await);
-    write_newer(&desk, "lock:elsewhere/a").await;
-    write_newer(&desk, "lock:outbox-shard/outbox/orders/00").await;
+    write_newer(&desk, "locks", "lock:elsewhere/a", "lock", 2).await;
+    write_newer(&desk, "locks", "lock:outbox-shard/outbox/orders/00", "lock", 2).await;
     let processor = desk.start(world.config()).await;
     until(|| numbers(&processor) == (1..SHARDS).collect::<BTreeSet<u16>>()).await;
     assert!(processor.stop(PATIENCE).await);
 }
 
-async fn write_newer(desk: &Desk, document: &str) {
-    let raw = desk.domain.collection::<Raw>("test-locks").await.expect("opens");
-    let newer = Raw::new(r#"{"kind":"lock","format":2}"#);
+/// An emit does not overwrite a queue of a newer format, and other queues work.
+#[tokio::test]
+async fn newer_queue_is_refused_and_kept() {
+    let desk = world().desk().await;
+    write_newer(&desk, "outbox", "queue:orders/a", "queue", 4).await;
+    let error = desk.try_place("a", 1).await.expect_err("newer");
+    let newer = |error: &OutboxError, of: &str, is: u32| match error {
+        OutboxError::NewerFormat { document, format } => document == of && *format == is,
+        _ => false,
+    };
+    assert!(newer(&error, "queue:orders/a", 4), "{error}");
+    desk.place("b", 1).await;
+    write_newer(&desk, "outbox", "settings", "settings", 2).await;
+    let error = Outbox::open(&desk.domain, OutboxConfig::default()).await.expect_err("newer");
+    assert!(newer(&error, "settings", 2), "{error}");
+}
+
+async fn write_newer(desk: &Desk, collection: &str, document: &str, kind: &str, format: u32) {
+    let raw = desk.domain.collection::<Raw>(&format!("test-{collection}")).await.expect("opens");
+    let newer = Raw::new(json!({"kind": kind, "format": format}).to_string());
     desk.domain
         .transact::<_, Error, _>(async |tx| tx.put(&raw, document, &newer))
         .await

@@ -210,15 +210,15 @@ impl std::fmt::Display for Rule {
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     #[cfg(feature = "testing")]
-    off: Option<Arc<Off>>,
+    asked: Option<Arc<Asked>>,
 }
 
-/// The rule that is left out.
+/// The rule that is left out, if any, and how often the engine asked for each rule.
 #[cfg(feature = "testing")]
 #[derive(Debug)]
-struct Off {
-    rule: Rule,
-    asked: AtomicU64,
+struct Asked {
+    off: Option<Rule>,
+    times: [AtomicU64; Rule::ALL.len()],
 }
 
 impl Rules {
@@ -227,7 +227,7 @@ impl Rules {
     pub const fn all() -> Self {
         Self {
             #[cfg(feature = "testing")]
-            off: None,
+            asked: None,
         }
     }
 
@@ -249,25 +249,32 @@ impl Rules {
     /// All rules but one.
     #[must_use]
     pub fn without(rule: Rule) -> Self {
-        Self { off: Some(Arc::new(Off { rule, asked: AtomicU64::new(0) })) }
+        Self::counted(Some(rule))
     }
 
-    /// Whether the rule is in force. Counts the calls for the omitted rule.
+    /// All rules are in force, and questions are counted.
+    #[must_use]
+    pub fn all_counted() -> Self {
+        Self::counted(None)
+    }
+
+    fn counted(off: Option<Rule>) -> Self {
+        let times = std::array::from_fn(|_| AtomicU64::new(0));
+        Self { asked: Some(Arc::new(Asked { off, times })) }
+    }
+
+    /// Whether the rule is in force. Counts the calls, except for [`Rules::all`].
     #[must_use]
     pub fn decides(&self, rule: Rule) -> bool {
-        match &self.off {
-            Some(off) if off.rule == rule => {
-                off.asked.fetch_add(1, Ordering::Relaxed);
-                false
-            }
-            _ => true,
-        }
+        let Some(asked) = &self.asked else { return true };
+        asked.times[rule as usize].fetch_add(1, Ordering::Relaxed);
+        asked.off != Some(rule)
     }
 
     /// The rule that is left out.
     #[must_use]
     pub fn left_out(&self) -> Option<Rule> {
-        self.off.as_ref().map(|off| off.rule)
+        self.asked.as_ref().and_then(|asked| asked.off)
     }
 
     /// How often this value and its clones were asked for the omitted rule.
@@ -275,7 +282,14 @@ impl Rules {
     /// A failure proves nothing about a rule that was never asked for.
     #[must_use]
     pub fn asked(&self) -> u64 {
-        self.off.as_ref().map_or(0, |off| off.asked.load(Ordering::Relaxed))
+        self.left_out().map_or(0, |rule| self.asked_for(rule))
+    }
+
+    /// How often this value and its clones were asked for a rule. Always 0 for [`Rules::all`].
+    #[must_use]
+    pub fn asked_for(&self, rule: Rule) -> u64 {
+        let times = self.asked.as_ref().map(|asked| &asked.times[rule as usize]);
+        times.map_or(0, |times| times.load(Ordering::Relaxed))
     }
 }
 
@@ -322,5 +336,14 @@ mod tests {
         assert_eq!((rules.asked(), clone.asked()), (2, 2));
         assert_eq!(rules.left_out(), Some(Rule::TouchAborted));
         assert_eq!((Rules::all().left_out(), Rules::all().asked()), (None, 0));
+    }
+
+    #[cfg(feature = "testing")]
+    #[test]
+    fn questions_are_counted_by_rule() {
+        let rules = Rules::all_counted();
+        assert!(rules.decides(Rule::AbortFlag) && rules.clone().decides(Rule::AbortFlag));
+        let asked = [Rule::AbortFlag, Rule::TouchGone].map(|rule| rules.asked_for(rule));
+        assert_eq!((asked, rules.asked(), rules.left_out()), ([2, 0], 0, None));
     }
 }

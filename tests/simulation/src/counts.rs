@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use txn_protocol::rule::Rule;
+
 /// The result of one run.
 #[derive(Clone, Debug, Default)]
 pub struct RunResult {
@@ -38,6 +40,12 @@ pub struct Counts {
     pub handed_off: u64,
     /// Injected faults, by kind.
     pub faults: BTreeMap<&'static str, u64>,
+    /// The number of runs with two kinds of faults, which are in alphabetic order.
+    pub pairs: BTreeMap<(&'static str, &'static str), u64>,
+    /// How often the engine asked for each rule.
+    pub asked: BTreeMap<Rule, u64>,
+    /// How often each mark of a rare branch was hit.
+    pub marks: BTreeMap<&'static str, u64>,
 }
 
 impl Counts {
@@ -60,5 +68,23 @@ impl Counts {
         for (kind, times) in &other.faults {
             self.fault(kind, *times);
         }
+        add_each(&mut self.pairs, &other.pairs);
+        add_each(&mut self.asked, &other.asked);
+        add_each(&mut self.marks, &other.marks);
+    }
+
+    /// Notes the pairs of the faults of one run.
+    pub(crate) fn note_pairs(&mut self) {
+        let faults = self.faults.iter().filter(|(_, times)| **times > 0);
+        let kinds: Vec<&'static str> = faults.map(|(kind, _)| *kind).collect();
+        for (at, one) in kinds.iter().enumerate() {
+            self.pairs.extend(kinds[at + 1..].iter().map(|other| ((*one, *other), 1)));
+        }
+    }
+}
+
+fn add_each<K: Ord + Copy>(sums: &mut BTreeMap<K, u64>, more: &BTreeMap<K, u64>) {
+    for (key, times) in more {
+        *sums.entry(*key).or_default() += times;
     }
 }

@@ -7,6 +7,7 @@
 mod actor;
 mod campaign;
 mod counts;
+pub mod coverage;
 mod disks;
 pub mod history;
 pub mod invariants;
@@ -24,6 +25,7 @@ mod witness;
 
 pub use campaign::{Campaign, Extent, Noticed, campaign, catch, catch_by_seed, catch_in};
 pub use counts::{Counts, RunResult};
+pub use coverage::Coverage;
 pub use ledger::{CleanUp, Ledger};
 pub use process::Recording;
 pub use run::{run, run_recorded, run_twice, run_with};

@@ -18,6 +18,7 @@ use txn_sim::{CountingStore, FaultStore};
 
 use crate::actor::{Actor, Bomb};
 use crate::counts::RunResult;
+use crate::coverage;
 use crate::disks;
 use crate::history::{Content, Doc, Fate, History, Operation, World};
 use crate::invariants;
@@ -44,7 +45,7 @@ const PATIENT: Duration = Duration::from_secs(3_600);
 /// Runs a seed in virtual time. The same seed gives the same run.
 #[must_use]
 pub fn run(seed: u64, troubles: Troubles) -> RunResult {
-    run_with(seed, troubles, &Rules::all())
+    run_with(seed, troubles, &Rules::all_counted())
 }
 
 /// Runs a seed as [`run`] does, under these rules.
@@ -86,7 +87,10 @@ pub fn run_recorded(
     recording: Recording,
 ) -> (RunResult, Vec<String>) {
     let scenario = Scenario::of(seed, troubles);
-    in_virtual_time(async { Simulation::new(scenario, rules.clone(), recording).run().await })
+    let run = async { Simulation::new(scenario, rules.clone(), recording).run().await };
+    let ((mut result, log), marks) = coverage::with_marks(|| in_virtual_time(run));
+    (result.counts.asked, result.counts.marks) = (coverage::asked(rules), marks);
+    (result, log)
 }
 
 /// A process and its actors.
@@ -123,6 +127,16 @@ struct Simulation {
     long_locks: Vec<LongLock>,
     clean_up: CleanUp,
 }
+
+/// The faults that a run counts when they happen.
+const KINDS: [&str; 6] = [
+    "callers hung",
+    "callers panicked",
+    "clocks jumped",
+    "observers panicked",
+    "processes killed",
+    "processes paused",
+];
 
 const DAY_MILLIS: i64 = 24 * 3_600 * 1_000;
 /// Longer than any run.
@@ -615,6 +629,9 @@ impl Simulation {
             unfair.map(|one| format!("operation {} failed: {:?}", one.number, one.fate)).collect();
         self.violations.extend(unfair);
         let mut counts = self.told.counts.lock().clone();
+        for kind in KINDS {
+            counts.fault(kind, 0);
+        }
         let copied = self.meddler.strays.load(Ordering::Relaxed);
         counts.fault("locks copied", copied);
         let made_again = self.meddler.made_again.is_some();
@@ -627,6 +644,7 @@ impl Simulation {
         for (kind, times) in injected.named().into_iter().chain(misdeeds.named()) {
             counts.fault(kind, times);
         }
+        counts.note_pairs();
         let mirages = self.server.mirages();
         if matches!(self.scenario.annex, Annex::Lost | Annex::MadeAgain) {
             // The documents of the lost annex are unknown.

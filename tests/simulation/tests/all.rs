@@ -2,6 +2,7 @@
 //!
 //! Separate programs would each be linked with all dependencies.
 
+mod coverage;
 mod mutations;
 mod schedules;
 mod seeds;

@@ -3,7 +3,9 @@
 //! `TXN_SIMULATION_SEED=7` replays one run; `TXN_SIMULATION_SEEDS=5000` runs more seeds.
 
 use txn_protocol::rule::Rules;
-use txn_simulation::{Extent, Recording, Troubles, campaign, run, run_recorded, run_twice};
+use txn_simulation::{
+    Coverage, Extent, Recording, Troubles, campaign, run, run_recorded, run_twice,
+};
 
 fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
@@ -30,10 +32,8 @@ fn both_runs_of_each_seed_are_equal() {
     assert!(counts.acknowledged > 10 * seeds, "{counts:?}");
     assert!(counts.recoveries > 0 && counts.wounds > 0 && counts.drops > 0, "{counts:?}");
     assert!(counts.settled_committed > 0 && counts.settled_aborted > 0, "{counts:?}");
-    // The simulated server itself hides documents from scans.
-    let by_others = |kind: &str| kind == "hidden";
-    let never = counts.faults.iter().filter(|(kind, times)| **times == 0 && !by_others(kind));
-    let never: Vec<_> = never.collect();
+    let zeros = Coverage::of(counts).zeros.into_iter();
+    let never: Vec<String> = zeros.filter(|zero| zero.starts_with("fault: ")).collect();
     assert!(never.is_empty(), "never injected: {never:?}");
 }
 
