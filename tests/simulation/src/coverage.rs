@@ -16,7 +16,7 @@ use crate::counts::Counts;
 pub const ENOUGH_RUNS: u64 = 10_000;
 
 /// Rare branches of the engine that the simulation must reach.
-pub const MARKS: [&str; 21] = [
+pub const MARKS: [&str; 22] = [
     "commit_beside_an_uncertain_lock",
     "commit_refused_for_certain",
     "commit_to_a_collection_made_again",
@@ -27,6 +27,7 @@ pub const MARKS: [&str; 21] = [
     "entries_of_dead_processes_are_dropped",
     "foreign_commit_helped",
     "handoff_given_up",
+    "help_ends_at_a_contended_document",
     "holder_of_a_dropped_day",
     "janitor_lifts_blocks",
     "lock_that_no_record_names",

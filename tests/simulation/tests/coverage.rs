@@ -44,9 +44,9 @@ fn campaign_without_faults_is_below_the_bar() {
 
 #[test]
 fn marks_are_counted_in_each_run() {
-    let seeds = Extent::Seeds(0..40);
+    let seeds = Extent::Seeds(0..10);
     let marks = campaign(&seeds, |seed| run(seed, Troubles::all()), |_| {}).counts.marks;
-    assert!(marks.values().filter(|hits| **hits > 0).count() >= 5, "{marks:?}");
+    assert!(marks.values().filter(|hits| **hits > 0).count() >= 3, "{marks:?}");
     let again = campaign(&seeds, |seed| run(seed, Troubles::all()), |_| {}).counts.marks;
     assert_eq!(marks, again);
 }

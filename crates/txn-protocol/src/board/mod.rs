@@ -25,9 +25,9 @@
 //! # Rules
 //!
 //! 1. **Wish.** A process writes a wish if a transaction lost a document 5 ms and three round trips
-//!    ago. A process also writes a wish if another wish names one of its documents. The first ticket
-//!    follows the first poll, which shows the other processes and measures the round trip. New
-//!    transactions widen the set and keep the ticket. A process without work removes its wish.
+//!    ago. A process also writes a wish if another wish names one of its documents. The first
+//!    ticket follows the first poll, which shows the other processes and measures the round trip.
+//!    New transactions widen the set and keep the ticket. A process without work removes its wish.
 //! 2. **Order.** A wish has its turn if it shares no document with an earlier wish that has its
 //!    turn ([`heads`]). A process locks no document of such a wish, and no document of its own wish
 //!    while the wish waits.
@@ -46,8 +46,8 @@
 //!    is skipped until it has another ticket. The time ends at the last poll, so a pause of the
 //!    observer does not count.
 //! 8. **Renewal.** A process that has its turn and gets no lock for half of its patience takes a
-//!    new ticket, even while it requests locks. Without this rule a skipped process starves, because
-//!    the other processes never yield to it.
+//!    new ticket, even while it requests locks. Without this rule a skipped process starves,
+//!    because the other processes never yield to it.
 //! 9. **Unread board.** A board that was not read for 200 ms and 8 round trips counts as empty.
 //! 10. **Refresh.** At the start of its turn a process reads the cached documents that other wishes
 //!     named, in one request.
