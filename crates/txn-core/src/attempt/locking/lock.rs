@@ -92,8 +92,8 @@ impl LockPhase<'_> {
     async fn run_round(&mut self) -> Result<(), AttemptError> {
         self.take_handoffs();
         self.read_unknown().await?;
-        let met = self.resolve_holders().await?;
-        let NextSteps { writes, busy, in_the_way } = self.next_steps(&met)?;
+        let resolved = self.resolve_holders().await?;
+        let NextSteps { writes, busy, in_the_way } = self.next_steps(&resolved)?;
         if !in_the_way.is_empty() {
             return self.evict_blocked(in_the_way, writes);
         }
@@ -122,7 +122,7 @@ impl LockPhase<'_> {
     ///
     /// A void lock is removed from the view of its request.
     async fn resolve_holders(&mut self) -> Result<BTreeMap<Key, Resolution>, AttemptError> {
-        let mut met = BTreeMap::new();
+        let mut resolved = BTreeMap::new();
         let (mut waited_for, mut decided) = (Vec::new(), Vec::new());
         for (key, request) in &self.requests {
             let Some(view) = &request.view else { continue };
@@ -144,7 +144,7 @@ impl LockPhase<'_> {
             (Requester::Locking(self.attempt.tid), decided),
         ] {
             if !locks.is_empty() {
-                met.extend(
+                resolved.extend(
                     self.attempt
                         .engine
                         .recovery
@@ -153,23 +153,26 @@ impl LockPhase<'_> {
                 );
             }
         }
-        for (key, _) in met.iter().filter(|(_, met)| **met == Resolution::Void) {
+        for (key, _) in resolved.iter().filter(|(_, resolved)| **resolved == Resolution::Void) {
             let view = self.requests.get_mut(key).and_then(|request| request.view.as_mut());
             if let Some(View::Present { stored, .. }) = view {
                 stored.lock = None;
             }
         }
-        Ok(met)
+        Ok(resolved)
     }
 
     /// Chooses the next step of each request.
-    fn next_steps(&mut self, met: &BTreeMap<Key, Resolution>) -> Result<NextSteps, AttemptError> {
+    fn next_steps(
+        &mut self,
+        resolved: &BTreeMap<Key, Resolution>,
+    ) -> Result<NextSteps, AttemptError> {
         let attempt = self.attempt;
         let members = &attempt.hot.members;
         let mut writes = std::mem::take(&mut self.checks);
         let (mut busy, mut in_the_way) = (BTreeMap::new(), Vec::new());
         for (key, request) in &mut self.requests {
-            let step = step(attempt, key, request, met.get(key));
+            let step = step(attempt, key, request, resolved.get(key));
             if shows_another(attempt, request, &step) {
                 attempt.engine.turns.lost_document_to_another(attempt.tid.age());
             }

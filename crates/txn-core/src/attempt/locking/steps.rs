@@ -11,12 +11,12 @@ use txn_store::{Key, WriteOp};
 
 /// Returns the next step towards one lock.
 ///
-/// `met`: the resolution of the lock that blocks the document, if there is one.
+/// `resolved`: the resolution of the lock that blocks the document, if there is one.
 pub(super) fn step(
     attempt: &Attempt,
     key: &Key,
     request: &mut LockRequest,
-    met: Option<&Resolution>,
+    resolved: Option<&Resolution>,
 ) -> Result<LockStep, AttemptError> {
     let Some(view) = &request.view else { return Ok(LockStep::LookAgain) };
     match (locking(&attempt.engine.context.rules, attempt.tid, request.read.as_ref(), view), view) {
@@ -39,7 +39,7 @@ pub(super) fn step(
         (Locking::Changed, _) => Err(AttemptError::Retry(RetryReason::Changed(key.clone()))),
         (Locking::Held(holder), View::Present { .. }) => {
             request.view = None;
-            let busy = met == Some(&Resolution::Blocked);
+            let busy = resolved == Some(&Resolution::Blocked);
             Ok(if busy { LockStep::Blocked(holder) } else { LockStep::LookAgain })
         }
         (Locking::LockAt(_) | Locking::Settle(_) | Locking::Held(_), View::Absent) => {

@@ -226,8 +226,9 @@ async fn revalidate(
             Validity::Changed => return Err(AttemptError::Retry(RetryReason::Changed(key))),
         }
     }
-    let met = engine.recovery.resolve_locks(requester, locks.clone(), &attempt.deadline).await?;
-    locks.retain(|lock| met.get(&lock.key) == Some(&Resolution::Void));
+    let resolved =
+        engine.recovery.resolve_locks(requester, locks.clone(), &attempt.deadline).await?;
+    locks.retain(|lock| resolved.get(&lock.key) == Some(&Resolution::Void));
     if requester == Requester::NonPreempting {
         // A blocked index keeps its locks, and its documents can be read.
         let current = engine.unlocker.unlock_current(&locks).await?;
@@ -244,6 +245,8 @@ async fn revalidate(
         let taken = locks.into_iter().map(|Lock { key, .. }| (key.clone(), reads.remove(&key)));
         Box::pin(acquire(attempt, taken.collect(), Vec::new(), &CancellationToken::new())).await?;
     }
-    let busy = met.into_iter().find_map(|(key, met)| (met == Resolution::Blocked).then_some(key));
+    let busy = resolved
+        .into_iter()
+        .find_map(|(key, resolved)| (resolved == Resolution::Blocked).then_some(key));
     Ok(busy.and_then(|key| holders.remove_entry(&key)))
 }

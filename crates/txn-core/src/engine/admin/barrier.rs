@@ -269,11 +269,11 @@ impl Barrier {
             }
             let (key, lease) =
                 (self.table.record_key(tid), self.context.config.lease_of(tid.attempt()));
-            let is_dead = self.detector.is_dead(tid, &key, found.version(), lease, at);
+            let is_dead = self.detector.note_sign(tid, &key, found.version(), lease, at);
             // A transaction that finds a damaged document touches the record each time. So a
             // committed record may change forever, and its changes are no sign of life of the
             // owner.
-            if self.detector.stays_committed(tid, lease, at) || is_dead {
+            if self.detector.note_committed(tid, lease, at) || is_dead {
                 left.push(Holding { holder: tid, locks: Vec::new(), found, at, whole: true });
             }
         }
@@ -317,10 +317,10 @@ impl Barrier {
         let version = holding.found.record.as_ref().and_then(|record| record.commit_version);
         // A transaction with blocked documents must not use up the time of the rest.
         let soon = deadline.at_most(self.context.now() + self.context.config.lease);
-        let met =
+        let resolved =
             Box::pin(self.recovery.resolve_holder(Requester::NonPreempting, holding, &soon)).await;
-        let hindrances = match met {
-            Ok(met) => met.into_values().filter_map(Result::err).collect(),
+        let hindrances = match resolved {
+            Ok(resolved) => resolved.into_values().filter_map(Result::err).collect(),
             Err(error) => vec![error.into_error()],
         };
         (tid, version, hindrances)

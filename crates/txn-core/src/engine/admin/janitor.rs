@@ -436,24 +436,24 @@ impl<'a> Pass<'a> {
         found: Option<(RecordLookup, LookedAt)>,
     ) -> Vec<Key> {
         let janitor = self.janitor;
-        let met_at = held.locks.iter().map(|lock| lock.key.clone());
+        let keys_held = held.locks.iter().map(|lock| lock.key.clone());
         let record = held.whole.then(|| janitor.table.record_key(holder));
-        let met_at: Vec<Key> = met_at.chain(record.clone()).collect();
-        let met = match self.resolve_lock(holder, held, found).await {
-            Ok(met) => met,
+        let keys_held: Vec<Key> = keys_held.chain(record.clone()).collect();
+        let resolved = match self.resolve_lock(holder, held, found).await {
+            Ok(resolved) => resolved,
             Err(error) => {
                 let error = error.into_error();
                 let blocked = error.kind() == ErrorKind::Unavailable;
                 if blocked {
                     self.blocked.insert(holder);
                 }
-                let Some(first) = met_at.first() else { return met_at };
+                let Some(first) = keys_held.first() else { return keys_held };
                 let again = self.is_retried(first, &error);
-                return if again { met_at } else { Vec::new() };
+                return if again { keys_held } else { Vec::new() };
             }
         };
         let mut again = BTreeSet::new();
-        for (key, result) in met {
+        for (key, result) in resolved {
             let is_retried = match result {
                 Ok(Resolution::Blocked) => true,
                 Ok(Resolution::RolledForward | Resolution::Void) => {
@@ -464,8 +464,8 @@ impl<'a> Pass<'a> {
             };
             if is_retried {
                 // A participant outside of the scan is checked again through its record.
-                let is_met = met_at.contains(&key);
-                again.extend(if is_met { Some(key) } else { record.clone() });
+                let is_held = keys_held.contains(&key);
+                again.extend(if is_held { Some(key) } else { record.clone() });
             }
         }
         again.into_iter().collect()
@@ -489,14 +489,14 @@ impl<'a> Pass<'a> {
             }
         };
         let holding = Holding { holder, locks: locks.clone(), found, at, whole };
-        let mut met =
+        let mut resolved =
             janitor.recovery.resolve_holder(Requester::NonPreempting, holding, &deadline).await?;
-        let is_void = |lock: &Lock| matches!(met.get(&lock.key), Some(Ok(Resolution::Void)));
+        let is_void = |lock: &Lock| matches!(resolved.get(&lock.key), Some(Ok(Resolution::Void)));
         let void: Vec<Lock> = locks.into_iter().filter(is_void).collect();
         // The read is stale: an unlock succeeds only if the lock is unchanged.
         let unlocked = janitor.unlocker.unlock_all(&void).await.into_iter();
-        met.extend(unlocked.map(|(key, result)| (key, result.map(|_| Resolution::Void))));
-        Ok(met)
+        resolved.extend(unlocked.map(|(key, result)| (key, result.map(|_| Resolution::Void))));
+        Ok(resolved)
     }
 
     /// Whether this pass retries after the error. Notes errors without a retry.

@@ -106,7 +106,7 @@ impl Apply {
     }
 
     /// Lets the apply end at contended participants, because its caller locks or reads them again.
-    pub(crate) fn is_for_a_retry(&mut self) {
+    pub(crate) fn end_at_contended(&mut self) {
         self.is_for_a_retry = true;
     }
 

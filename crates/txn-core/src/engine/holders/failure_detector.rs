@@ -58,7 +58,7 @@ impl FailureDetector {
     /// Notes a sign of a lock holder.
     ///
     /// Returns whether the holder has shown no new sign of life for its lease.
-    pub(crate) fn is_dead(
+    pub(crate) fn note_sign(
         &self,
         holder: AttemptId,
         at: &Key,
@@ -66,18 +66,18 @@ impl FailureDetector {
         lease: Duration,
         looked: LookedAt,
     ) -> bool {
-        self.stays((holder, Some(at.clone())), sign, lease, looked)
+        self.note((holder, Some(at.clone())), sign, lease, looked)
     }
 
     /// Notes that a record is committed and not finished.
     ///
     /// Returns whether the record has stayed so for one lease, at any version.
-    pub(crate) fn stays_committed(&self, holder: AttemptId, lease: Duration, at: LookedAt) -> bool {
-        self.stays((holder, None), None, lease, at)
+    pub(crate) fn note_committed(&self, holder: AttemptId, lease: Duration, at: LookedAt) -> bool {
+        self.note((holder, None), None, lease, at)
     }
 
     /// Notes a sign. Returns whether the sign has been the same for one lease.
-    fn stays(
+    fn note(
         &self,
         of: (AttemptId, Option<Key>),
         sign: Sign,
@@ -172,7 +172,7 @@ mod tests {
             let sign = Some(version(record));
             let (asked, answered) = (Duration::from_millis(asked), Duration::from_millis(answered));
             let at = LookedAt { asked, answered };
-            detector.is_dead(tid(1, 0), &key, sign, Duration::from_secs(1), at)
+            detector.note_sign(tid(1, 0), &key, sign, Duration::from_secs(1), at)
         };
         let sees = |record: u64, at: u64| looks(record, at, at);
         assert!(!sees(1, 0));
@@ -193,7 +193,7 @@ mod tests {
         let sees = |id: &str, millis: u64| {
             let at = Duration::from_millis(millis);
             let at = LookedAt { asked: at, answered: at };
-            detector.is_dead(tid(1, 0), &Key::new("c", id), None, lease, at)
+            detector.note_sign(tid(1, 0), &Key::new("c", id), None, lease, at)
         };
         assert!(!sees("first", 0));
         for n in 1..=3 * MOST as u64 {
@@ -209,7 +209,7 @@ mod tests {
         let sees = |id: usize, millis: u64| {
             let at = Duration::from_millis(millis);
             let at = LookedAt { asked: at, answered: at };
-            detector.is_dead(tid(1, 0), &Key::new("c", id.to_string()), None, lease, at)
+            detector.note_sign(tid(1, 0), &Key::new("c", id.to_string()), None, lease, at)
         };
         for id in 0..=MOST {
             assert!(!sees(id, 0));

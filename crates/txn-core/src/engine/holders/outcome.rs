@@ -40,7 +40,7 @@ impl Verdicts {
             }
             let lease = self.context.config.lease_of(tid.attempt());
             let dead = !self.live_attempts.is_live(tid)
-                && self.detector.is_dead(tid, &key, found.version(), lease, at);
+                && self.detector.note_sign(tid, &key, found.version(), lease, at);
             if conflict(&self.context.rules, Requester::NonPreempting, tid, found.state(), dead)
                 == Conflict::Resolve
             {

@@ -129,7 +129,7 @@ impl Verdicts {
             requester => requester,
         };
         // The verdict holds for the time of the read. The holder may have moved on since.
-        let stands = |key: &Key| self.detector.is_dead(holder, key, found.version(), lease, *at);
+        let stands = |key: &Key| self.detector.note_sign(holder, key, found.version(), lease, *at);
         // `count` visits every lock, because the detector must note each of them.
         let unchanged = locks.iter().filter(|lock| stands(&lock.key)).count() > 0;
         let dead = (unchanged || *whole && stands(&record_key)) && !live;

@@ -77,11 +77,11 @@ impl Reads {
                     entries[index] = Some(entry);
                 }
             }
-            let met = self
+            let resolved = self
                 .recovery
                 .resolve_locks(Requester::NonPreempting, locks.clone(), deadline)
                 .await?;
-            let is = |lock: &&Lock, what| met.get(&lock.key) == Some(&what);
+            let is = |lock: &&Lock, what| resolved.get(&lock.key) == Some(&what);
             let void: Vec<Lock> =
                 locks.iter().filter(|lock| is(lock, Resolution::Void)).cloned().collect();
             // A blocked index keeps its locks, and its documents can be read.

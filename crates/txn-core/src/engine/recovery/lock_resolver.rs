@@ -6,7 +6,7 @@ use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
 use crate::engine::holders::lock::{Holding, Lock};
 use crate::engine::recovery::Recovery;
-use crate::engine::recovery::roll_forward::{Met, Resolution, Resolutions};
+use crate::engine::recovery::roll_forward::{HolderWork, Resolution, Resolutions};
 use txn_protocol::rules::conflict::Requester;
 use txn_store::Key;
 
@@ -22,14 +22,14 @@ impl Recovery {
         deadline: &Deadline,
     ) -> Result<BTreeMap<Key, Resolution>, AttemptError> {
         let (holdings, busy) = self.verdicts.look_up(requester, locks, deadline).await?;
-        let mut met: BTreeMap<Key, Resolution> =
+        let mut resolved: BTreeMap<Key, Resolution> =
             busy.into_iter().map(|lock| (lock.key, Resolution::Blocked)).collect();
         for holding in holdings {
             for (key, result) in self.resolve_holder(requester, holding, deadline).await? {
-                met.insert(key, result?);
+                resolved.insert(key, result?);
             }
         }
-        Ok(met)
+        Ok(resolved)
     }
 
     /// Resolves the locks of one holder, and its record if requested.
@@ -40,11 +40,11 @@ impl Recovery {
         holding: Holding,
         deadline: &Deadline,
     ) -> Result<Resolutions, AttemptError> {
-        match self.meet(requester, holding, deadline).await? {
-            Met::Resolved(met) => Ok(met),
+        match self.decide_holder(requester, holding, deadline).await? {
+            HolderWork::Done(resolved) => Ok(resolved),
             // Boxed, because the future is large and this path is rare.
-            Met::Committed(apply, help) => {
-                Box::pin(self.help(requester, apply, &help, deadline)).await
+            HolderWork::RollForward(apply, foreign) => {
+                Box::pin(self.roll_foreign_forward(requester, apply, &foreign, deadline)).await
             }
         }
     }

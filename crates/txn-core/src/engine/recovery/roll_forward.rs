@@ -49,7 +49,7 @@ pub(crate) enum Resolution {
 pub(crate) type Resolutions = BTreeMap<Key, Result<Resolution, Error>>;
 
 /// A foreign committed transaction to roll forward.
-pub(crate) struct Help {
+pub(crate) struct ForeignCommit {
     record: Arc<Record>,
     /// The version of the record.
     version: Version,
@@ -63,12 +63,12 @@ pub(crate) struct Help {
     orphans: BTreeSet<Key>,
 }
 
-impl Help {
+impl ForeignCommit {
     /// The participants to apply.
     fn wanted(&self) -> BTreeSet<Key> {
-        let met = self.locks.iter().map(|lock| &lock.key);
+        let locked = self.locks.iter().map(|lock| &lock.key);
         let mut wanted: BTreeSet<Key> =
-            met.filter(|key| !self.orphans.contains(*key)).cloned().collect();
+            locked.filter(|key| !self.orphans.contains(*key)).cloned().collect();
         if self.whole.is_some() && self.record.state == State::Committed {
             wanted.extend(self.record.by_key().into_keys());
         }
@@ -79,9 +79,9 @@ impl Help {
     ///
     /// The caller reads a contended document again, and finds no lock of the holder or a new one.
     fn resolutions(&self, mut unapplied: Unapplied, contended: &BTreeSet<Key>) -> Resolutions {
-        let mut met = Resolutions::new();
+        let mut resolved = Resolutions::new();
         if let Some(record) = self.whole.as_ref().filter(|_| unapplied.is_empty()) {
-            met.insert(record.clone(), Ok(Resolution::RolledForward));
+            resolved.insert(record.clone(), Ok(Resolution::RolledForward));
         }
         for Lock { key, .. } in &self.locks {
             let result = match unapplied.remove(key) {
@@ -89,31 +89,31 @@ impl Help {
                 Some(error) if !contended.contains(key) => Err(error),
                 _ => Ok(Resolution::RolledForward),
             };
-            met.insert(key.clone(), result);
+            resolved.insert(key.clone(), result);
         }
         if self.whole.is_some() {
-            met.extend(unapplied.into_iter().map(|(key, error)| (key, Err(error))));
+            resolved.extend(unapplied.into_iter().map(|(key, error)| (key, Err(error))));
         }
-        met
+        resolved
     }
 }
 
 /// The remaining work for a holder.
-pub(crate) enum Met {
+pub(crate) enum HolderWork {
     /// No work.
-    Resolved(Resolutions),
+    Done(Resolutions),
     /// Apply the committed transaction.
-    Committed(Box<Apply>, Help),
+    RollForward(Box<Apply>, ForeignCommit),
 }
 
 impl Recovery {
     /// Decides a holder, and returns the remaining work.
-    pub(crate) async fn meet(
+    pub(crate) async fn decide_holder(
         &self,
         requester: Requester,
         holding: Holding,
         deadline: &Deadline,
-    ) -> Result<Met, AttemptError> {
+    ) -> Result<HolderWork, AttemptError> {
         let decided = self.verdicts.judge(requester, &holding, deadline).await?;
         let Holding { holder, locks, whole, .. } = holding;
         let whole = whole.then(|| self.table.record_key(holder));
@@ -125,22 +125,26 @@ impl Recovery {
                 if !orphans.is_empty() {
                     cov_mark::hit!(lock_that_no_record_names);
                 }
-                let help = Help { record, version, whole, locks, orphans };
-                let wanted = help.wanted();
+                let foreign = ForeignCommit { record, version, whole, locks, orphans };
+                let wanted = foreign.wanted();
                 if wanted.is_empty() {
                     let (unapplied, contended) = Default::default();
-                    return Ok(Met::Resolved(help.resolutions(unapplied, &contended)));
+                    return Ok(HolderWork::Done(foreign.resolutions(unapplied, &contended)));
                 }
-                let mut apply =
-                    self.applier.begin_apply(help.record.clone(), BTreeMap::new(), wanted, None)?;
-                if help.whole.is_none() {
-                    apply.is_for_a_retry();
+                let mut apply = self.applier.begin_apply(
+                    foreign.record.clone(),
+                    BTreeMap::new(),
+                    wanted,
+                    None,
+                )?;
+                if foreign.whole.is_none() {
+                    apply.end_at_contended();
                 }
-                return Ok(Met::Committed(Box::new(apply), help));
+                return Ok(HolderWork::RollForward(Box::new(apply), foreign));
             }
         };
         let keys = locks.into_iter().map(|lock| lock.key).chain(whole);
-        Ok(Met::Resolved(keys.map(|key| (key, Ok(resolution))).collect()))
+        Ok(HolderWork::Done(keys.map(|key| (key, Ok(resolution))).collect()))
     }
 
     /// Applies a committed transaction of this process to the wanted participants.
@@ -168,24 +172,24 @@ impl Recovery {
     /// Rolls a foreign committed transaction forward.
     ///
     /// Marks the transaction as finished if every participant is applied.
-    pub(crate) async fn help(
+    pub(crate) async fn roll_foreign_forward(
         &self,
         requester: Requester,
         apply: Box<Apply>,
-        help: &Help,
+        foreign: &ForeignCommit,
         deadline: &Deadline,
     ) -> Result<Resolutions, AttemptError> {
         let applied = self.roll_forward(requester, apply, deadline).await?;
-        self.helped(help, applied, deadline).await
+        self.end_foreign(foreign, applied, deadline).await
     }
 
-    async fn helped(
+    async fn end_foreign(
         &self,
-        help: &Help,
+        foreign: &ForeignCommit,
         applied: Applied,
         deadline: &Deadline,
     ) -> Result<Resolutions, AttemptError> {
-        let (record, Applied { unapplied, lost, contended }) = (&help.record, applied);
+        let (record, Applied { unapplied, lost, contended }) = (&foreign.record, applied);
         if record.state == State::Committed && unapplied.is_empty() {
             cov_mark::hit!(foreign_commit_helped);
             let documents = record.participants.iter().map(Participant::key);
@@ -193,9 +197,9 @@ impl Recovery {
             let process = &record.coordinator;
             tracing::info!(tid = %record.tid, process, label = record.label.as_deref(), "rolled a commit of another process forward");
             self.context.emit(&Event::Replayed { tid: record.tid, documents });
-            self.applier.finish(record, help.version, deadline).await?;
+            self.applier.finish(record, foreign.version, deadline).await?;
         }
-        Ok(help.resolutions(unapplied, &contended))
+        Ok(foreign.resolutions(unapplied, &contended))
     }
 
     /// Carries out an apply on behalf of `requester`.
@@ -209,43 +213,45 @@ impl Recovery {
         mut apply: Box<Apply>,
         deadline: &Deadline,
     ) -> Result<Applied, AttemptError> {
-        let mut waiting: Vec<(Box<Apply>, Help)> = Vec::new();
+        let mut waiting: Vec<(Box<Apply>, ForeignCommit)> = Vec::new();
         self.applier.round(&mut apply, true, deadline).await?;
         loop {
             if let Some(locks) = apply.next_in_the_way() {
-                match self.meet_first(requester, locks.clone(), deadline).await {
-                    Ok(Met::Committed(first, help)) => {
-                        waiting.push((std::mem::replace(&mut apply, first), help));
+                match self.decide_in_the_way(requester, locks.clone(), deadline).await {
+                    Ok(HolderWork::RollForward(first, foreign)) => {
+                        waiting.push((std::mem::replace(&mut apply, first), foreign));
                         self.applier.round(&mut apply, waiting.len() < DEEPEST, deadline).await?;
                     }
-                    Ok(Met::Resolved(met)) => self.step_aside(&mut apply, &locks, Ok(met)).await?,
+                    Ok(HolderWork::Done(resolved)) => {
+                        self.step_aside(&mut apply, &locks, Ok(resolved)).await?;
+                    }
                     Err(error) => self.step_aside(&mut apply, &locks, Err(error)).await?,
                 }
             } else if self.applier.goes_on(&mut apply, deadline).await? {
                 self.applier.round(&mut apply, waiting.len() < DEEPEST, deadline).await?;
             } else {
                 let applied = self.applier.end_apply(*apply);
-                let Some((next, help)) = waiting.pop() else { return Ok(applied) };
+                let Some((next, foreign)) = waiting.pop() else { return Ok(applied) };
                 apply = next;
-                let met = self.helped(&help, applied, deadline).await;
-                self.step_aside(&mut apply, &help.locks, met).await?;
+                let resolved = self.end_foreign(&foreign, applied, deadline).await;
+                self.step_aside(&mut apply, &foreign.locks, resolved).await?;
             }
         }
     }
 
     /// Decides a holder that blocks an apply.
-    async fn meet_first(
+    async fn decide_in_the_way(
         &self,
         requester: Requester,
         locks: Vec<Lock>,
         deadline: &Deadline,
-    ) -> Result<Met, AttemptError> {
+    ) -> Result<HolderWork, AttemptError> {
         let (mut holdings, busy) = self.verdicts.look_up(requester, locks, deadline).await?;
         match holdings.pop() {
-            Some(holding) => self.meet(requester, holding, deadline).await,
+            Some(holding) => self.decide_holder(requester, holding, deadline).await,
             None => {
                 let blocked = |lock: Lock| (lock.key, Ok(Resolution::Blocked));
-                Ok(Met::Resolved(busy.into_iter().map(blocked).collect()))
+                Ok(HolderWork::Done(busy.into_iter().map(blocked).collect()))
             }
         }
     }
@@ -255,14 +261,14 @@ impl Recovery {
         &self,
         apply: &mut Apply,
         locks: &[Lock],
-        met: Result<Resolutions, AttemptError>,
+        resolved: Result<Resolutions, AttemptError>,
     ) -> Result<(), AttemptError> {
-        let all = |met: Resolutions| {
-            let each = met.into_iter().map(|(key, result)| Ok((key, result?)));
+        let all = |resolved: Resolutions| {
+            let each = resolved.into_iter().map(|(key, result)| Ok((key, result?)));
             each.collect::<Result<BTreeMap<Key, Resolution>, Error>>().map_err(AttemptError::from)
         };
-        let met = match met.and_then(all) {
-            Ok(met) => met,
+        let resolved = match resolved.and_then(all) {
+            Ok(resolved) => resolved,
             Err(AttemptError::Fail(error)) => {
                 // The next round handles the remaining locks.
                 if let Some(lock) = locks.first() {
@@ -272,7 +278,7 @@ impl Recovery {
             }
             Err(retry) => return Err(retry),
         };
-        let is = |lock: &&Lock, what| met.get(&lock.key) == Some(&what);
+        let is = |lock: &&Lock, what| resolved.get(&lock.key) == Some(&what);
         let blocked = locks.iter().filter(|lock| is(lock, Resolution::Blocked));
         apply.wait_for(blocked, |holder| self.label_of(holder));
         let void: Vec<Lock> =
