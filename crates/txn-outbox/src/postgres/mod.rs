@@ -52,9 +52,9 @@
 //! **Committed rows must not be lost.** A row at the position of the last handled event counts as
 //! handled, and is deleted, if it is the same event. A database that lost commits uses earlier
 //! numbers again, so the position has another event. The source then reports
-//! [`PositionsRestarted`](crate::OutboxError::PositionsRestarted), and neither handles nor deletes the row. The
-//! lost events stay lost. Once the numbers have passed the last handled one, the loss is no longer
-//! detectable.
+//! [`PositionsRestarted`](crate::OutboxError::PositionsRestarted), and neither handles nor deletes
+//! the row. The lost events stay lost. Once the numbers have passed the last handled one, the loss
+//! is no longer detectable.
 //!
 //! Set `synchronous_commit` to `on` (or stronger) for all writers of events, and `fsync` and
 //! `full_page_writes` to `on`. Fail over only to a synchronous standby
