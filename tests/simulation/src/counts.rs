@@ -65,9 +65,7 @@ impl Counts {
         self.drops += other.drops;
         self.composed += other.composed;
         self.handed_off += other.handed_off;
-        for (kind, times) in &other.faults {
-            self.fault(kind, *times);
-        }
+        add_each(&mut self.faults, &other.faults);
         add_each(&mut self.pairs, &other.pairs);
         add_each(&mut self.asked, &other.asked);
         add_each(&mut self.marks, &other.marks);

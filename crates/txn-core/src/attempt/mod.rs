@@ -400,7 +400,7 @@ impl Attempt {
 
     /// Excludes a wait in the queue of a group from the time of the attempt.
     pub(crate) fn exclude_wait(&self, waited: Duration) {
-        self.deadline.exclude_wait(waited);
+        self.handle.exclude_wait(waited);
     }
 
     /// The end of the whole transaction, on the monotonic clock.

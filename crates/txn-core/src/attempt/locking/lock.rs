@@ -221,14 +221,10 @@ impl LockPhase<'_> {
         attempt.check_time()
     }
 
-    /// Waits if another process has the turn at these documents. Returns whether it waited.
-    async fn waited_for_turn(&mut self, keys: Vec<Key>) -> Result<bool, AttemptError> {
-        let waited = waited_for_turn(self.attempt, keys, self.given_up).await?;
-        if waited {
-            self.waits = LockWaits::new(self.attempt);
-            self.begin_locking();
-        }
-        Ok(waited)
+    /// Begins to lock again after a wait for a turn.
+    fn begin_again(&mut self) {
+        self.waits = LockWaits::new(self.attempt);
+        self.begin_locking();
     }
 
     /// Waits before the next round, if a round follows.
@@ -247,7 +243,8 @@ impl LockPhase<'_> {
                 self.requests.retain(|key, _| !busy.contains_key(key));
                 return Ok(());
             }
-            if self.waited_for_turn(busy.keys().cloned().collect()).await? {
+            if waited_for_turn(attempt, busy.keys(), self.given_up).await? {
+                self.begin_again();
                 return Ok(());
             }
             return self.waits.wait_for(busy, &mut self.backoff, self.given_up).await;
@@ -256,12 +253,12 @@ impl LockPhase<'_> {
         if let Some(reason) = reason {
             return context.pause(&attempt.deadline, &mut self.backoff, reason).await;
         }
-        let left: Vec<Key> = self.requests.keys().cloned().collect();
-        let Some(key) = left.first().cloned() else { return Ok(()) };
         // Another process may change the documents faster than this one reads them.
-        if self.rounds > 0 && self.waited_for_turn(left).await? {
+        if self.rounds > 0 && waited_for_turn(attempt, self.requests.keys(), self.given_up).await? {
+            self.begin_again();
             return Ok(());
         }
+        let Some(key) = self.requests.keys().next() else { return Ok(()) };
         let changing = WaitReason::Changing(key.clone());
         // A changed document is locked again at once, an unchanged one after a pause.
         if self.rounds > 0 || self.requests.values().any(|request| request.again) {

@@ -232,12 +232,12 @@ fn may_hold_any(attempt: &Attempt) -> bool {
 /// again instead.
 pub(in crate::attempt) async fn waited_for_turn(
     attempt: &Attempt,
-    keys: Vec<Key>,
+    keys: impl Iterator<Item = &Key> + Clone,
     given_up: &CancellationToken,
 ) -> Result<bool, AttemptError> {
     let engine = &attempt.engine;
-    let Some(key) = keys.first() else { return Ok(false) };
-    if !engine.hot.board.is_turn_of_another(&keys, engine.context.now()) {
+    let Some(key) = keys.clone().next() else { return Ok(false) };
+    if !engine.hot.board.is_turn_of_another(keys.clone(), engine.context.now()) {
         return Ok(false);
     }
     if is_in_queue(attempt) || may_hold_any(attempt) && !attempt.stepped {
@@ -249,6 +249,7 @@ pub(in crate::attempt) async fn waited_for_turn(
     }
     // An attempt without locks must not prolong the turn of its process.
     attempt.hot.under_way.lock().take();
+    let keys: Vec<Key> = keys.cloned().collect();
     tokio::select! {
         biased;
         () = attempt.handle.notify.notified() => {}
