@@ -186,8 +186,10 @@ impl GroupQueue for Weak<Groups> {
         }
     }
 
-    fn documents(&self) -> BTreeSet<Key> {
-        self.upgrade().map(|groups| groups.queue.lock().documents()).unwrap_or_default()
+    fn documents(&self, enough: usize, selects: &dyn Fn(&Key) -> bool) -> BTreeSet<Key> {
+        self.upgrade()
+            .map(|groups| groups.queue.lock().documents(enough, selects))
+            .unwrap_or_default()
     }
 }
 

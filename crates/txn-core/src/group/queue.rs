@@ -384,10 +384,18 @@ impl Queue {
         keys.iter().any(|key| self.in_use.is_written(key))
     }
 
-    /// The documents of the waiting transactions that write.
-    pub(super) fn documents(&self) -> BTreeSet<Key> {
-        let writers = self.waiting.values().filter(|next| !next.uses.only_reads());
-        writers.flat_map(|next| next.uses.keys()).cloned().collect()
+    /// Selected documents of the waiting transactions that write, as [`GroupQueue::documents`].
+    ///
+    /// [`GroupQueue::documents`]: crate::engine::hot::GroupQueue::documents
+    pub(super) fn documents(&self, enough: usize, selects: &dyn Fn(&Key) -> bool) -> BTreeSet<Key> {
+        let mut documents = BTreeSet::new();
+        for next in self.waiting.values().filter(|next| !next.uses.only_reads()) {
+            documents.extend(next.uses.keys().filter(|key| selects(key)).cloned());
+            if documents.len() >= enough {
+                break;
+            }
+        }
+        documents
     }
 
     pub(super) fn is_granted(&self, number: u64) -> bool {

@@ -195,3 +195,19 @@ async fn only_unused_documents_are_reclaimed() {
     scene.enter(2, "", "bx");
     assert_eq!(scene.take(), [] as [u8; 0], "it is being applied");
 }
+
+#[tokio::test]
+async fn documents_of_one_transaction_stay_together() {
+    let mut scene = Scene::new();
+    scene.enter(3, "", "h");
+    scene.enter(1, "a", "bcx");
+    scene.enter(2, "de", "");
+    scene.enter(4, "f", "g");
+    let but_x = |key: &Key| &*key.id != "x";
+    let documents = |enough| scene.queue.documents(enough, &but_x);
+    // The oldest transaction has more documents than are asked for.
+    assert_eq!(documents(2), keys("abc"));
+    // The second transaction only reads.
+    assert_eq!(documents(4), keys("abch"));
+    assert_eq!(documents(9), keys("abchfg"));
+}

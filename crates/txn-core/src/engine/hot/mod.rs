@@ -74,6 +74,9 @@ pub(crate) trait GroupQueue: Send + Sync {
     /// No other process may have its turn at these documents.
     fn start_groups(&self);
 
-    /// The documents of waiting transactions that write.
-    fn documents(&self) -> BTreeSet<Key>;
+    /// Selected documents of the waiting transactions that write.
+    ///
+    /// The oldest transactions count, until they have `enough` documents together. The documents of
+    /// one transaction all count.
+    fn documents(&self, enough: usize, selects: &dyn Fn(&Key) -> bool) -> BTreeSet<Key>;
 }

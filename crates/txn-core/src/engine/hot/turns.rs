@@ -24,9 +24,10 @@ use txn_store::{Key, Outcome, Read, Write, WriteOp};
 /// How long an ending process waits for the removal of its wish.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// The maximum number of documents read at the start of a turn.
+/// The number of documents read at the start of a turn.
 ///
-/// A hundred waiting transactions of a shop share about 300 documents with other processes.
+/// A hundred waiting transactions of a shop share about 300 documents with other processes. A
+/// single transaction may have more: with a part of its documents it would start again.
 const MOST_REFRESHED: usize = 500;
 
 /// The turns of this process at hot documents: the board task, and its waiters.
@@ -141,12 +142,13 @@ impl Turns {
     async fn refresh_documents(&self, number: u64) {
         let wanted = self.hot.board.take_others_wanted();
         let is_wanted = |key: &Key| wanted.may_contain(board::hash(key));
-        let waiting = self.hot.group_queue.get().map(|queue| queue.documents());
-        let mut waiting = waiting.unwrap_or_default();
-        waiting.retain(is_wanted);
+        let queue = self.hot.group_queue.get();
+        let waiting = queue.map(|queue| queue.documents(MOST_REFRESHED, &is_wanted));
+        let waiting = waiting.unwrap_or_default();
         let cached = self.hot.cache.forget_all(is_wanted);
         let cached = cached.into_iter().filter(|key| !waiting.contains(key));
-        let keys: Vec<Key> = waiting.iter().cloned().chain(cached).take(MOST_REFRESHED).collect();
+        let cached: Vec<Key> = cached.take(MOST_REFRESHED.saturating_sub(waiting.len())).collect();
+        let keys: Vec<Key> = waiting.into_iter().chain(cached).collect();
         if !keys.is_empty() {
             let wait = self.context.config.lease / 4;
             let deadline = self.context.deadline(wait);
