@@ -39,7 +39,8 @@
 //!    finishes its batches and applies.
 //! 5. **Ticket.** A new ticket follows the virtual time by a stride, and keeps a distance from the
 //!    tickets of equal processes. The process writes the ticket after the answer to the apply at
-//!    the end of the turn. Otherwise the next process locks before the apply arrives.
+//!    the end of the turn. Otherwise the next process locks before the apply arrives. A slow
+//!    process does not wait: the next process rolls the commit forward in less time.
 //! 6. **Stride.** One full turn, divided by the number of processes with at least twice as many
 //!    clients. The stride of a slow process covers the time that its turn costs the fast processes.
 //! 7. **Patience.** A wish that has its turn and keeps its ticket for five turns and 8 round trips

@@ -74,7 +74,7 @@ pub struct Numbers {
     /// | 13 | 0.71 | 6.0 s |
     /// | 15 | 0.74 | 6.6 s |
     ///
-    /// The engine itself reaches 0.67 with 13 round trips, and 0.68 with 15.
+    /// The engine itself reaches 0.72 with 15 round trips.
     pub slow_stride_round_trips: u32,
     /// The pause between two polls of a process that waits for no other: 10 ms.
     ///

@@ -197,6 +197,17 @@ fn new_ticket_waits_for_the_apply() {
 }
 
 #[test]
+fn slow_process_waits_for_its_locks_alone() {
+    let (mut policy, ticket, under_way) = used_turn();
+    policy.measure(ms(6));
+    let locking = Work { is_locking: true, ..under_way.clone() };
+    policy.update(locking, ms(33));
+    assert!(policy.must_yield() && policy.ticket() == ticket);
+    policy.update(under_way, ms(34));
+    assert!(!policy.must_yield() && policy.ticket() > ticket);
+}
+
+#[test]
 fn turn_ends_though_an_attempt_stays_under_way() {
     let (mut policy, ticket, under_way) = used_turn();
     policy.update(under_way.clone(), ms(33));

@@ -312,7 +312,7 @@ impl Policy {
             Some(_) if self.is_over(now) => {
                 if !is_shared {
                     self.drop_wish();
-                } else if self.work.is_under_way && !self.yields_too_long(now) {
+                } else if self.is_unfinished(now) && !self.yields_too_long(now) {
                     self.yielding_since.get_or_insert(now);
                 } else {
                     self.take_ticket(now);
@@ -565,6 +565,17 @@ impl Policy {
             let used = wish.first_lock.filter(|_| wish.has_committed);
             used.is_some_and(|at| self.must_yield() || now > at + self.own_turn(now))
         })
+    }
+
+    /// Whether the next process would meet work of this one.
+    ///
+    /// A slow process does not wait for its apply. A faster process rolls the commit forward in less
+    /// time than a round trip of the slow one.
+    fn is_unfinished(&self, now: Duration) -> bool {
+        match self.is_slow(self.round_trip, now) {
+            true => self.work.is_locking,
+            false => self.work.is_under_way,
+        }
     }
 
     /// Whether the other processes have skipped this one by now.

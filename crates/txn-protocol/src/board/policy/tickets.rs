@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Policy, Wish};
-use crate::board::document::{Entry, LAST_TICKET, Ticket, micros};
+use crate::board::document::{Entry, LAST_TICKET, Node, Ticket, micros};
 
 impl Policy {
     /// How long a process without a hand-off counts as one that hands documents off.
@@ -51,6 +51,11 @@ impl Policy {
     pub(super) fn fastest(&self, now: Duration) -> Duration {
         let others = self.live(now).map(|(_, entry)| entry.round_trip).min();
         others.map_or(self.round_trip, |others| others.min(self.round_trip))
+    }
+
+    /// Whether a process with this round trip is slow, next to the fastest one.
+    pub(super) fn is_slow(&self, round_trip: Duration, now: Duration) -> bool {
+        round_trip > self.fastest(now).saturating_mul(self.numbers.slow_factor)
     }
 
     pub(super) fn clients(&self) -> u32 {
@@ -125,14 +130,12 @@ impl Policy {
         let larger =
             count(&|entry| entry.clients >= clients.saturating_mul(2) && !is_faster(entry));
         let share = self.turn(now) / larger;
-        if own <= self.fastest(now).saturating_mul(self.numbers.slow_factor) {
+        if !self.is_slow(own, now) {
             return micros(share);
         }
-        let slow_factor = self.numbers.slow_factor;
-        let is_slow =
-            |entry: &Entry| entry.round_trip > self.fastest(now).saturating_mul(slow_factor);
         // Two slow processes share the turns that one slow process would have.
-        let slow_ones = self.live(now).filter(|(_, entry)| is_slow(entry)).count() as u32 + 1;
+        let is_slow = |(_, entry): &(Node, &Entry)| self.is_slow(entry.round_trip, now);
+        let slow_ones = self.live(now).filter(is_slow).count() as u32 + 1;
         let slow = own * self.numbers.slow_stride_round_trips * slow_ones / count(&is_faster);
         micros(share.max(slow))
     }
