@@ -177,8 +177,7 @@ impl Transaction {
     /// exist or no transaction ever wrote it.
     ///
     /// Reads the document if the transaction has not read it yet. The transaction's own writes have
-    /// no version yet, so call this before writing. A transaction that asks for a version joins no
-    /// group.
+    /// no version yet, so call this before writing.
     ///
     /// ```
     /// # use txn_core::{Collection, CommitVersion, Domain, Error, Raw};

@@ -54,6 +54,8 @@ pub use receipt::Receipt;
 struct ReadWriteSet {
     reads: BTreeMap<Key, ReadEntry>,
     writes: BTreeMap<Key, Mutation>,
+    /// The read documents whose commit versions the closure knows.
+    known_versions: BTreeSet<Key>,
     /// The number of different documents in `reads` and `writes`.
     documents: usize,
 }
@@ -74,6 +76,7 @@ impl ReadWriteSet {
     fn retain(&mut self, stays: impl Fn(&Key) -> bool) {
         self.reads.retain(|key, _| stays(key));
         self.writes.retain(|key, _| stays(key));
+        self.known_versions.retain(|key| stays(key));
         let only_read = self.reads.keys().filter(|key| !self.writes.contains_key(*key)).count();
         self.documents = self.writes.len() + only_read;
     }

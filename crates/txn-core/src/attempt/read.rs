@@ -43,12 +43,19 @@ impl Attempt {
 
     /// Returns the version of the commit that wrote the read content.
     pub(crate) fn version(&self, key: &Key) -> Result<Option<CommitVersion>, Error> {
-        // Within a group the commit version is not known yet.
-        self.is_solo.store(true, Ordering::Release);
-        let working = self.working.lock();
+        let working = &mut *self.working.lock();
         let unread = || Error::invalid("it was written without being read: ask before").at(key);
-        let entry = working.reads.get(key).ok_or_else(unread)?;
-        Ok(entry.observed.image.as_ref().and(entry.observed.commit_version))
+        let observed = &working.reads.get(key).ok_or_else(unread)?.observed;
+        if observed.image.is_none() {
+            return Ok(None);
+        }
+        if observed.version.is_none() && observed.commit_version.is_none() {
+            // An earlier member of the group wrote the content, and has no commit version yet.
+            cov_mark::hit!(version_of_uncommitted_content);
+            self.is_solo.store(true, Ordering::Release);
+        }
+        working.known_versions.insert(key.clone());
+        Ok(observed.commit_version)
     }
 
     /// Notes the documents that are known without a request. Returns the other keys.

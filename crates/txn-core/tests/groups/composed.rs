@@ -222,6 +222,50 @@ async fn only_the_last_writer_gets_the_commit_version() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn transactions_that_ask_for_versions_share_groups() {
+    let bank = Bank::open(21).await;
+    let pay = |own: String| {
+        let bank = &bank;
+        async move {
+            let run = bank.domain.transact::<_, Error, _>(async |tx| {
+                let version = tx.version(&bank.accounts, own.as_str()).await?;
+                tx.put(&bank.accounts, own.as_str(), &Account { balance: 99 })?;
+                let shared = tx.get(&bank.accounts, "0").await?.unwrap_or_default();
+                tx.put(&bank.accounts, "0", &Account { balance: shared.balance + 1 })?;
+                Ok(version)
+            });
+            run.await.expect("commits")
+        }
+    };
+    let versions = join_all((1..21).map(|n| pay(n.to_string()))).await;
+    assert!(versions.iter().all(|version| version.is_some() && *version == versions[0]));
+    assert_eq!(bank.balances(1).await, [120]);
+    assert!(bank.sizes.0.lock().iter().any(|size| *size > 2), "{:?}", bank.sizes.0.lock());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_of_many_writes_over_a_version() {
+    cov_mark::check!(version_of_uncommitted_content);
+    let bank = Bank::open(1).await;
+    let seen = bank.domain.reader().read(&bank.accounts, "0").await.expect("reads");
+    let seen = seen.commit_version();
+    assert!(seen.is_some());
+    // The content stays the same, so only the version shows the write of another transaction.
+    let write = async || {
+        let run = bank.domain.transact::<_, Error, _>(async |tx| {
+            let is_unchanged = tx.version(&bank.accounts, "0").await? == seen;
+            if is_unchanged {
+                tx.put(&bank.accounts, "0", &Account { balance: 100 })?;
+            }
+            Ok(is_unchanged)
+        });
+        run.await.expect("commits")
+    };
+    let written = join_all((0..20).map(|_| write())).await;
+    assert_eq!(written.iter().filter(|is_written| **is_written).count(), 1, "{written:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn short_timeout_of_a_member_fails_no_other_member() {
     let plan = FaultPlan::none(3).with_delay(1.0, Duration::from_millis(900));
     let slow = FaultStore::new(Arc::new(MemoryStore::new()), plan);

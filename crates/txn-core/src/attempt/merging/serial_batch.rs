@@ -69,9 +69,11 @@ impl SerialBatch {
     /// Merges one more transaction, or leaves the batch unchanged.
     pub(in crate::attempt) fn merge(&mut self, working: &ReadWriteSet) -> Merge {
         let image = |key: &Key| self.image(key);
-        if working.reads.iter().any(|(key, read)| {
+        let is_stale = |(key, read): (&Key, &ReadEntry)| {
             image(key).is_some_and(|image| image != read.observed.image.as_ref())
-        }) {
+                || working.known_versions.contains(key) && !self.has_version_of(key, read)
+        };
+        if working.reads.iter().any(is_stale) {
             return Merge::StaleRead;
         }
         let mut writes = Vec::new();
@@ -94,6 +96,16 @@ impl SerialBatch {
         }
         self.writes.extend(writes);
         Merge::Merged
+    }
+
+    /// Whether a read of an existing document saw the commit version at the position of the next
+    /// transaction, as far as known.
+    ///
+    /// An earlier transaction of the batch has no commit version yet.
+    fn has_version_of(&self, key: &Key, read: &ReadEntry) -> bool {
+        let is_same =
+            |known: &ReadEntry| known.observed.commit_version == read.observed.commit_version;
+        !self.writes.contains_key(key) && self.known.get(key).is_none_or(is_same)
     }
 
     /// The content at the position of the next transaction, if known.

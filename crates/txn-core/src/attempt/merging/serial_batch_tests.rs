@@ -177,3 +177,22 @@ fn batch_uses_the_latest_read() {
     assert_eq!(batch.merge(&working), Merge::StaleRead);
     assert!(batch.working().reads.is_empty());
 }
+
+#[test]
+fn known_version_is_compared_besides_the_content() {
+    let state = [Some(1), None, None];
+    let read = |at| {
+        let run = run(&[(0, Call::Read), (1, Call::Read)], |n| found(&state, at, n));
+        run.expect("it runs").0
+    };
+    let knowing = |at| ReadWriteSet { known_versions: [key(0), key(1)].into(), ..read(at) };
+    let mut batch = SerialBatch::new(tid(9, 0));
+    batch.seed_read(&key(0), found(&state, 2, 0));
+    assert_eq!(batch.merge(&read(1)), Merge::Merged);
+    assert_eq!(batch.merge(&knowing(1)), Merge::StaleRead);
+    assert_eq!(batch.merge(&knowing(2)), Merge::Merged);
+    let (again, _) = run(&[(0, Call::Put(1))], |n| found(&state, 2, n)).expect("it runs");
+    assert_eq!(batch.merge(&again), Merge::Merged);
+    assert_eq!(batch.merge(&read(2)), Merge::Merged);
+    assert_eq!(batch.merge(&knowing(2)), Merge::StaleRead);
+}
