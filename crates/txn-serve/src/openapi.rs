@@ -57,7 +57,12 @@ fn parameters(path: &str, work: Work) -> Vec<Value> {
         .split('/')
         .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
         .map(|name| {
-            json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } })
+            let schema = match name {
+                // Other names belong to calls of the servers.
+                "index" => json!({ "type": "string", "pattern": "^[^_]" }),
+                _ => json!({ "type": "string", "minLength": 1 }),
+            };
+            json!({ "name": name, "in": "path", "required": true, "schema": schema })
         })
         .collect();
     let query =
@@ -136,8 +141,8 @@ fn operation(path: &str, work: Work, about: &str, method: &str) -> Value {
         "parameters": parameters(path, work),
         "responses": {
             "2XX": { "description": "The answer.", "content": success },
-            "4XX": { "description": "Nothing was changed.", "content": problem() },
-            "5XX": { "description": "See `code`.", "content": problem() },
+            "4XX": { "description": "Nothing was changed.", "content": problem(work.shape()) },
+            "5XX": { "description": "See `code`.", "content": problem(work.shape()) },
         },
     });
     if let Some(content) = body {
@@ -151,9 +156,13 @@ fn as_word(work: Work) -> String {
     format!("{work:?}")
 }
 
-fn problem() -> Value {
-    let schema = json!({ "schema": { "$ref": format!("{SCHEMAS}Problem") } });
-    json!({ "application/problem+json": schema, "application/json": schema })
+/// The content of a refusal, in the shape of the path.
+fn problem(shape: Shape) -> Value {
+    let schema = |name: &str| json!({ "schema": { "$ref": format!("{SCHEMAS}{name}") } });
+    match shape {
+        Shape::Server => json!({ "application/json": schema("ServerError") }),
+        _ => json!({ "application/problem+json": schema("Problem") }),
+    }
 }
 
 fn schemas() -> Value {
@@ -232,7 +241,7 @@ fn transaction_schemas() -> [(&'static str, Value); 3] {
 }
 
 /// The schemas of other bodies that only the gateway has.
-fn own_schemas() -> [(&'static str, Value); 5] {
+fn own_schemas() -> [(&'static str, Value); 6] {
     [
         (
             "Outcome",
@@ -270,17 +279,41 @@ fn own_schemas() -> [(&'static str, Value); 5] {
             }),
         ),
         ("Problem", problem_schema()),
+        ("ServerError", server_error_schema()),
     ]
 }
 
+fn codes() -> Value {
+    Code::ALL.iter().map(|code| code.text()).collect()
+}
+
+/// An error in the servers' shape. The answer of a bulk has `errors` and `items`, too.
+fn server_error_schema() -> Value {
+    json!({
+        "type": "object", "required": ["error", "status"],
+        "properties": {
+            "status": { "type": "integer" }, "took": { "type": "integer" },
+            "errors": { "type": "boolean" },
+            "items": { "type": "array", "items": { "type": "object" } },
+            "error": {
+                "type": "object", "required": ["type", "reason", "root_cause", "code"],
+                "properties": {
+                    "type": { "type": "string" }, "reason": { "type": "string" },
+                    "root_cause": { "type": "array", "items": { "type": "object" } },
+                    "code": { "enum": codes() }, "tid": { "type": "string" },
+                },
+            },
+        },
+    })
+}
+
 fn problem_schema() -> Value {
-    let codes: Vec<&str> = Code::ALL.iter().map(|code| code.text()).collect();
     json!({
         "type": "object", "required": ["type", "title", "status", "detail", "code", "error"],
         "properties": {
             "type": { "type": "string" }, "title": { "type": "string" },
             "status": { "type": "integer" }, "detail": { "type": "string" },
-            "code": { "enum": codes }, "tid": { "type": "string" },
+            "code": { "enum": codes() }, "tid": { "type": "string" },
             "error": { "type": "object" },
         },
     })

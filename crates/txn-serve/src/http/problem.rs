@@ -1,6 +1,6 @@
 //! Problems: errors of the gateway, as RFC 9457 and the servers write them.
 
-use hyper::StatusCode;
+use hyper::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 use txn_core::{Error, ErrorKind};
 
@@ -113,12 +113,25 @@ pub(crate) struct Problem {
     members: Map<String, Value>,
     /// Fields of a bulk's answer.
     beside: Map<String, Value>,
+    /// The methods of the path, if the request has another one.
+    methods: Vec<Method>,
 }
 
 impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
-        let (status, kind) = (code.status(), code.kind());
-        Self { status, code, kind, detail: detail.into(), members: Map::new(), beside: Map::new() }
+        let (status, kind, detail) = (code.status(), code.kind(), detail.into());
+        let (members, beside, methods) = (Map::new(), Map::new(), Vec::new());
+        Self { status, code, kind, detail, members, beside, methods }
+    }
+
+    /// Names the methods of the path.
+    pub(crate) fn allowing(mut self, methods: Vec<Method>) -> Self {
+        self.methods = methods;
+        self
+    }
+
+    pub(crate) fn methods(&self) -> &[Method] {
+        &self.methods
     }
 
     /// The refusal of a request that has no room beside the bodies and answers of others.

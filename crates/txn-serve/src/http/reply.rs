@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Response, StatusCode};
+use hyper::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use txn_core::Receipt;
@@ -172,6 +172,7 @@ pub(crate) fn response(
     asked: &HeaderMap,
     elastic_product: bool,
 ) -> Response<Full<Bytes>> {
+    let allow = answer.as_ref().err().and_then(|problem| allow(problem.methods()));
     let (reply, passing) = match answer {
         Ok(reply) => (reply, false),
         Err(problem) if shape == Shape::Page => {
@@ -205,6 +206,9 @@ pub(crate) fn response(
     if passing {
         headers.insert(header::RETRY_AFTER, PAUSE);
     }
+    if let Some(allow) = allow {
+        headers.insert(header::ALLOW, allow);
+    }
     if reply.status == StatusCode::UNAUTHORIZED.as_u16() {
         let scheme = if shape == Shape::Page { BROWSER_SCHEME } else { SCHEME };
         headers.insert(header::WWW_AUTHENTICATE, scheme);
@@ -217,6 +221,12 @@ pub(crate) fn response(
         headers.insert(TID, tid);
     }
     response
+}
+
+/// The methods of a path, as a header names them.
+fn allow(methods: &[Method]) -> Option<HeaderValue> {
+    let names: Vec<&str> = methods.iter().map(Method::as_str).collect();
+    HeaderValue::try_from(names.join(", ")).ok().filter(|allow| !allow.is_empty())
 }
 
 /// Writes the answer of the servers, which holds its share.

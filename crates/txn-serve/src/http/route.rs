@@ -23,8 +23,8 @@ macro_rules! routes {
 
 routes! {
     Info: GET HEAD "/", "The name and the version of the gateway";
-    Health: GET "/healthz", "Whether the process runs";
-    Ready: GET "/readyz", "Whether the gateway takes requests and its store answers";
+    Health: GET HEAD "/healthz", "Whether the process runs";
+    Ready: GET HEAD "/readyz", "Whether the gateway takes requests and its store answers";
     Metrics: GET "/metrics", "Metrics for Prometheus";
     OpenApi: GET "/openapi.json", "This document";
     Transaction: POST "/_txn", "Carries out operations in one transaction";
@@ -89,20 +89,28 @@ impl Route {
     /// Finds the route of a request.
     pub(crate) fn find(method: &Method, path: &str) -> Result<Self, Problem> {
         let segments: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
-        let mut has_path = false;
+        let (mut others, mut is_literal) = (Vec::new(), false);
         for (methods, template, work, _) in ROUTES {
+            // The name of a call is no id and no index.
+            if is_literal && template.contains('{') {
+                continue;
+            }
             let Some(values) = values(template, &segments)? else { continue };
             if methods.contains(method) {
                 return Ok(Self { work: *work, values });
             }
-            has_path = true;
+            others.extend_from_slice(methods);
+            is_literal = values.is_empty();
         }
-        match has_path {
-            true => Err(Problem::new(Code::Method, "the path does not have this method")),
-            false if Shape::of_path(path) != Shape::Server => {
+        match others.is_empty() {
+            false => {
+                let detail = "the path does not have this method";
+                Err(Problem::new(Code::Method, detail).allowing(others))
+            }
+            true if Shape::of_path(path) != Shape::Server => {
                 Err(Problem::new(Code::NotFound, "the gateway has no such path"))
             }
-            false => {
+            true => {
                 let detail = "the gateway does not carry out this request: send it to a server";
                 Err(Problem::new(Code::NeedsServer, detail))
             }
@@ -230,7 +238,15 @@ mod tests {
             let problem = Route::find(&Method::GET, path).expect_err("no path");
             assert_eq!(problem.code(), Code::NotFound, "{path}");
         }
-        let problem = Route::find(&Method::DELETE, "/_bulk").expect_err("no method");
+        let problem = Route::find(&Method::PATCH, "/_requests/a").expect_err("no method");
         assert_eq!(problem.code(), Code::Method);
+        assert_eq!(problem.methods(), [Method::POST, Method::PUT, Method::GET]);
+        // The name of a call is no id and no index.
+        for (path, methods) in
+            [("/_txn/read", vec![Method::POST]), ("/readyz", vec![Method::GET, Method::HEAD])]
+        {
+            let problem = Route::find(&Method::DELETE, path).expect_err("no method");
+            assert_eq!(problem.methods(), methods, "{path}");
+        }
     }
 }
