@@ -70,6 +70,10 @@ pub(crate) enum System {
     Locks,
     /// The outbox, with killed processors.
     Outbox,
+    /// The gateway, which is killed.
+    Gateway,
+    /// The gateway, with more connections and requests than it can serve.
+    GatewayOverload,
 }
 
 /// Runs the load to its end.

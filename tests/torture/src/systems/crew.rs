@@ -38,6 +38,11 @@ impl Course {
         ]
     }
 
+    /// Counts a kill.
+    pub(crate) fn note_kill(&self) {
+        self.kills.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Returns the lines of the workers.
     pub(crate) fn said(&self) -> Vec<String> {
         self.said.lock().clone()
@@ -62,9 +67,7 @@ impl Crew {
     ///
     /// A task per worker kills and pauses it.
     pub(crate) fn start(plan: &Plan, domain: &str) -> Self {
-        let lease_ms = u64::try_from(plan.lease.as_millis()).unwrap_or(u64::MAX);
-        let job =
-            Job { system: plan.system, url: plan.url.clone(), domain: domain.to_owned(), lease_ms };
+        let job = plan.job(domain, String::new());
         let (course, stop, mut members) =
             (Arc::new(Course::default()), CancellationToken::new(), JoinSet::new());
         for _ in 0..plan.workers {
@@ -105,7 +108,7 @@ async fn member(
             }
             if stop.is_cancelled() || fastrand::bool() {
                 worker.kill().await?;
-                course.kills.fetch_add(1, Ordering::Relaxed);
+                course.note_kill();
                 break;
             }
             if worker.pause().await? {
@@ -127,14 +130,15 @@ async fn wait(span: Duration, stop: &CancellationToken) {
     }
 }
 
-struct Worker {
+/// A process of this program.
+pub(crate) struct Worker {
     child: Child,
     process: Process,
     said: JoinHandle<()>,
 }
 
 impl Worker {
-    fn start(plan: &Plan, job: &Job, course: &Arc<Course>) -> Result<Self, String> {
+    pub(crate) fn start(plan: &Plan, job: &Job, course: &Arc<Course>) -> Result<Self, String> {
         let job = serde_json::to_string(job).map_err(|error| error.to_string())?;
         let mut child = Command::new(&plan.binary)
             .args(["--worker", &job])
@@ -156,7 +160,12 @@ impl Worker {
         Ok(Self { child, process, said })
     }
 
-    async fn kill(&mut self) -> Result<(), String> {
+    /// The id of the process, while it runs.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    pub(crate) async fn kill(&mut self) -> Result<(), String> {
         self.child.kill().await.map_err(|error| error.to_string())
     }
 

@@ -1,12 +1,14 @@
-//! Kill soaks of the systems on the engine: requests, locks, the outbox.
+//! Kill soaks of the systems on the engine: requests, locks, the outbox, the gateway.
 //!
 //! Workers are processes, which are killed (SIGKILL) and paused beyond their lease (SIGSTOP,
 //! SIGCONT) at random. Workers write their results in transactions, so that a final check covers
 //! all of them.
 
 mod crew;
+pub mod gateway;
 pub mod locks;
 pub mod outbox;
+mod overload;
 pub mod requests;
 mod world;
 
@@ -30,6 +32,10 @@ pub enum System {
     Locks,
     /// The outbox: processors are killed, clients emit.
     Outbox,
+    /// The gateway: it is killed, clients repeat requests under their keys.
+    Gateway,
+    /// The gateway, not killed: more connections and requests than it can serve.
+    GatewayOverload,
 }
 
 /// A soak of one system on one server.
@@ -66,7 +72,16 @@ impl Plan {
             System::Requests => requests::run(self).await,
             System::Locks => locks::run(self).await,
             System::Outbox => outbox::run(self).await,
+            System::Gateway => gateway::run(self).await,
+            System::GatewayOverload => overload::run(self).await,
         }
+    }
+
+    /// The job of a worker. `listen`: the address of a gateway.
+    fn job(&self, domain: &str, listen: String) -> Job {
+        let lease_ms = u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX);
+        let (url, domain) = (self.url.clone(), domain.to_owned());
+        Job { system: self.system, url, domain, lease_ms, listen }
     }
 }
 
@@ -78,6 +93,8 @@ pub struct Job {
     /// The name of the domain.
     pub(crate) domain: String,
     pub(crate) lease_ms: u64,
+    /// The address of a gateway.
+    pub(crate) listen: String,
 }
 
 /// Runs a worker until it is killed.
@@ -100,6 +117,7 @@ pub async fn work(job: &str) -> Result<(), String> {
         System::Requests => requests::work(&world, job.lease()).await,
         System::Locks => locks::work(&world, job.lease()).await,
         System::Outbox => outbox::work(&world, job.lease()).await,
+        System::Gateway | System::GatewayOverload => gateway::work(&world, &job).await,
     }
 }
 
