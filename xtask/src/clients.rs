@@ -25,8 +25,10 @@ const THIN: [Suite; 3] = [
     Suite { folder: "java", commands: &[&["mvn", "-q", "test"]] },
 ];
 
-/// The comparisons of the official clients. Python uses a virtual environment.
-const OFFICIAL: [Suite; 3] = [
+/// The comparisons of the official clients, and requests that the OpenAPI document describes.
+///
+/// Python uses virtual environments.
+const OFFICIAL: [Suite; 4] = [
     Suite {
         folder: "conformance/python",
         commands: &[
@@ -36,12 +38,24 @@ const OFFICIAL: [Suite; 3] = [
         ],
     },
     Suite { folder: "conformance/javascript", commands: &[&["npm", "ci"], &["npm", "test"]] },
-    Suite { folder: "conformance/java", commands: &[&["mvn", "-q", "test"]] },
+    Suite {
+        folder: "conformance/java",
+        commands: &[&["mvn", "-q", "test"], &["mvn", "-q", "test", "-Pversion-9"]],
+    },
+    Suite {
+        folder: "conformance/openapi",
+        commands: &[
+            &["python3", "-m", "venv", "build/venv"],
+            &["build/venv/bin/pip", "install", "-q", "-r", "requirements.txt"],
+            &["build/venv/bin/python", "-m", "unittest"],
+        ],
+    },
 ];
 
 /// Builds the gateway, and runs the tests of each language.
 ///
-/// The comparisons also ask the servers that the environment names.
+/// The comparisons also ask the servers that the environment names. A test that kills a node starts
+/// its own server by this program.
 pub(crate) fn test() -> Result<(), Failure> {
     let program = target().join("debug/txn");
     let mut steps =
@@ -63,6 +77,9 @@ fn command(folder: &str, words: &[&str], program: &Path) -> Command {
     let mut command = Command::new(name);
     forget_xtask(&mut command);
     command.args(arguments).current_dir(folder).env("TXN_GATEWAY_PROGRAM", program);
+    if let Ok(xtask) = std::env::current_exe() {
+        command.env("TXN_XTASK", xtask);
+    }
     command
 }
 

@@ -139,6 +139,13 @@ enum ServersTask {
     },
     /// List the servers that are up.
     Status,
+    /// Run a server for another program: print its address, and kill and restart it at each line
+    /// of the input, until the input ends.
+    Private {
+        /// The kind of the server.
+        #[arg(value_parser = versions())]
+        kind: ServerKind,
+    },
 }
 
 fn kinds() -> impl clap::builder::TypedValueParser<Value = ServerKind> {
@@ -156,6 +163,9 @@ fn main() -> ExitCode {
         Task::Servers(ServersTask::Up { kinds }) => servers::up(&kinds),
         Task::Servers(ServersTask::Down { kinds }) => servers::down(&kinds),
         Task::Servers(ServersTask::Status) => servers::status(),
+        Task::Servers(ServersTask::Private { kind }) => {
+            servers::private(kind, std::io::stdin().lock(), std::io::stdout().lock())
+        }
         Task::Test { quick, part } => checks::test(quick, part),
         Task::Lint => lint::lint(),
         Task::Features => features::check(),

@@ -1,5 +1,6 @@
 //! `cargo xtask servers`, and the servers of other tasks.
 
+use std::io::{BufRead, Write};
 use std::thread;
 
 use txn_testkit::servers::{self, Running, ServerKind};
@@ -67,6 +68,29 @@ pub(crate) fn status() -> Result<(), Failure> {
             let (name, url, pid) = (node.name(), node.url(), node.pid());
             println!("  {name} {url} {state}, process {pid}, log {}", node.console_log().display());
         }
+    }
+    Ok(())
+}
+
+/// Runs a private server for another program, which kills it by lines of the input.
+///
+/// Prints the address whenever the server is healthy. Each line of `input` kills the node and
+/// starts it again. The server ends with the input.
+pub(crate) fn private(
+    kind: ServerKind,
+    input: impl BufRead,
+    mut output: impl Write,
+) -> Result<(), Failure> {
+    prerequisites::for_servers(&[kind])?;
+    let mut server = servers::up_private(kind)?;
+    writeln!(output, "{}", server.url())?;
+    for line in input.lines() {
+        line?;
+        for node in server.nodes() {
+            node.kill()?;
+        }
+        server.restart()?;
+        writeln!(output, "{}", server.url())?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@ package conformance;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import co.elastic.clients.elasticsearch.ElasticsearchClient;
 import co.elastic.clients.elasticsearch._helpers.bulk.BulkIngester;
@@ -15,6 +16,7 @@ import co.elastic.clients.elasticsearch.core.GetResponse;
 import co.elastic.clients.json.jackson.JacksonJsonpMapper;
 import co.elastic.clients.transport.ElasticsearchTransport;
 import co.elastic.clients.transport.TransportException;
+import co.elastic.clients.transport.Version;
 import co.elastic.clients.transport.rest_client.RestClientTransport;
 import java.io.File;
 import java.io.IOException;
@@ -29,6 +31,7 @@ import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.atomic.AtomicReference;
@@ -50,6 +53,10 @@ class ConformanceTest {
             "ingester with a conflict", "error 409 version_conflict_engine_exception",
             "half of a refused ingester", "false",
             "external version", "error 400");
+
+    /** Steps whose refusal the client of version 9 returns as an answer with errors. */
+    private static final Set<String> DECODED = Set.of(
+            "bulk with a conflict", "bulk with an update of a missing document", "ingester with a conflict");
 
     @FunctionalInterface
     private interface Call {
@@ -107,10 +114,18 @@ class ConformanceTest {
     @Test
     void answers_are_equal() throws Exception {
         Map<String, String> answers = record(gateway, false);
-        DIFFERENT.forEach((name, answer) -> assertEquals(answer, answers.get(name), name));
+        boolean isNine = Version.VERSION.major() == 9;
+        DIFFERENT.forEach((name, answer) -> {
+            // The client of 9 returns the items of a refused bulk, that of 8 throws.
+            if (isNine && DECODED.contains(name)) {
+                assertTrue(answers.get(name).contains(" 409 ") || answers.get(name).startsWith("0 of"), name);
+            } else {
+                assertEquals(answer, answers.get(name), name);
+            }
+        });
         assertEquals("error 409 version_conflict_engine_exception", answers.get("create an existing document"));
         assertEquals("1200 of 1200", answers.get("ingester"));
-        String server = System.getenv("TXN_ELASTICSEARCH_URL");
+        String server = System.getenv(isNine ? "TXN_ELASTICSEARCH9_URL" : "TXN_ELASTICSEARCH_URL");
         if (server == null) {
             return;
         }
