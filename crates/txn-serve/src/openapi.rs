@@ -145,6 +145,11 @@ fn operation(path: &str, work: Work, about: &str, method: &str) -> Value {
             "5XX": { "description": "See `code`.", "content": problem(work.shape()) },
         },
     });
+    if matches!(work, Work::Get | Work::Delete) {
+        // As on the servers, a missing document is no error.
+        let content = json_body(json!({ "type": "object" }));
+        operation["responses"]["404"] = json!({ "description": "There is no such document or collection.", "content": content });
+    }
     if let Some(content) = body {
         let is_required = work != Work::RequestCancel;
         operation["requestBody"] = json!({ "required": is_required, "content": content });
