@@ -569,8 +569,8 @@ impl Policy {
 
     /// Whether the next process would meet work of this one.
     ///
-    /// A slow process does not wait for its apply. A faster process rolls the commit forward in less
-    /// time than a round trip of the slow one.
+    /// A slow process does not wait for its apply. A faster process rolls the commit forward in
+    /// less time than a round trip of the slow one.
     fn is_unfinished(&self, now: Duration) -> bool {
         match self.is_slow(self.round_trip, now) {
             true => self.work.is_locking,
