@@ -28,6 +28,16 @@ pub(crate) enum Target {
     Partitions,
     /// Three nodes of OpenSearch 3 that are cut off from each other. Needs root.
     PartitionsOpensearch,
+    /// One Elasticsearch 8 on a disk that loses its power. Needs root.
+    PowerLoss,
+    /// One OpenSearch 3 on a disk that loses its power. Needs root.
+    PowerLossOpensearch,
+    /// Three nodes of Elasticsearch 8, whose disks lose their power at once. Needs root.
+    PowerLossCluster,
+    /// One Elasticsearch 7 that becomes 8, and then 9.
+    Upgrade,
+    /// One OpenSearch 2 that becomes 3.
+    UpgradeOpensearch,
 }
 
 impl Target {
@@ -37,7 +47,8 @@ impl Target {
 
     /// Returns the server that has to be up.
     ///
-    /// The load starts the cluster itself, because the load kills its nodes.
+    /// The load starts a cluster and nodes on lossy disks itself, because the
+    /// load kills them.
     fn server(self) -> Option<ServerKind> {
         match self {
             Self::Elasticsearch => Some(ServerKind::Elasticsearch),
@@ -45,18 +56,32 @@ impl Target {
             Self::Elasticsearch9 => Some(ServerKind::Elasticsearch9),
             Self::Opensearch => Some(ServerKind::OpenSearch),
             Self::Opensearch2 => Some(ServerKind::OpenSearch2),
-            Self::Simulation | Self::Cluster | Self::Partitions | Self::PartitionsOpensearch => {
-                None
-            }
+            Self::Simulation
+            | Self::Cluster
+            | Self::Partitions
+            | Self::PartitionsOpensearch
+            | Self::PowerLoss
+            | Self::PowerLossOpensearch
+            | Self::PowerLossCluster
+            | Self::Upgrade
+            | Self::UpgradeOpensearch => None,
         }
     }
 
-    /// Returns the kind of the servers that the load needs.
-    fn kind(self) -> ServerKind {
+    /// Returns the kinds of the servers that the load needs.
+    fn kinds(self) -> Vec<ServerKind> {
         match self {
-            Self::Partitions => ServerKind::Partitioned,
-            Self::PartitionsOpensearch => ServerKind::PartitionedOpenSearch,
-            _ => self.server().unwrap_or(ServerKind::Cluster),
+            Self::Partitions => vec![ServerKind::Partitioned],
+            Self::PartitionsOpensearch => vec![ServerKind::PartitionedOpenSearch],
+            Self::PowerLoss => vec![ServerKind::Elasticsearch],
+            Self::PowerLossOpensearch => vec![ServerKind::OpenSearch],
+            Self::Upgrade => vec![
+                ServerKind::Elasticsearch7,
+                ServerKind::Elasticsearch,
+                ServerKind::Elasticsearch9,
+            ],
+            Self::UpgradeOpensearch => vec![ServerKind::OpenSearch2, ServerKind::OpenSearch],
+            _ => vec![self.server().unwrap_or(ServerKind::Cluster)],
         }
     }
 }
@@ -97,7 +122,7 @@ pub(crate) fn run(
             command
         }
         _ => {
-            prerequisites::for_servers(&[target.kind()])?;
+            prerequisites::for_servers(&target.kinds())?;
             let mut command = cargo("run --release -q -p txn-torture --");
             command.arg("--seconds").arg(seconds.to_string()).arg("--target").arg(target.name());
             if let Some(system) = system.and_then(|system| system.to_possible_value()) {
