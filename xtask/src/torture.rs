@@ -1,9 +1,12 @@
 //! `cargo xtask torture`.
 
+use std::path::PathBuf;
+use std::process::Command;
+
 use clap::ValueEnum;
 use txn_testkit::servers::ServerKind;
 
-use crate::cargo::cargo;
+use crate::cargo::{cargo, root, target};
 use crate::servers::Borrowed;
 use crate::{Failure, prerequisites};
 
@@ -101,10 +104,35 @@ pub(crate) enum System {
     GatewayOverload,
 }
 
+/// Builds the load of a commit of this repository, and returns the path of its program.
+///
+/// The sources are a copy below the folder of builds. One program with both versions would need a
+/// git address in a manifest, and this repository has no address yet.
+fn build_commit(commit: &str) -> Result<PathBuf, Failure> {
+    let folder = target().join("xtask/commits").join(commit.replace('/', "-"));
+    let (sources, builds) = (folder.join("sources"), folder.join("builds"));
+    std::fs::create_dir_all(&sources)?;
+    let archive = folder.join("sources.tar");
+    let mut git = Command::new("git");
+    git.current_dir(root()).args(["archive", "--output"]).arg(&archive).arg(commit);
+    let mut tar = Command::new("tar");
+    tar.arg("-xf").arg(&archive).arg("-C").arg(&sources);
+    let mut build = cargo("build --release -q -p txn-torture");
+    build.current_dir(&sources).env("CARGO_TARGET_DIR", &builds);
+    for mut step in [git, tar, build] {
+        let status = step.status()?;
+        if !status.success() {
+            return Err(format!("{step:?}: {status}").into());
+        }
+    }
+    Ok(builds.join("release/txn-torture"))
+}
+
 /// Runs the load to its end.
 pub(crate) fn run(
     target: Target,
     system: Option<System>,
+    commit: Option<&str>,
     seconds: u64,
     faults: &[String],
     rest: &[String],
@@ -127,6 +155,9 @@ pub(crate) fn run(
             command.arg("--seconds").arg(seconds.to_string()).arg("--target").arg(target.name());
             if let Some(system) = system.and_then(|system| system.to_possible_value()) {
                 command.arg("--system").arg(system.get_name());
+            }
+            if let Some(commit) = commit {
+                command.arg("--other").arg(build_commit(commit)?);
             }
             if !faults.is_empty() {
                 command.arg("--faults").arg(faults.join(","));

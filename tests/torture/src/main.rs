@@ -8,6 +8,7 @@
 //! With `--system` the run is a kill soak of a system on the engine. Its workers are processes of
 //! this program.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -44,6 +45,9 @@ struct Arguments {
     /// A kill soak of this system instead, on one server.
     #[arg(long, conflicts_with_all = ["faults", "coordinators", "accounts"])]
     system: Option<System>,
+    /// This program in another version, for every second worker of the soak.
+    #[arg(long, requires = "system")]
+    other: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -89,7 +93,7 @@ async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let span = Duration::from_secs(arguments.seconds);
     let report = match arguments.system {
-        Some(system) => soak(system, arguments.target, span).await,
+        Some(system) => soak(system, &arguments, span).await,
         None => load(&arguments, span).await,
     };
     match report {
@@ -120,10 +124,10 @@ impl Target {
     }
 }
 
-async fn soak(system: System, target: Target, span: Duration) -> Result<Report, String> {
-    let url = target.url().ok_or("a soak of a system runs on one server")?;
+async fn soak(system: System, arguments: &Arguments, span: Duration) -> Result<Report, String> {
+    let url = arguments.target.url().ok_or("a soak of a system runs on one server")?;
     let binary = std::env::current_exe().map_err(|error| error.to_string())?;
-    Plan::new(system, &url, span, binary).run().await
+    Plan::new(system, &url, span, binary).with_other(arguments.other.clone()).run().await
 }
 
 async fn load(arguments: &Arguments, span: Duration) -> Result<Report, String> {
