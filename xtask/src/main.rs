@@ -99,6 +99,9 @@ enum Task {
         /// Kill processes of a system on the engine instead.
         #[arg(long, value_enum, conflicts_with = "faults")]
         system: Option<torture::System>,
+        /// Run every second worker of the system from this commit.
+        #[arg(long, requires = "system")]
+        commit: Option<String>,
         /// The faults, in turn; all faults of the target by default.
         #[arg(long, value_delimiter = ',')]
         faults: Vec<String>,
@@ -171,8 +174,8 @@ fn main() -> ExitCode {
         Task::Features => features::check(),
         Task::Package => package::package(),
         Task::Book => book::build(),
-        Task::Torture { seconds, target, system, faults, rest } => {
-            torture::run(target, system, seconds, &faults, &rest)
+        Task::Torture { seconds, target, system, commit, faults, rest } => {
+            torture::run(target, system, commit.as_deref(), seconds, &faults, &rest)
         }
         Task::Administrators { target, cases, rest } => administrators::run(target, &cases, &rest),
         Task::Clients => clients::test(),

@@ -1,9 +1,12 @@
 //! `cargo xtask torture`.
 
+use std::path::PathBuf;
+use std::process::Command;
+
 use clap::ValueEnum;
 use txn_testkit::servers::ServerKind;
 
-use crate::cargo::cargo;
+use crate::cargo::{cargo, root, target};
 use crate::servers::Borrowed;
 use crate::{Failure, prerequisites};
 
@@ -28,6 +31,16 @@ pub(crate) enum Target {
     Partitions,
     /// Three nodes of OpenSearch 3 that are cut off from each other. Needs root.
     PartitionsOpensearch,
+    /// One Elasticsearch 8 on a disk that loses its power. Needs root.
+    PowerLoss,
+    /// One OpenSearch 3 on a disk that loses its power. Needs root.
+    PowerLossOpensearch,
+    /// Three nodes of Elasticsearch 8, whose disks lose their power at once. Needs root.
+    PowerLossCluster,
+    /// One Elasticsearch 7 that becomes 8, and then 9.
+    Upgrade,
+    /// One OpenSearch 2 that becomes 3.
+    UpgradeOpensearch,
 }
 
 impl Target {
@@ -37,7 +50,8 @@ impl Target {
 
     /// Returns the server that has to be up.
     ///
-    /// The load starts the cluster itself, because the load kills its nodes.
+    /// The load starts a cluster and nodes on lossy disks itself, because the
+    /// load kills them.
     fn server(self) -> Option<ServerKind> {
         match self {
             Self::Elasticsearch => Some(ServerKind::Elasticsearch),
@@ -45,18 +59,32 @@ impl Target {
             Self::Elasticsearch9 => Some(ServerKind::Elasticsearch9),
             Self::Opensearch => Some(ServerKind::OpenSearch),
             Self::Opensearch2 => Some(ServerKind::OpenSearch2),
-            Self::Simulation | Self::Cluster | Self::Partitions | Self::PartitionsOpensearch => {
-                None
-            }
+            Self::Simulation
+            | Self::Cluster
+            | Self::Partitions
+            | Self::PartitionsOpensearch
+            | Self::PowerLoss
+            | Self::PowerLossOpensearch
+            | Self::PowerLossCluster
+            | Self::Upgrade
+            | Self::UpgradeOpensearch => None,
         }
     }
 
-    /// Returns the kind of the servers that the load needs.
-    fn kind(self) -> ServerKind {
+    /// Returns the kinds of the servers that the load needs.
+    fn kinds(self) -> Vec<ServerKind> {
         match self {
-            Self::Partitions => ServerKind::Partitioned,
-            Self::PartitionsOpensearch => ServerKind::PartitionedOpenSearch,
-            _ => self.server().unwrap_or(ServerKind::Cluster),
+            Self::Partitions => vec![ServerKind::Partitioned],
+            Self::PartitionsOpensearch => vec![ServerKind::PartitionedOpenSearch],
+            Self::PowerLoss => vec![ServerKind::Elasticsearch],
+            Self::PowerLossOpensearch => vec![ServerKind::OpenSearch],
+            Self::Upgrade => vec![
+                ServerKind::Elasticsearch7,
+                ServerKind::Elasticsearch,
+                ServerKind::Elasticsearch9,
+            ],
+            Self::UpgradeOpensearch => vec![ServerKind::OpenSearch2, ServerKind::OpenSearch],
+            _ => vec![self.server().unwrap_or(ServerKind::Cluster)],
         }
     }
 }
@@ -76,10 +104,35 @@ pub(crate) enum System {
     GatewayOverload,
 }
 
+/// Builds the load of a commit of this repository, and returns the path of its program.
+///
+/// The sources are a copy below the folder of builds. One program with both versions would need a
+/// git address in a manifest, and this repository has no address yet.
+fn build_commit(commit: &str) -> Result<PathBuf, Failure> {
+    let folder = target().join("xtask/commits").join(commit.replace('/', "-"));
+    let (sources, builds) = (folder.join("sources"), folder.join("builds"));
+    std::fs::create_dir_all(&sources)?;
+    let archive = folder.join("sources.tar");
+    let mut git = Command::new("git");
+    git.current_dir(root()).args(["archive", "--output"]).arg(&archive).arg(commit);
+    let mut tar = Command::new("tar");
+    tar.arg("-xf").arg(&archive).arg("-C").arg(&sources);
+    let mut build = cargo("build --release -q -p txn-torture");
+    build.current_dir(&sources).env("CARGO_TARGET_DIR", &builds);
+    for mut step in [git, tar, build] {
+        let status = step.status()?;
+        if !status.success() {
+            return Err(format!("{step:?}: {status}").into());
+        }
+    }
+    Ok(builds.join("release/txn-torture"))
+}
+
 /// Runs the load to its end.
 pub(crate) fn run(
     target: Target,
     system: Option<System>,
+    commit: Option<&str>,
     seconds: u64,
     faults: &[String],
     rest: &[String],
@@ -97,11 +150,14 @@ pub(crate) fn run(
             command
         }
         _ => {
-            prerequisites::for_servers(&[target.kind()])?;
+            prerequisites::for_servers(&target.kinds())?;
             let mut command = cargo("run --release -q -p txn-torture --");
             command.arg("--seconds").arg(seconds.to_string()).arg("--target").arg(target.name());
             if let Some(system) = system.and_then(|system| system.to_possible_value()) {
                 command.arg("--system").arg(system.get_name());
+            }
+            if let Some(commit) = commit {
+                command.arg("--other").arg(build_commit(commit)?);
             }
             if !faults.is_empty() {
                 command.arg("--faults").arg(faults.join(","));

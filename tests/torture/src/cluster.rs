@@ -87,6 +87,12 @@ fn wanted(faults: &[Fault]) -> Result<Vec<ClusterFault>, String> {
         Fault::StopAndContinue => Ok(ClusterFault::StopAndContinue),
         Fault::WriteBlock => Ok(ClusterFault::WriteBlock),
         Fault::FloodStage => Ok(ClusterFault::FloodStage),
+        power if Fault::OF_POWER.contains(power) => {
+            Err(format!("{power} needs the target `power-loss`"))
+        }
+        upgrade if Fault::OF_UPGRADES.contains(upgrade) => {
+            Err(format!("{upgrade} needs the target `upgrade`"))
+        }
         between => Err(format!("{between} needs the target `partitions`")),
     };
     faults.iter().map(of).collect()

@@ -31,6 +31,16 @@ pub enum Fault {
     CutWithClient,
     /// A node has a slow link. For partitions.
     SlowLink,
+    /// The power of all nodes fails. For power losses.
+    CutPower,
+    /// The power fails at a certain write or sync of a disk. For power losses.
+    CutPowerAtWrite,
+    /// The power fails, and again while the nodes start. For power losses.
+    CutPowerAtStart,
+    /// The server is shut down, and a newer version starts on its data. For upgrades.
+    Upgrade,
+    /// The server is killed, and a newer version starts on its data. For upgrades.
+    KillAndUpgrade,
 }
 
 impl Fault {
@@ -39,6 +49,13 @@ impl Fault {
     pub fn is_between_nodes(self) -> bool {
         Self::BETWEEN_NODES.contains(&self)
     }
+
+    /// The faults of the power.
+    pub(crate) const OF_POWER: [Self; 3] =
+        [Self::CutPower, Self::CutPowerAtWrite, Self::CutPowerAtStart];
+
+    /// The faults of upgrades.
+    pub(crate) const OF_UPGRADES: [Self; 2] = [Self::Upgrade, Self::KillAndUpgrade];
 
     /// The faults of the network between nodes.
     pub(crate) const BETWEEN_NODES: [Self; 6] = [

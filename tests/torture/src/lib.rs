@@ -6,6 +6,8 @@ pub mod cluster;
 pub mod fault;
 pub mod load;
 pub mod partitions;
+pub mod power_loss;
 pub mod report;
 pub mod single;
 pub mod systems;
+pub mod upgrade;

@@ -63,6 +63,15 @@ struct Lists {
     unknown: u64,
 }
 
+/// Waits for further transfers.
+///
+/// # Errors
+/// If there are none for a long time, as after a fault that does not end.
+pub(crate) async fn goes_on(ledger: &Ledger, transfers: u64) -> Result<(), String> {
+    let waited = tokio::time::timeout(PATIENCE, ledger.acknowledges(transfers)).await;
+    waited.map_err(|_| format!("there are no {transfers} transfers within {PATIENCE:?}"))
+}
+
 /// Waits until a transaction of the workload has ended.
 async fn begins(workload: &Workload) {
     let counters = workload.counters();

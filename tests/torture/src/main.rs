@@ -8,6 +8,7 @@
 //! With `--system` the run is a kill soak of a system on the engine. Its workers are processes of
 //! this program.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,9 +17,10 @@ use txn_testkit::env;
 use txn_testkit::servers::ServerKind;
 use txn_torture::fault::Fault;
 use txn_torture::load::Shape;
+use txn_torture::power_loss::{self, Guarantee};
 use txn_torture::report::Report;
 use txn_torture::systems::{self, Plan, System};
-use txn_torture::{cluster, partitions, single};
+use txn_torture::{cluster, partitions, single, upgrade};
 
 /// Loads with exact ledgers on real servers, through faults.
 #[derive(Debug, Parser)]
@@ -31,15 +33,21 @@ struct Arguments {
     /// The faults, in turn; all faults of the target by default.
     #[arg(long, value_delimiter = ',')]
     faults: Vec<Fault>,
-    /// The seed of the faults of partitions; random by default.
+    /// The seed of the faults of partitions and power losses; random by default.
     #[arg(long, conflicts_with = "system")]
     seed: Option<u64>,
+    /// The guarantee of the disks of power losses for names in folders.
+    #[arg(long, default_value = "journaled")]
+    disk: Guarantee,
     /// The size of the load.
     #[command(flatten)]
     shape: Shape,
     /// A kill soak of this system instead, on one server.
     #[arg(long, conflicts_with_all = ["faults", "coordinators", "accounts"])]
     system: Option<System>,
+    /// This program in another version, for every second worker of the soak.
+    #[arg(long, requires = "system")]
+    other: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -60,6 +68,16 @@ enum Target {
     Partitions,
     /// Three own nodes of OpenSearch 3 in network namespaces. Needs root.
     PartitionsOpensearch,
+    /// An own Elasticsearch 8 on a disk that loses its power. Needs root.
+    PowerLoss,
+    /// An own OpenSearch 3 on a disk that loses its power. Needs root.
+    PowerLossOpensearch,
+    /// Three own nodes of Elasticsearch 8, whose disks lose their power at once. Needs root.
+    PowerLossCluster,
+    /// An own Elasticsearch 7 that becomes 8, and then 9.
+    Upgrade,
+    /// An own OpenSearch 2 that becomes 3.
+    UpgradeOpensearch,
 }
 
 #[tokio::main]
@@ -75,7 +93,7 @@ async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let span = Duration::from_secs(arguments.seconds);
     let report = match arguments.system {
-        Some(system) => soak(system, arguments.target, span).await,
+        Some(system) => soak(system, &arguments, span).await,
         None => load(&arguments, span).await,
     };
     match report {
@@ -101,30 +119,34 @@ impl Target {
             Self::Elasticsearch9 => Some(env::elasticsearch9_url()),
             Self::Opensearch => Some(env::opensearch_url()),
             Self::Opensearch2 => Some(env::opensearch2_url()),
-            Self::Cluster | Self::Partitions | Self::PartitionsOpensearch => None,
+            _ => None,
         }
     }
 }
 
-async fn soak(system: System, target: Target, span: Duration) -> Result<Report, String> {
-    let url = target.url().ok_or("a soak of a system runs on one server")?;
+async fn soak(system: System, arguments: &Arguments, span: Duration) -> Result<Report, String> {
+    let url = arguments.target.url().ok_or("a soak of a system runs on one server")?;
     let binary = std::env::current_exe().map_err(|error| error.to_string())?;
-    Plan::new(system, &url, span, binary).run().await
+    Plan::new(system, &url, span, binary).with_other(arguments.other.clone()).run().await
 }
 
 async fn load(arguments: &Arguments, span: Duration) -> Result<Report, String> {
     let (faults, shape) = (arguments.faults.as_slice(), arguments.shape);
-    let partitioned = match arguments.target {
-        Target::Partitions => ServerKind::Partitioned,
-        Target::PartitionsOpensearch => ServerKind::PartitionedOpenSearch,
-        target => {
-            return match target.url() {
-                Some(url) => single::run(&url, faults, span, shape).await,
-                None => cluster::run(faults, span, shape).await,
-            };
-        }
-    };
     // Short enough to type.
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
-    partitions::run(partitioned, faults, seed, span, shape).await
+    let cut = |kind| partitions::run(kind, faults, seed, span, shape);
+    let lose = |kind| power_loss::run(kind, arguments.disk, faults, seed, span, shape);
+    match arguments.target {
+        Target::Partitions => cut(ServerKind::Partitioned).await,
+        Target::PartitionsOpensearch => cut(ServerKind::PartitionedOpenSearch).await,
+        Target::PowerLoss => lose(ServerKind::Elasticsearch).await,
+        Target::PowerLossOpensearch => lose(ServerKind::OpenSearch).await,
+        Target::PowerLossCluster => lose(ServerKind::Cluster).await,
+        Target::Upgrade => upgrade::run(&upgrade::ELASTICSEARCH, faults, span, shape).await,
+        Target::UpgradeOpensearch => upgrade::run(&upgrade::OPENSEARCH, faults, span, shape).await,
+        target => match target.url() {
+            Some(url) => single::run(&url, faults, span, shape).await,
+            None => cluster::run(faults, span, shape).await,
+        },
+    }
 }

@@ -32,16 +32,7 @@ pub async fn run(
         );
     }
     let proxy = Proxy::start(url).await.map_err(|error| format!("no proxy: {error}"))?;
-    let config = Config::default()
-        .with_lease(Duration::from_millis(500))
-        .with_janitor_interval(Some(Duration::from_secs(2)))
-        .with_timeout(Duration::from_secs(5));
-    let mut coordinators = Vec::new();
-    for _ in 0..shape.coordinators {
-        coordinators.push(store(&proxy.url()).await?);
-    }
-    let name = txn_fixtures::unique("torture");
-    let mut load = Load::open(&name, shape, config, coordinators, store(url).await?).await?;
+    let mut load = open(&proxy.url(), url, shape).await?;
     let (began, bar) = (Instant::now(), progress(span));
     let mut rounds = 0;
     while began.elapsed() < span {
@@ -65,6 +56,20 @@ pub async fn run(
     load.close().await;
     proxy.shutdown().await;
     Ok(report)
+}
+
+/// Opens the load on a server, with the address of the coordinators and that of the checks.
+pub(crate) async fn open(url: &str, witness: &str, shape: Shape) -> Result<Load, String> {
+    let config = Config::default()
+        .with_lease(Duration::from_millis(500))
+        .with_janitor_interval(Some(Duration::from_secs(2)))
+        .with_timeout(Duration::from_secs(5));
+    let mut coordinators = Vec::new();
+    for _ in 0..shape.coordinators {
+        coordinators.push(store(url).await?);
+    }
+    let name = txn_fixtures::unique("torture");
+    Load::open(&name, shape, config, coordinators, store(witness).await?).await
 }
 
 async fn store(url: &str) -> Result<Arc<dyn Store>, String> {

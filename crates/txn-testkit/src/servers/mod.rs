@@ -91,7 +91,7 @@ pub fn up(kind: ServerKind) -> Result<Running> {
         return Ok(Running::new(home, state, true));
     }
     take_down(&folder, true)?;
-    let state = launch(&home, kind, &folder, None)?;
+    let state = launch(&home, kind, &folder, None, |_| Ok(()))?;
     Ok(Running::new(home, state, false))
 }
 
@@ -103,6 +103,19 @@ pub fn up(kind: ServerKind) -> Result<Running> {
 /// # Errors
 /// Like [`up`].
 pub fn up_private(kind: ServerKind) -> Result<Running> {
+    up_private_with(kind, |_| Ok(()))
+}
+
+/// Starts a private server after `prepare`, which receives the nodes with empty folders of data.
+///
+/// Otherwise like [`up_private`]. Everything mounted on a folder of data is unmounted at the end.
+///
+/// # Errors
+/// Like [`up`], or the error of `prepare`.
+pub fn up_private_with(
+    kind: ServerKind,
+    prepare: impl FnOnce(&[Node]) -> Result<()>,
+) -> Result<Running> {
     static COUNT: AtomicU32 = AtomicU32::new(1);
     let home = Home::open()?;
     remove_orphans(&home)?;
@@ -110,7 +123,7 @@ pub fn up_private(kind: ServerKind) -> Result<Running> {
         .ok_or_else(|| Error::Other("/proc does not know this process".to_owned()))?;
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let folder = home.servers().join(format!("{PRIVATE}{kind}-{}-{number}", owner.pid));
-    let state = launch(&home, kind, &folder, Some(owner))?;
+    let state = launch(&home, kind, &folder, Some(owner), prepare)?;
     Ok(Running::new(home, state, false))
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::error::{Error, Result};
-use crate::servers::launching::process::Process;
+use crate::servers::launching::process::{Process, java_processes_of};
 
 /// The time that a node has to end.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -76,6 +76,17 @@ impl Node {
     /// If the process is still alive, or belongs to another user.
     pub fn kill(&self) -> Result<()> {
         self.process.kill()
+    }
+
+    /// Kills all processes of the node with SIGKILL, also those of a start.
+    ///
+    /// A start of the node that is under way fails.
+    ///
+    /// # Errors
+    /// Like [`kill`](Self::kill).
+    pub fn kill_all(&self) -> Result<()> {
+        self.kill()?;
+        java_processes_of(&self.folder).iter().try_for_each(Process::kill)
     }
 
     /// Pauses the node with SIGSTOP, and returns after the pause began.

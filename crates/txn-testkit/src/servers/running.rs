@@ -9,7 +9,9 @@ use super::network::Network;
 use super::node::Node;
 use super::state::{State, take_down};
 use crate::env;
-use crate::servers::launching::launch::start;
+use crate::servers::launching::java::find_java;
+use crate::servers::launching::launch::{configure, start};
+use crate::servers::launching::setup::Setup;
 use crate::servers::products::kind::ServerKind;
 use crate::servers::products::product::install;
 
@@ -138,6 +140,28 @@ impl Running {
     pub fn restart(&mut self) -> Result<()> {
         let all: Vec<usize> = (0..self.state.nodes.len()).collect();
         self.restart_nodes(&all)
+    }
+
+    /// Starts another version on the data and the ports of all nodes.
+    ///
+    /// Waits until the nodes are healthy. Running nodes are shut down in order first.
+    ///
+    /// # Errors
+    /// If the version is of another product, lacks a suitable Java, or does not become healthy.
+    pub fn upgrade(&mut self, kind: ServerKind) -> Result<()> {
+        if !self.state.kind.has_data_of(kind) {
+            return Err(Error::Other(format!("{kind} cannot use data of {}", self.state.kind)));
+        }
+        let _lock = self.home.lock(self.state.kind.name())?;
+        for node in &self.state.nodes {
+            node.shut_down()?;
+        }
+        let product = install(&self.home, kind.distribution())?;
+        self.state.java = find_java(kind.java_versions())?;
+        self.state.kind = kind;
+        configure(&Setup { home: &self.home, product: &product, state: &self.state })?;
+        let all: Vec<usize> = (0..self.state.nodes.len()).collect();
+        start(&self.home, &product, &mut self.state, &all)
     }
 
     fn restart_nodes(&mut self, indices: &[usize]) -> Result<()> {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 
 use super::credentials::Credentials;
@@ -109,6 +110,8 @@ pub(crate) fn take_down(folder: &Path, patiently: bool) -> Result<bool> {
         network.remove()?;
     }
     for node in nodes {
+        // Of a test whose process was killed. Without a mount the call fails.
+        let _ = unmount(&node.data, UnmountFlags::DETACH);
         remove(&node.data)?;
     }
     remove(&folder.join("snapshots"))?;

@@ -1,5 +1,6 @@
 //! Workers that are killed and paused at random.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,10 +71,10 @@ impl Crew {
         let job = plan.job(domain, String::new());
         let (course, stop, mut members) =
             (Arc::new(Course::default()), CancellationToken::new(), JoinSet::new());
-        for _ in 0..plan.workers {
+        for number in 0..plan.workers {
             let (plan, job, course, stop) =
                 (plan.clone(), job.clone(), course.clone(), stop.clone());
-            members.spawn(async move { member(&plan, &job, &course, &stop).await });
+            members.spawn(async move { member(number, &plan, &job, &course, &stop).await });
         }
         Self { course, stop, members }
     }
@@ -91,15 +92,16 @@ impl Crew {
     }
 }
 
-/// Runs one worker after the other.
+/// Runs one worker after the other, under the number of a member.
 async fn member(
+    number: usize,
     plan: &Plan,
     job: &Job,
     course: &Arc<Course>,
     stop: &CancellationToken,
 ) -> Result<(), String> {
     while !stop.is_cancelled() {
-        let mut worker = Worker::start(plan, job, course)?;
+        let mut worker = Worker::start(plan.program(number), job, course)?;
         loop {
             wait(Duration::from_millis(fastrand::u64(LIFE)), stop).await;
             if let Some(status) = worker.child.try_wait().map_err(|error| error.to_string())? {
@@ -138,9 +140,9 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn start(plan: &Plan, job: &Job, course: &Arc<Course>) -> Result<Self, String> {
+    pub(crate) fn start(program: &Path, job: &Job, course: &Arc<Course>) -> Result<Self, String> {
         let job = serde_json::to_string(job).map_err(|error| error.to_string())?;
-        let mut child = Command::new(&plan.binary)
+        let mut child = Command::new(program)
             .args(["--worker", &job])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -84,7 +84,7 @@ pub(crate) async fn run(plan: &Plan) -> Result<Report, String> {
     let desk = Desk::open(&world, &free_address().await?, CLIENTS).await?;
     let job = plan.job(fixture.domain_name(), desk.listen.clone());
     let course = Arc::new(Course::default());
-    let mut gateway = Worker::start(plan, &job, &course)?;
+    let mut gateway = Worker::start(&plan.binary, &job, &course)?;
     desk.until_ready().await?;
     let began = Instant::now();
     let mut clients = tokio::task::JoinSet::new();
@@ -96,7 +96,7 @@ pub(crate) async fn run(plan: &Plan) -> Result<Report, String> {
         tokio::time::sleep(LIFE.min(plan.span)).await;
         gateway.kill().await?;
         course.note_kill();
-        gateway = Worker::start(plan, &job, &course)?;
+        gateway = Worker::start(&plan.binary, &job, &course)?;
     }
     let mut served = vec![Served::default(); CLIENTS];
     let mut violations = Vec::new();

@@ -12,7 +12,7 @@ mod overload;
 pub mod requests;
 mod world;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -53,6 +53,8 @@ pub struct Plan {
     pub lease: Duration,
     /// The program of a worker: this package's binary.
     pub binary: PathBuf,
+    /// The same program in another version, for every second worker.
+    pub other: Option<PathBuf>,
 }
 
 impl Plan {
@@ -60,7 +62,20 @@ impl Plan {
     #[must_use]
     pub fn new(system: System, url: &str, span: Duration, binary: PathBuf) -> Self {
         let (url, lease) = (url.to_owned(), Duration::from_secs(2));
-        Self { system, url, span, workers: 3, lease, binary }
+        Self { system, url, span, workers: 3, lease, binary, other: None }
+    }
+
+    /// Runs every second worker as another program, such as this one in another version.
+    #[must_use]
+    pub fn with_other(mut self, other: Option<PathBuf>) -> Self {
+        self.other = other;
+        self
+    }
+
+    /// Returns the program of a worker.
+    fn program(&self, worker: usize) -> &Path {
+        let other = self.other.as_ref().filter(|_| worker.is_multiple_of(2));
+        other.unwrap_or(&self.binary)
     }
 
     /// Runs the soak, and checks its results.

@@ -105,7 +105,7 @@ pub(crate) async fn run(plan: &Plan) -> Result<Report, String> {
     let desk = Desk::open(&world, &free_address().await?, CONNECTIONS).await?;
     let job = plan.job(fixture.domain_name(), desk.listen.clone());
     let course = Arc::new(Course::default());
-    let mut gateway = Worker::start(plan, &job, &course)?;
+    let mut gateway = Worker::start(&plan.binary, &job, &course)?;
     desk.until_ready().await?;
     // The first load is a warm-up.
     let warm_up = load(&desk, FEW, CALM, Pace::AfterAnswers).await?;

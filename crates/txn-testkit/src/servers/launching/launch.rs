@@ -27,7 +27,8 @@ const TIMEOUT_VARIABLE: &str = "TXN_SERVERS_TIMEOUT";
 const USUAL_TIMEOUT: u64 = 300;
 const USUAL_CLUSTER_TIMEOUT: u64 = 600;
 
-fn configure(setup: &Setup<'_>) -> Result<()> {
+/// Writes the configuration of every node.
+pub(crate) fn configure(setup: &Setup<'_>) -> Result<()> {
     match setup.state.kind.distribution() {
         Distribution::Elasticsearch(_) => elasticsearch::configure(setup),
         Distribution::OpenSearch { .. } => opensearch::configure(setup),
@@ -43,12 +44,14 @@ fn start_command(setup: &Setup<'_>, node: &Node) -> Command {
 
 /// Creates and starts a server in an empty folder.
 ///
-/// Waits until the server is healthy. An unhealthy server is taken down again.
+/// Calls `prepare` with the nodes before their start. Waits until the server is healthy. An
+/// unhealthy server is taken down again.
 pub(crate) fn launch(
     home: &Home,
     kind: ServerKind,
     folder: &Path,
     owner: Option<Process>,
+    prepare: impl FnOnce(&[Node]) -> Result<()>,
 ) -> Result<State> {
     if kind.is_partitioned() {
         check_namespaces()?;
@@ -73,7 +76,7 @@ pub(crate) fn launch(
     };
     eprintln!("{}: starting", state.cluster_name);
     let began = Instant::now();
-    let result = configure_and_start(home, &product, &mut state);
+    let result = configure_and_start(home, &product, &mut state, prepare);
     if let Err(error) = result {
         take_down(folder, false)?;
         return Err(error);
@@ -82,7 +85,12 @@ pub(crate) fn launch(
     Ok(state)
 }
 
-fn configure_and_start(home: &Home, product: &Path, state: &mut State) -> Result<()> {
+fn configure_and_start(
+    home: &Home,
+    product: &Path,
+    state: &mut State,
+    prepare: impl FnOnce(&[Node]) -> Result<()>,
+) -> Result<()> {
     if let Some(network) = &state.network {
         network.create()?;
         open_files::prepare(&state.folder)?;
@@ -94,6 +102,11 @@ fn configure_and_start(home: &Home, product: &Path, state: &mut State) -> Result
         let pem = fs::read_to_string(&inside).on("read", &inside)?;
         fs::write(path, pem).on("write", path)?;
     }
+    for node in &state.nodes {
+        create(&node.data)?;
+        home.give(&node.folder)?;
+    }
+    prepare(&state.nodes)?;
     let all: Vec<usize> = (0..state.nodes.len()).collect();
     start(home, product, state, &all)
 }

@@ -101,6 +101,15 @@ impl ServerKind {
         }
     }
 
+    /// Whether both kinds are a single node of one product without users.
+    pub(crate) fn has_data_of(self, other: Self) -> bool {
+        let is_elasticsearch =
+            |kind: Self| matches!(kind.distribution(), Distribution::Elasticsearch(_));
+        let both = [self, other];
+        both.iter().all(|kind| Self::VERSIONS.contains(kind))
+            && is_elasticsearch(self) == is_elasticsearch(other)
+    }
+
     pub(crate) fn distribution(self) -> Distribution {
         match self {
             Self::Elasticsearch | Self::Cluster | Self::Partitioned | Self::Secured => {
