@@ -220,9 +220,9 @@ pub enum Event {
         holder_label: Option<Arc<str>>,
         /// The document.
         document: Key,
-        /// The time of the wait.
+        /// How long the attempt waited.
         waited: Duration,
-        /// The end of the wait.
+        /// Why the wait ended.
         end: WaitEnd,
     },
     /// An older transaction aborted a younger one and takes its lock.

@@ -30,8 +30,9 @@ pub struct ServeConfig {
     pub max_documents: usize,
     /// The maximum number of requests that run at the same time.
     ///
-    /// Beyond this number a request is refused with 429 and `Retry-After`. At most half of them are
-    /// reads for update that wait for a reservation. Default: 512.
+    /// Beyond this number a request is refused with 429 and `Retry-After`. At most half of these
+    /// requests are reads for update that wait for a reservation, and at most a quarter wait for a
+    /// lock. Default: 512.
     pub max_requests: usize,
     /// The maximum number of connections. Further clients wait until a connection ends.
     /// Default: 1,024.

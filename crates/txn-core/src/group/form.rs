@@ -199,6 +199,8 @@ impl Groups {
     }
 
     /// Lets a closure run again. Returns whether it ran in time.
+    ///
+    /// If it did not, the caller finds the channel closed, and retries.
     async fn run_again(
         &self,
         waiter: &Waiter,

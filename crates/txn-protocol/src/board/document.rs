@@ -48,7 +48,7 @@ pub type Ticket = u64;
 pub struct Entry {
     /// The wish with the smallest ticket goes first.
     pub ticket: Ticket,
-    /// The distance of the ticket from the virtual time at its drawing.
+    /// The step from the last ticket, or from the virtual time, before the spacing.
     pub stride: Ticket,
     /// Transactions that wait or run in the process.
     pub clients: u32,

@@ -163,7 +163,9 @@ async fn damaged(domain: &Domain, stalled: &[&OpenTransaction]) -> Result<Vec<Me
     Ok(messages)
 }
 
-/// The message about a participant that cannot be applied, or not be read.
+/// The message about a participant that cannot be read or applied.
+///
+/// `None` if an operator need not act.
 #[must_use]
 pub fn of_participant(document: &str, state: ParticipantState, tid: AttemptId) -> Option<Message> {
     let what = match state {

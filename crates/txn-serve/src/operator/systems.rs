@@ -24,7 +24,7 @@ pub fn backlog_json(backlog: &Backlog, now_ms: u64) -> Value {
     json
 }
 
-/// The next step after the counts of waiting events.
+/// The next step of an operator, by the counts of waiting events.
 #[must_use]
 pub fn next_step_of_backlog(backlog: &Backlog) -> &'static str {
     match backlog.dead {

@@ -213,13 +213,13 @@ pub struct TransactionReport {
     pub record: Option<RecordReport>,
     /// The participants of the record, and their present state.
     pub participants: Vec<ParticipantReport>,
-    /// The number of participants in the record.
+    /// The number of participants in the record, even if `participants` is shorter.
     pub participants_total: usize,
     /// The documents that hold a lock of this attempt.
     pub locks: Vec<DocumentName>,
     /// Whether a list is shorter than the truth, because of the limit.
     pub truncated: bool,
-    /// The verdict.
+    /// The state of the transaction, for an operator.
     pub verdict: Verdict,
     /// The reason for the verdict.
     pub why: String,

@@ -14,9 +14,9 @@ pub struct Load {
     pub waiting: usize,
     /// The number of running transactions that wait for a group.
     pub queued: usize,
-    /// The number of shared requests so far.
+    /// The number of requests that request batching has sent since the domain was opened.
     pub requests: u64,
-    /// The number of operations in all shared requests so far.
+    /// The number of operations in these requests.
     pub operations: u64,
 }
 

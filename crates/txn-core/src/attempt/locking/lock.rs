@@ -42,8 +42,9 @@ pub(in crate::attempt) async fn acquire_for_reading(
     acquire(attempt, wanted, Vec::new(), given_up).await
 }
 
-/// Locks documents at the versions that were read.
+/// Locks documents at their present versions.
 ///
+/// The attempt fails if a document has changed since the attempt read it.
 /// The same bulk carries `checks`, which are dry runs. The attempt waits for older holders, wounds
 /// younger ones, and rolls committed ones forward. After `given_up` the attempt sends no further
 /// lock and waits for no holder, but settles the locks that were sent. The caller holds

@@ -229,7 +229,8 @@ fn may_hold_any(attempt: &Attempt) -> bool {
 /// Waits if another process has the turn at these documents.
 ///
 /// Returns whether the attempt waited. An attempt that holds locks or commits a group starts
-/// again instead.
+/// again instead. A nested attempt, and one with locks that its caller commits by hand, do not
+/// wait.
 pub(in crate::attempt) async fn waited_for_turn(
     attempt: &Attempt,
     keys: impl Iterator<Item = &Key> + Clone,

@@ -44,7 +44,7 @@ pub(crate) struct Board {
     /// Whether processes take turns at all.
     is_enabled: bool,
     state: Mutex<BoardState>,
-    /// Whether this process conflicted with another process lately.
+    /// Whether the policy is not dormant.
     is_engaged: AtomicBool,
     /// Wakes the driver for a change that the policy must see.
     stirred: Notify,

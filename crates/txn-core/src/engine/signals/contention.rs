@@ -46,9 +46,9 @@ pub struct LockWait {
     pub routing: Option<Arc<str>>,
     /// The begin of the wait, in milliseconds since the Unix epoch.
     pub began_ms: u64,
-    /// The time of the wait in milliseconds.
+    /// How long the attempt waited, in milliseconds.
     pub waited_ms: u64,
-    /// The end of the wait.
+    /// Why the wait ended.
     pub end: WaitEnd,
 }
 
@@ -73,7 +73,7 @@ pub struct PresentWait {
     /// The routing value of the document, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routing: Option<Arc<str>>,
-    /// The time of the wait so far, in milliseconds.
+    /// How long the attempt has waited, in milliseconds.
     pub waited_ms: u64,
 }
 

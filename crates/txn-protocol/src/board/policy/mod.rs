@@ -94,7 +94,7 @@ pub struct Policy {
     round_trip: Duration,
     /// Whether a request was measured; otherwise the round trip is a guess.
     is_measured: bool,
-    /// Until when the process polls the board; none if it met no other process.
+    /// Until when the process polls the board; none if the policy is dormant.
     engaged_until: Option<Duration>,
     /// The slots as the last poll or the last own write showed them.
     slots: Vec<(Slot, Option<Version>)>,
@@ -163,7 +163,7 @@ impl Policy {
         }
     }
 
-    /// Whether the policy is idle: the process met no other process lately.
+    /// Whether the policy is dormant: the process conflicted with no other process lately.
     ///
     /// A dormant policy permits every lock and writes nothing. A dormant process polls the board
     /// only while it hands documents off.
@@ -397,8 +397,8 @@ impl Policy {
 
     /// Whether the turn has begun since the last call.
     ///
-    /// The process then reads the cached documents that other wishes name, in one request next to
-    /// its first batch.
+    /// The process then refreshes documents that other wishes named. Until then it locks no
+    /// document of its wish.
     pub fn take_arrival(&mut self) -> bool {
         std::mem::take(&mut self.wants_refresh)
     }

@@ -63,7 +63,7 @@ impl Policy {
         self.work.clients.max(turn).max(1)
     }
 
-    /// Takes a new ticket, for a first wish or after a turn.
+    /// Takes a new ticket, for a first wish, after a turn, or after a turn without a lock.
     pub(super) fn take_ticket(&mut self, now: Duration) {
         let clients = self.clients();
         let stride = self.stride(clients, now);
