@@ -42,7 +42,7 @@ pub const MARKS: [&str; 22] = [
 ];
 
 /// Rare branches that the simulation does not reach, with the reason.
-pub const UNREACHED_MARKS: [(&str, &str); 12] = [
+pub const UNREACHED_MARKS: [(&str, &str); 13] = [
     ("committed_record_was_removed", "no plain client writes records"),
     ("committed_record_was_replaced", "no plain client writes records"),
     ("past_of_an_unreadable_head_stays", "history is kept longer than a run"),
@@ -54,6 +54,7 @@ pub const UNREACHED_MARKS: [(&str, &str); 12] = [
     ("too_many_wait_already", "a process runs fewer transactions than its bound"),
     ("unapplied_participant_relocked", "no plain client deletes placeholders"),
     ("unclear_participant_reported", "no plain client deletes placeholders"),
+    ("version_of_uncommitted_content", "no client asks for versions"),
     ("waited_for_a_place_in_vain", "a process runs fewer transactions than its bound"),
 ];
 
