@@ -1,22 +1,26 @@
 //! Three nodes that are killed, paused, restarted and blocked.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use txn_core::Config;
-use txn_core::store::Store;
-use txn_es::{EsConfig, EsStore};
 use txn_fixtures::bank;
 use txn_fixtures::faults::{Cluster, ClusterFault};
 
 use crate::fault::Fault;
-use crate::load::{Load, Shape};
+use crate::load::{Load, Shape, Timing};
 use crate::report::{Report, progress};
 
 /// The duration of the load before, during and after a fault.
 const CALM: Duration = Duration::from_secs(3);
 const FAULT: Duration = Duration::from_secs(8);
+
+const TIMING: Timing = Timing {
+    lease: Duration::from_secs(2),
+    janitor_interval: Duration::from_secs(5),
+    timeout: Duration::from_secs(10),
+    // Shorter than a cut, and than the time until the cluster notices a paused node.
+    request_timeout: Duration::from_secs(4),
+};
 
 /// Runs the load for `span`, and reports.
 ///
@@ -64,16 +68,7 @@ pub(crate) async fn open(
     let name = txn_fixtures::unique("torture");
     let mappings = serde_json::from_str(bank::MAPPINGS).map_err(|error| error.to_string())?;
     cluster.make(&format!("{name}-ledger"), mappings).await;
-    let config = Config::default()
-        .with_lease(Duration::from_secs(2))
-        .with_janitor_interval(Some(Duration::from_secs(5)))
-        .with_timeout(Duration::from_secs(10));
-    let mut coordinators = Vec::new();
-    for coordinator in 0..shape.coordinators {
-        coordinators.push(store(urls_of(coordinator)).await?);
-    }
-    let witness = store(cluster.urls().to_vec()).await?;
-    Load::open(&name, shape, config, coordinators, witness).await
+    Load::open(&name, shape, TIMING, urls_of, cluster.urls().to_vec()).await
 }
 
 fn wanted(faults: &[Fault]) -> Result<Vec<ClusterFault>, String> {
@@ -96,12 +91,4 @@ fn wanted(faults: &[Fault]) -> Result<Vec<ClusterFault>, String> {
         between => Err(format!("{between} needs the target `partitions`")),
     };
     faults.iter().map(of).collect()
-}
-
-async fn store(urls: Vec<String>) -> Result<Arc<dyn Store>, String> {
-    let config = EsConfig::new(urls).map_err(|error| error.to_string())?;
-    // Shorter than a cut, and than the time until the cluster notices a paused node.
-    let config = config.with_request_timeout(Duration::from_secs(4));
-    let store = EsStore::connect(config).await.map_err(|error| error.to_string())?;
-    Ok(Arc::new(store))
 }

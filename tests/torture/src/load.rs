@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use indicatif::ProgressBar;
 use tokio_util::sync::CancellationToken;
 use txn_core::event::{Event, Observer};
 use txn_core::store::Store;
 use txn_core::{Config, Domain};
+use txn_es::{EsConfig, EsStore};
 use txn_fixtures::ledger::{Ledger, Plan};
 use txn_histories::history::Model;
 use txn_histories::workload::Counts;
@@ -29,6 +31,37 @@ pub struct Shape {
     #[arg(long, default_value_t = 30)]
     pub accounts: usize,
 }
+
+/// The durations of a load, which depend on its faults.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    pub(crate) lease: Duration,
+    pub(crate) janitor_interval: Duration,
+    /// The time of a transaction.
+    pub(crate) timeout: Duration,
+    pub(crate) request_timeout: Duration,
+}
+
+impl Timing {
+    /// The durations for one server.
+    pub(crate) const ONE_SERVER: Self = Self {
+        lease: Duration::from_millis(500),
+        janitor_interval: Duration::from_secs(2),
+        timeout: Duration::from_secs(5),
+        request_timeout: Duration::from_secs(3),
+    };
+
+    async fn connect(self, urls: Vec<String>) -> Result<Arc<dyn Store>, String> {
+        let config = EsConfig::new(urls).map_err(|error| error.to_string())?;
+        let config = config.with_request_timeout(self.request_timeout);
+        let store = EsStore::connect(config).await.map_err(|error| error.to_string())?;
+        Ok(Arc::new(store))
+    }
+}
+
+/// The documented condition under which a history may be no serial one.
+const CONDITION: &str = "  docs/isolation.md excludes one case: a transaction validates a read \
+                         without a lock, and the primary loses the write that was read";
 
 /// Counts recoveries of dead transactions.
 #[derive(Debug, Default)]
@@ -81,16 +114,26 @@ async fn begins(workload: &Workload) {
 }
 
 impl Load {
-    /// Opens both loads on several coordinators, and on a witness without faults.
+    /// Opens both loads on the addresses of each coordinator, and on those of a witness without
+    /// faults.
     ///
     /// The collections are `<name>-ledger` and `<name>-lists`.
     pub(crate) async fn open(
         name: &str,
         shape: Shape,
-        config: Config,
-        coordinators: Vec<Arc<dyn Store>>,
-        witness: Arc<dyn Store>,
+        timing: Timing,
+        urls_of: impl Fn(usize) -> Vec<String>,
+        witness: Vec<String>,
     ) -> Result<Self, String> {
+        let config = Config::default()
+            .with_lease(timing.lease)
+            .with_janitor_interval(Some(timing.janitor_interval))
+            .with_timeout(timing.timeout);
+        let mut coordinators = Vec::new();
+        for coordinator in 0..shape.coordinators {
+            coordinators.push(timing.connect(urls_of(coordinator)).await?);
+        }
+        let witness = timing.connect(witness).await?;
         let recoveries = Arc::new(Recoveries::default());
         let config = config.with_observer(Some(recoveries.clone()));
         let plan = Plan::new(name).with_accounts(shape.accounts).with_config(config.clone());
@@ -169,6 +212,17 @@ impl Load {
                 self.lists.unknown += verdict.unknown;
             }
         }
+    }
+
+    /// Shows the violations of a round, and the live line.
+    ///
+    /// `known`: the number of violations before the round.
+    pub(crate) fn show_round(&self, round: u64, known: usize, began: Instant, bar: &ProgressBar) {
+        for violation in &self.violations[known..] {
+            bar.suspend(|| eprintln!("VIOLATION in round {round}: {violation}\n{CONDITION}"));
+        }
+        bar.set_position(began.elapsed().as_secs());
+        bar.set_message(self.line());
     }
 
     /// Returns the counts so far in one line.

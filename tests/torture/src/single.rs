@@ -1,16 +1,12 @@
 //! One server behind a proxy with network faults.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use txn_core::Config;
-use txn_core::store::Store;
-use txn_es::{EsConfig, EsStore};
 use txn_testkit::proxy::{Odds, Proxy, Schedule};
 
 use crate::fault::Fault;
-use crate::load::{Load, Shape};
+use crate::load::{Load, Shape, Timing};
 use crate::report::{Report, progress};
 
 /// The duration of the faults in each round.
@@ -60,21 +56,7 @@ pub async fn run(
 
 /// Opens the load on a server, with the address of the coordinators and that of the checks.
 pub(crate) async fn open(url: &str, witness: &str, shape: Shape) -> Result<Load, String> {
-    let config = Config::default()
-        .with_lease(Duration::from_millis(500))
-        .with_janitor_interval(Some(Duration::from_secs(2)))
-        .with_timeout(Duration::from_secs(5));
-    let mut coordinators = Vec::new();
-    for _ in 0..shape.coordinators {
-        coordinators.push(store(url).await?);
-    }
     let name = txn_fixtures::unique("torture");
-    Load::open(&name, shape, config, coordinators, store(witness).await?).await
-}
-
-async fn store(url: &str) -> Result<Arc<dyn Store>, String> {
-    let config = EsConfig::from_url(url).map_err(|error| error.to_string())?;
-    let config = config.with_request_timeout(Duration::from_secs(3));
-    let store = EsStore::connect(config).await.map_err(|error| error.to_string())?;
-    Ok(Arc::new(store))
+    let urls_of = |_| vec![url.to_owned()];
+    Load::open(&name, shape, Timing::ONE_SERVER, urls_of, vec![witness.to_owned()]).await
 }

@@ -24,10 +24,6 @@ use schedule::{NetworkFault, ProcessFault, Round, Schedule};
 /// The duration of the load before and after the faults of a round.
 const CALM: Duration = Duration::from_secs(3);
 
-/// The documented condition under which a history may be no serial one.
-const CONDITION: &str = "  docs/isolation.md excludes one case: a transaction validates a read \
-                         without a lock, and the primary loses the write that was read";
-
 /// Runs the load for `span` on three nodes of this kind, and reports.
 ///
 /// # Errors
@@ -55,12 +51,7 @@ pub async fn run(
         let known = load.violations.len();
         load.round(shape.workers, course).await;
         result?;
-        for violation in &load.violations[known..] {
-            let number = figures.rounds;
-            bar.suspend(|| eprintln!("VIOLATION in round {number}: {violation}\n{CONDITION}"));
-        }
-        bar.set_position(began.elapsed().as_secs());
-        bar.set_message(load.line());
+        load.show_round(figures.rounds, known, began, &bar);
     }
     bar.finish_and_clear();
     let mut lines = vec![("seed".to_owned(), seed)];

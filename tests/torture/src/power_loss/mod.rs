@@ -11,15 +11,12 @@ use clap::ValueEnum;
 use fastrand::Rng;
 use indicatif::ProgressBar;
 use parking_lot::Mutex;
-use txn_core::Config;
-use txn_core::store::Store;
-use txn_es::{EsConfig, EsStore};
 use txn_fixtures::ledger::Ledger;
 use txn_lossy_disk::{Loss, Metadata, Power};
 use txn_testkit::servers::ServerKind;
 
 use crate::fault::Fault;
-use crate::load::{Load, Shape, goes_on};
+use crate::load::{Load, Shape, Timing, goes_on};
 use crate::report::{Report, progress};
 pub use machine::Machine;
 use machine::cut_at_change;
@@ -27,10 +24,6 @@ use schedule::{Round, Schedule};
 
 /// The number of transfers after a power loss, before the checks.
 const TRANSFERS: u64 = 10;
-
-/// The documented condition under which a history may be no serial one.
-const CONDITION: &str = "  docs/isolation.md excludes one case: a transaction validates a read \
-                         without a lock, and the primary loses the write that was read";
 
 /// The guarantee of a disk for names in folders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -78,12 +71,7 @@ pub async fn run(
         if let Err(why) = failed {
             return Err(format!("seed {seed}, round {}: {round}: {why}", figures.rounds));
         }
-        for violation in &load.violations[known..] {
-            let number = figures.rounds;
-            bar.suspend(|| eprintln!("VIOLATION in round {number}: {violation}\n{CONDITION}"));
-        }
-        bar.set_position(began.elapsed().as_secs());
-        bar.set_message(load.line());
+        load.show_round(figures.rounds, known, began, &bar);
     }
     bar.finish_and_clear();
     let mut lines = vec![("seed".to_owned(), seed)];
@@ -144,23 +132,9 @@ impl Stage {
     }
 
     async fn open(&self, shape: Shape) -> Result<Load, String> {
-        let config = Config::default()
-            .with_lease(Duration::from_secs(1))
-            .with_janitor_interval(Some(Duration::from_secs(2)))
-            .with_timeout(Duration::from_secs(5));
-        let mut coordinators = Vec::new();
-        for _ in 0..shape.coordinators {
-            coordinators.push(self.store().await?);
-        }
+        let timing = Timing { lease: Duration::from_secs(1), ..Timing::ONE_SERVER };
         let name = txn_fixtures::unique("torture");
-        Load::open(&name, shape, config, coordinators, self.store().await?).await
-    }
-
-    async fn store(&self) -> Result<Arc<dyn Store>, String> {
-        let config = EsConfig::new(self.urls.clone()).map_err(|error| error.to_string())?;
-        let config = config.with_request_timeout(Duration::from_secs(3));
-        let store = EsStore::connect(config).await.map_err(|error| error.to_string())?;
-        Ok(Arc::new(store))
+        Load::open(&name, shape, timing, |_| self.urls.clone(), self.urls.clone()).await
     }
 
     /// Plays one round: load, power loss, start, load.

@@ -240,7 +240,7 @@ impl Desk {
                 Ok((StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, _)) => {
                     self.counts.unavailable.fetch_add(1, Ordering::Relaxed)
                 }
-                // Other attempts were in the way each time, and nothing happened.
+                // Each attempt conflicted with another transaction, and nothing was written.
                 Ok((StatusCode::CONFLICT, answer)) if answer["code"] == "conflict" => 0,
                 Ok(answered) => {
                     let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
