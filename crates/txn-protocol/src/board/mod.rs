@@ -54,9 +54,9 @@
 //!    starves, because the other processes never yield to it.
 //! 9. **Unread board.** A board that was not read for 200 ms or 8 round trips, whichever is longer,
 //!    counts as empty.
-//! 10. **Refresh.** At the start of its turn a process reads documents that other wishes named:
-//!     those of waiting transactions, then cached ones. Locks wait for this read, for at most 12
-//!     round trips.
+//! 10. **Refresh.** At the start of its turn a process reads documents that other wishes named,
+//!     first for waiting transactions, then for the cache. Locks wait for this read, for at most
+//!     12 round trips.
 //! 11. **Dormancy.** A process that conflicted with no other process for 10 s does not poll the
 //!     board. A process that hands its documents from batch to batch keeps other processes out, and
 //!     conflicts with none, so it polls every 250 ms.

@@ -28,7 +28,7 @@ const LEAVING: Duration = Duration::from_secs(1);
 ///
 /// A hundred waiting transactions of a shop share about 300 documents with other processes. A
 /// single transaction may have more: with a part of its documents it would start again.
-const MOST_REFRESHED: usize = 500;
+const ENOUGH_REFRESHED: usize = 500;
 
 /// The turns of this process at hot documents: the board task, and its waiters.
 pub(crate) struct Turns {
@@ -143,12 +143,12 @@ impl Turns {
         let wanted = self.hot.board.take_others_wanted();
         let is_wanted = |key: &Key| wanted.may_contain(board::hash(key));
         let queue = self.hot.group_queue.get();
-        let waiting = queue.map(|queue| queue.documents(MOST_REFRESHED, &is_wanted));
+        let waiting = queue.map(|queue| queue.documents(ENOUGH_REFRESHED, &is_wanted));
         let waiting = waiting.unwrap_or_default();
         let cached = self.hot.cache.forget_all(is_wanted);
         let cached = cached.into_iter().filter(|key| !waiting.contains(key));
-        let cached: Vec<Key> = cached.take(MOST_REFRESHED.saturating_sub(waiting.len())).collect();
-        let keys: Vec<Key> = waiting.into_iter().chain(cached).collect();
+        let rest = ENOUGH_REFRESHED.saturating_sub(waiting.len());
+        let keys: Vec<Key> = waiting.iter().cloned().chain(cached.take(rest)).collect();
         if !keys.is_empty() {
             let wait = self.context.config.lease / 4;
             let deadline = self.context.deadline(wait);
