@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::Request;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::net::TcpListener;
 use txn_benches::Failure;
 use txn_benches::accounts::{Bank, ids, index};
+use txn_benches::systems::gateway::operations;
 use txn_core::store::MemoryStore;
 use txn_core::{Config, Options};
 use txn_serve::{ServeConfig, Server};
@@ -84,16 +85,6 @@ async fn sent(
     let request = client.post(format!("{url}{path}")).header("content-type", "application/json");
     request.body(body).send().await?.error_for_status()?.bytes().await?;
     Ok(())
-}
-
-/// Moves one unit, by operations.
-fn operations(index: &str, ids: &[String]) -> Value {
-    let add = |id: &String, path: &str, amount: i64| json!({"add": {"target": {"collection": index, "id": id}, "path": path, "amount": amount}});
-    let operations = ids
-        .iter()
-        .zip([-1, 1])
-        .flat_map(|(id, amount)| [add(id, "/balance", amount), add(id, "/changes", 1)]);
-    json!({ "operations": operations.collect::<Vec<_>>() })
 }
 
 fn bulk(index: &str, ids: &[String]) -> String {

@@ -152,13 +152,7 @@ impl Gateway {
 
     /// Moves one unit in a circle, by operations.
     async fn transfer(&self, ids: &[String]) -> Result<(), Failure> {
-        let add = |id: &String, path: &str, amount: i64| json!({"add": {"target": self.target(id), "path": path, "amount": amount}});
-        let operations = ids
-            .iter()
-            .enumerate()
-            .flat_map(|(place, id)| [add(id, "/balance", delta(place)), add(id, "/changes", 1)]);
-        let body = json!({ "operations": operations.collect::<Vec<_>>() });
-        self.post("/_txn", &body).await?.error_for_status()?;
+        self.post("/_txn", &operations(&self.index, ids)).await?.error_for_status()?;
         Ok(())
     }
 
@@ -187,7 +181,7 @@ impl Gateway {
     }
 
     fn target(&self, id: &str) -> Value {
-        json!({"collection": self.index, "id": id})
+        target(&self.index, id)
     }
 
     async fn post(&self, path: &str, body: &Value) -> Result<reqwest::Response, Failure> {
@@ -195,6 +189,21 @@ impl Gateway {
         let request = request.header("content-type", "application/json").body(body.to_string());
         Ok(request.send().await?)
     }
+}
+
+fn target(index: &str, id: &str) -> Value {
+    json!({"collection": index, "id": id})
+}
+
+/// Returns the request that moves one unit in a circle.
+#[must_use]
+pub fn operations(index: &str, ids: &[String]) -> Value {
+    let add = |id: &String, path: &str, amount: i64| json!({"add": {"target": target(index, id), "path": path, "amount": amount}});
+    let operations = ids
+        .iter()
+        .enumerate()
+        .flat_map(|(place, id)| [add(id, "/balance", delta(place)), add(id, "/changes", 1)]);
+    json!({ "operations": operations.collect::<Vec<_>>() })
 }
 
 /// The beginnings of the ids of bulks, through the gateway and without it.
