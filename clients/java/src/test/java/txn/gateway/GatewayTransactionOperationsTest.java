@@ -3,14 +3,10 @@ package txn.gateway;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
-import java.nio.file.Path;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.io.TempDir;
 import org.springframework.transaction.TransactionStatus;
 import org.springframework.transaction.support.SimpleTransactionStatus;
 import org.springframework.transaction.support.TransactionOperations;
@@ -18,29 +14,12 @@ import txn.gateway.spring.GatewayTransactionOperations;
 import txn.gateway.spring.GatewayTransactionStatus;
 
 /** Spring's interface against a gateway process. */
-class GatewayTransactionOperationsTest {
-    record Stock(int left) {}
-
-    @TempDir
-    static Path folder;
-
-    private static Gateway gateway;
+class GatewayTransactionOperationsTest extends GatewayTest {
     private TransactionOperations operations;
-
-    @BeforeAll
-    static void startGateway() throws Exception {
-        gateway = new Gateway(folder);
-    }
-
-    @AfterAll
-    static void stopGateway() throws Exception {
-        gateway.stop();
-    }
 
     @BeforeEach
     void open() {
         operations = new GatewayTransactionOperations(new TransactionClient(gateway.url));
-        gateway.put("stock", "apple", Map.of("left", 10));
     }
 
     private static int take(TransactionStatus status) {
@@ -48,10 +27,6 @@ class GatewayTransactionOperationsTest {
         Stock apple = transaction.get("stock", "apple", Stock.class).orElseThrow();
         transaction.put("stock", "apple", new Stock(apple.left() - 1));
         return apple.left() - 1;
-    }
-
-    private static int left() {
-        return gateway.get("stock", "apple").get("left").asInt();
     }
 
     @Test

@@ -7,7 +7,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import example.Order;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -24,54 +23,30 @@ import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Function;
 import java.util.stream.Collectors;
-import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.io.TempDir;
 import txn.gateway.Proxy.Recorded;
 import txn.gateway.Proxy.Rule;
 import txn.gateway.TransactionClient.Options;
 
 /** The client against a gateway process. */
-class TransactionClientTest {
+class TransactionClientTest extends GatewayTest {
     private static final String READ = "/_txn/read";
     private static final String COMMIT = "/_txn/commit";
 
-    record Stock(int left) {}
-
-    @TempDir
-    static Path folder;
-
-    private static Gateway gateway;
     private Proxy proxy;
     private TransactionClient client;
-
-    @BeforeAll
-    static void startGateway() throws Exception {
-        gateway = new Gateway(folder);
-    }
-
-    @AfterAll
-    static void stopGateway() throws Exception {
-        gateway.stop();
-    }
 
     @BeforeEach
     void startProxy() throws Exception {
         proxy = new Proxy(gateway);
         client = new TransactionClient(proxy.url);
-        gateway.put("stock", "apple", Map.of("left", 10));
     }
 
     @AfterEach
     void stopProxy() {
         proxy.close();
-    }
-
-    private static int left() {
-        return gateway.get("stock", "apple").get("left").asInt();
     }
 
     private static int take(Transaction transaction) {
