@@ -109,12 +109,20 @@ pub(crate) enum System {
 /// The sources are a copy below the folder of builds. One program with both versions would need a
 /// git address in a manifest, and this repository has no address yet.
 fn build_commit(commit: &str) -> Result<PathBuf, Failure> {
-    let folder = target().join("xtask/commits").join(commit.replace('/', "-"));
+    let mut git = Command::new("git");
+    git.current_dir(root()).args(["rev-parse", "--verify", "--end-of-options"]);
+    let found = git.arg(format!("{commit}^{{commit}}")).output()?;
+    if !found.status.success() {
+        return Err(format!("{commit} is no commit of this repository").into());
+    }
+    // A name such as `main~50` may be another commit later.
+    let id = String::from_utf8(found.stdout)?.trim().to_owned();
+    let folder = target().join("xtask/commits").join(&id);
     let (sources, builds) = (folder.join("sources"), folder.join("builds"));
     std::fs::create_dir_all(&sources)?;
     let archive = folder.join("sources.tar");
     let mut git = Command::new("git");
-    git.current_dir(root()).args(["archive", "--output"]).arg(&archive).arg(commit);
+    git.current_dir(root()).args(["archive", "--output"]).arg(&archive).arg(&id);
     let mut tar = Command::new("tar");
     tar.arg("-xf").arg(&archive).arg("-C").arg(&sources);
     let mut build = cargo("build --release -q -p txn-torture");
