@@ -9,8 +9,8 @@ use txn_protocol::rule::Rules;
 use txn_sim::server::{Manners, Reach, Server};
 
 use super::directed::{Directed, Fate};
-use super::left_behind::{ground, number, thing, told};
-use super::{coordinator, coordinator_on};
+use super::left_behind::{ground, number, thing};
+use super::{coordinator, coordinator_on, violations_of};
 use crate::virtual_time::in_virtual_time;
 
 /// How far the clock of a janitor is ahead that drops the present day.
@@ -182,7 +182,7 @@ async fn dies_lifting(rules: &Rules, server: &Arc<Server>) -> Result<(), Error> 
 /// transaction commits.
 #[must_use]
 pub(super) fn a_watermark_that_vanishes(rules: &Rules) -> Vec<String> {
-    told(async {
+    violations_of(async {
         let server = ground(rules, &["a".to_owned(), "b".to_owned()]).await?;
         let mut wrong = Vec::new();
         let way = Directed::new(server.clone());

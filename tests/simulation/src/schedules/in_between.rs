@@ -15,8 +15,8 @@ use txn_protocol::rule::Rules;
 use txn_sim::server::{Manners, Server};
 
 use super::directed::{Directed, Fate};
-use super::left_behind::{ground, number, thing, told};
-use super::{coordinator, coordinator_on, hangs};
+use super::left_behind::{ground, number, thing};
+use super::{coordinator, coordinator_on, hangs, violations_of};
 
 /// Long enough for all work that does not wait for a hung replica.
 const WHILE: Duration = Duration::from_secs(1);
@@ -82,7 +82,7 @@ async fn untrue(
 /// A write without a record has no answer. The document shows the write, until its primary crashes.
 #[must_use]
 pub(super) fn an_own_commit_that_vanishes(rules: &Rules) -> Vec<String> {
-    told(async {
+    violations_of(async {
         let writer = Writer::of(rules).await?;
         let server = &writer.server;
         let read = writer.read().await?;
@@ -106,7 +106,7 @@ pub(super) fn an_own_commit_that_vanishes(rules: &Rules) -> Vec<String> {
 /// The document shows the later commit, until its primary crashes. Then the write lands.
 #[must_use]
 pub(super) fn a_later_commit_that_vanishes(rules: &Rules) -> Vec<String> {
-    told(async {
+    violations_of(async {
         let writer = Writer::of(rules).await?;
         let Writer { server, way, .. } = &writer;
         let (process, other) = coordinator(rules, server, "other", 0).await?;
@@ -141,7 +141,7 @@ pub(super) fn a_later_commit_that_vanishes(rules: &Rules) -> Vec<String> {
 /// these writes replaces the content in doubt, and each write shortens the list.
 #[must_use]
 pub(super) fn an_own_commit_that_is_written_over(rules: &Rules) -> Vec<String> {
-    told(async {
+    violations_of(async {
         let writer = Writer::of(rules).await?;
         let Writer { way, domain, things, .. } = &writer;
         let writing = writer.write(writer.read().await?, Fate::HeldAndLost);
@@ -182,7 +182,7 @@ async fn turn(domain: &Domain, a: u64, x: bool) -> Result<(), Error> {
 /// Meanwhile the transaction verifies its other read.
 #[must_use]
 pub(super) fn an_absence_that_ends_and_begins(rules: &Rules) -> Vec<String> {
-    told(async {
+    violations_of(async {
         let server = ground(rules, &["a".to_owned()]).await?;
         let way = Directed::new(server.clone());
         let (_, reader) = coordinator_on(rules, way.clone(), "reader", 0).await?;
@@ -192,7 +192,7 @@ pub(super) fn an_absence_that_ends_and_begins(rules: &Rules) -> Vec<String> {
             |write: &Write| &*write.key.id == "a" && matches!(write.op, WriteOp::Verify(Some(_)));
         way.cue(Fate::Held, verifies_a);
         let (inserting, is_first) = (other.clone(), Arc::new(AtomicBool::new(true)));
-        let reading = tokio::spawn(async move {
+        let mut reading = tokio::spawn(async move {
             reader
                 .transact::<_, Error, _>(async |tx| {
                     let x = tx.get(&things, "x").await?.is_some();
@@ -206,11 +206,17 @@ pub(super) fn an_absence_that_ends_and_begins(rules: &Rules) -> Vec<String> {
                 })
                 .await
         });
-        way.reached().await;
-        turn(&other, 3, false).await?;
-        way.release();
+        let read = tokio::select! {
+            biased;
+            read = &mut reading => read,
+            () = way.reached() => {
+                turn(&other, 3, false).await?;
+                way.release();
+                reading.await
+            }
+        };
         let mut wrong = Vec::new();
-        match reading.await {
+        match read {
             Ok(Ok(read)) if [(1, false), (2, true), (3, false)].contains(&read) => {}
             Ok(Ok(read)) => wrong.push(format!("{read:?} was read, which never was")),
             other => wrong.push(format!("it is not read: {other:?}")),
@@ -235,7 +241,7 @@ async fn change_places(domain: &Domain, from: &str, to: &str) -> Result<(), Erro
 /// Each is absent when it is read and when it is verified.
 #[must_use]
 pub(super) fn absences_that_change_places(rules: &Rules) -> Vec<String> {
-    told(async {
+    violations_of(async {
         let server = ground(rules, &["y".to_owned()]).await?;
         let way = Directed::new(server.clone());
         let (_, reader) = coordinator_on(rules, way.clone(), "reader", 0).await?;

@@ -14,9 +14,8 @@ use txn_core::{Collection, Config, Domain, Error, LockMode, Options, Raw, store:
 use txn_protocol::rule::Rules;
 use txn_sim::CountingStore;
 
-use super::{coordinator, coordinator_on, settings};
+use super::{coordinator, coordinator_on, settings, violations_of};
 use crate::process::{Process, panic_as_planned};
-use crate::virtual_time::in_virtual_time;
 use txn_sim::server::{Manners, REPLICATION, Server};
 
 /// The number of documents of a large transaction.
@@ -24,13 +23,6 @@ const MANY: usize = 60;
 /// The bounds of a recovery's writes: for each document, and for all other work.
 const EACH: u64 = 4;
 const REST: u64 = 16;
-
-/// Runs a schedule that returns violations. An error of the schedule is a violation, too.
-pub(super) fn told(schedule: impl Future<Output = Result<Vec<String>, Error>>) -> Vec<String> {
-    in_virtual_time(async {
-        schedule.await.unwrap_or_else(|error| vec![format!("the schedule does not run: {error}")])
-    })
-}
 
 pub(super) fn thing(n: u64) -> Raw {
     Raw::new(format!("{{\"n\":{n}}}"))
@@ -101,7 +93,7 @@ pub(super) async fn dies_committed(
 /// A dead owner's large transaction is applied with a few writes for each document.
 #[must_use]
 pub(super) fn a_large_recovery(rules: &Rules) -> Vec<String> {
-    told(async {
+    violations_of(async {
         let ids: Vec<String> = (0..MANY).map(|n| format!("a{n}")).collect();
         let server = ground(rules, &ids).await?;
         dies_committed(rules, &server, ids.iter().map(|id| ("things", id.clone())).collect())
@@ -143,7 +135,7 @@ pub(super) async fn passes(domain: &Domain) -> Result<(), Error> {
 /// transaction commits.
 #[must_use]
 pub(super) fn an_abort_that_vanishes(rules: &Rules) -> Vec<String> {
-    told(async {
+    violations_of(async {
         let server = ground(rules, &["a".to_owned()]).await?;
         let mut wrong = Vec::new();
         let options = Options::default().with_lock_mode(LockMode::AtRead);
@@ -250,7 +242,7 @@ async fn until(reached: impl Fn() -> bool) {
 /// A reader sees the commit of a dead owner before it is applied.
 #[must_use]
 pub(super) fn commits_of_dead_owner(rules: &Rules) -> Vec<String> {
-    told(async {
+    violations_of(async {
         let server = ground(rules, &["a".to_owned()]).await?;
         dies_committed(rules, &server, vec![("things", "a".to_owned()), ("annex", "a".to_owned())])
             .await?;
@@ -275,7 +267,7 @@ pub(super) fn commits_of_dead_owner(rules: &Rules) -> Vec<String> {
 /// The other participant is applied, and can be written.
 #[must_use]
 pub(super) fn an_index_that_is_lost(rules: &Rules) -> Vec<String> {
-    told(async {
+    violations_of(async {
         let server = ground(rules, &["a".to_owned()]).await?;
         dies_committed(rules, &server, vec![("things", "a".to_owned()), ("annex", "a".to_owned())])
             .await?;
@@ -308,7 +300,7 @@ pub(super) fn an_index_that_is_lost(rules: &Rules) -> Vec<String> {
 /// An application copies a locked document to another id, and the holder finishes.
 #[must_use]
 pub(super) fn a_lock_that_was_copied(rules: &Rules) -> Vec<String> {
-    told(async {
+    violations_of(async {
         let server = ground(rules, &["a".to_owned(), "b".to_owned()]).await?;
         let participants = vec![("things", "a".to_owned()), ("things", "b".to_owned())];
         dies_committed(rules, &server, participants).await?;
@@ -354,7 +346,7 @@ pub(super) fn a_lock_that_was_copied(rules: &Rules) -> Vec<String> {
 /// A caller holds its transaction open, and its process lives.
 #[must_use]
 pub(super) fn an_owner_that_hangs(rules: &Rules) -> Vec<String> {
-    told(async {
+    violations_of(async {
         let server = ground(rules, &["a".to_owned()]).await?;
         let (_, hung) = coordinator(rules, &server, "hung", 0).await?;
         let things = hung.collection::<Raw>("things").await?;
@@ -399,7 +391,7 @@ impl Observer for Rash {
 /// An observer panics at each commit, and the process continues.
 #[must_use]
 pub(super) fn an_observer_that_panics(rules: &Rules) -> Vec<String> {
-    told(async {
+    violations_of(async {
         let server = ground(rules, &["a".to_owned(), "b".to_owned()]).await?;
         let (process, config): (Arc<Process>, Config) = settings(rules, server.clone(), "rash", 0);
         let config = config.with_observer(Some(Arc::new(Rash)));

@@ -4,8 +4,8 @@ use txn_core::store::{Key, Read, Store};
 use txn_core::{Error, Raw};
 use txn_protocol::rule::Rules;
 
-use super::coordinator;
-use super::left_behind::{dies_committed, ground, passes, thing, told};
+use super::left_behind::{dies_committed, ground, passes, thing};
+use super::{coordinator, violations_of};
 
 /// A dead owner's commit is reported as lost, even with a new document.
 ///
@@ -13,7 +13,7 @@ use super::left_behind::{dies_committed, ground, passes, thing, told};
 /// stays.
 #[must_use]
 pub(super) fn an_index_that_is_made_again(rules: &Rules) -> Vec<String> {
-    told(async {
+    violations_of(async {
         let server = ground(rules, &["a".to_owned()]).await?;
         dies_committed(rules, &server, vec![("things", "a".to_owned()), ("annex", "a".to_owned())])
             .await?;

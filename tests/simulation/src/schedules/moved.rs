@@ -10,8 +10,8 @@ use txn_protocol::rule::Rules;
 use txn_sim::server::Server;
 
 use super::directed::{Directed, Fate};
-use super::left_behind::{ground, thing, told};
-use super::{coordinator, coordinator_on};
+use super::left_behind::{ground, thing};
+use super::{coordinator, coordinator_on, violations_of};
 use crate::process::Process;
 
 /// Longer than any wait of an owner or a recovering process.
@@ -64,7 +64,7 @@ fn new() -> Key {
 /// No process can tell whether the insert was applied.
 #[must_use]
 pub(super) fn a_placeholder_that_is_rewritten(rules: &Rules) -> Vec<String> {
-    told(async {
+    violations_of(async {
         let owner = Inserting::start(rules).await?;
         let mut wrong = Vec::new();
         match &owner.server.read_primary(&[new()]).await[..] {
@@ -99,7 +99,7 @@ pub(super) fn a_placeholder_that_is_rewritten(rules: &Rules) -> Vec<String> {
 /// The owner then finds neither its lock nor its content.
 #[must_use]
 pub(super) fn an_insert_that_is_deleted_behind_its_owner(rules: &Rules) -> Vec<String> {
-    told(async {
+    violations_of(async {
         let owner = Inserting::start(rules).await?;
         let (other, things) = owner.other(rules).await?;
         let deleted = other.transact::<_, Error, _>(async |tx| {

@@ -11,8 +11,8 @@ use txn_protocol::rule::Rules;
 use txn_sim::server::{HUNG, Manners};
 
 use super::directed::{Directed, Fate};
-use super::left_behind::{ground, number, passes, thing, told};
-use super::{coordinator, coordinator_on, hangs, is_committed};
+use super::left_behind::{ground, number, passes, thing};
+use super::{coordinator, coordinator_on, hangs, is_committed, violations_of};
 
 /// Shorter than the time after which an owner counts as dead.
 const WHILE: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ fn is_apply(write: &Write) -> bool {
 /// crashes.
 #[must_use]
 pub(super) fn a_commit_that_vanishes(rules: &Rules) -> Vec<String> {
-    told(async {
+    violations_of(async {
         let server = ground(rules, &["a".to_owned()]).await?;
         let way = Directed::new(server.clone());
         let (owner, domain) = coordinator_on(rules, way.clone(), "owner", 0).await?;
@@ -82,7 +82,7 @@ pub(super) fn a_commit_that_vanishes(rules: &Rules) -> Vec<String> {
 /// A second transaction writes `b`, and a third one reads both.
 #[must_use]
 pub(super) fn a_reader_beside_a_late_commit(rules: &Rules) -> Vec<String> {
-    told(async {
+    violations_of(async {
         let server = ground(rules, &["a".to_owned(), "b".to_owned()]).await?;
         let way = Directed::new(server.clone());
         let (_, owner) = coordinator_on(rules, way.clone(), "owner", 0).await?;
