@@ -207,6 +207,13 @@ impl Record {
             .collect();
         let mut images = images?;
         images.resize(wire.participants.len(), None);
+        let has_content = |(participant, image): (&Participant, &Option<Image>)| {
+            image.is_some() || matches!(participant.op, Op::Read | Op::Delete)
+        };
+        if wire.state == State::Committed && !wire.participants.iter().zip(&images).all(has_content)
+        {
+            return Err(JsonError::new("a committed record without its contents".to_owned()));
+        }
         Ok(Self {
             state: wire.state,
             tid: wire.tid,
@@ -398,5 +405,22 @@ mod tests {
             let told = Record { metadata: Some("1".to_owned()), ..record };
             assert_eq!(told.most_bytes(), None);
         }
+    }
+
+    #[test]
+    fn committed_record_without_contents_is_refused() {
+        let text = |state: &str, op: &str, images: &str| {
+            format!(
+                "{{\"state\":\"{state}\",\"tid\":\"{ID}\",\"attempt\":7,\"members\":[{{\"collection\":\"c\",\
+                 \"id\":\"a\",\"op\":\"{op}\"}}],\"body\":{{\"images\":{images}}},\"coordinator\":\"p\",\
+                 \"created_at\":1,\"modified_at\":1}}"
+            )
+        };
+        let is_sound = |text: String| Record::parse(&text).map(drop).map_err(|e| e.to_string());
+        assert_eq!(is_sound(text("committed", "write", "[{}]")), Ok(()));
+        assert_eq!(is_sound(text("committed", "delete", "[]")), Ok(()));
+        assert_eq!(is_sound(text("pending", "write", "[]")), Ok(()));
+        let refused = is_sound(text("committed", "insert", "[]")).expect_err("is damaged");
+        assert!(refused.contains("without its contents"), "{refused}");
     }
 }

@@ -40,7 +40,7 @@ impl Turn<'_> {
     fn decide(&mut self, holder: Who) {
         let standing = standing(self.world.rec(holder));
         let known_aborted = self.knows(holder);
-        let decide = Decide { rules: &self.scenario.rules, known_aborted };
+        let decide = Decide { rules: &self.scenario.rules, known_aborted, dead_at: None };
         self.carry_out(holder, decide.next(&standing));
     }
 

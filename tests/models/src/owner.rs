@@ -49,7 +49,8 @@ impl Turn<'_> {
             Phase::Applying => self.apply(me, txn.done, Requester::NonPreempting),
             Phase::Aborting => {
                 let standing = standing(self.world.rec(me));
-                let decide = Decide { rules: &self.scenario.rules, known_aborted: false };
+                let decide =
+                    Decide { rules: &self.scenario.rules, known_aborted: false, dead_at: None };
                 self.carry_out(me, decide.next(&standing));
             }
             Phase::Releasing => self.release(t, me),

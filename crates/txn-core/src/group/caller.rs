@@ -107,8 +107,8 @@ impl WaitingCaller {
             Certainty::Soon => None,
             Certainty::InDoubt(tid) => Some(in_doubt("it took longer than the deadline", tid)),
             Certainty::Out => {
-                let uses = self.groups.leave(self.position);
-                Some(too_late(uses.as_ref().and_then(|uses| uses.keys().next())).into())
+                let document = self.groups.leave(self.position);
+                Some(too_late(document.as_ref()).into())
             }
         }
     }

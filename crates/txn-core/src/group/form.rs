@@ -154,7 +154,13 @@ impl Groups {
                 self.reply_evicted(std::mem::take(members), &why);
             }
         }
-        self.reply_all(components, result);
+        match result {
+            Ok(receipt) => {
+                components.into_iter().for_each(|members| reply_committed(members, receipt));
+            }
+            Err(error) => self.reply_failed(components, error, transactions == 1),
+        }
+        self.start_groups();
     }
 
     /// Merges one transaction, after a further run of its closure if necessary.
@@ -235,27 +241,14 @@ impl Groups {
         }
     }
 
-    /// Replies to each member, and starts groups of the returned members.
-    fn reply_all(
-        self: &Arc<Self>,
-        components: Vec<Vec<Member>>,
-        result: Result<Receipt, AttemptError>,
-    ) {
-        match result {
-            Ok(receipt) => {
-                components.into_iter().for_each(|members| reply_committed(members, receipt));
-            }
-            Err(error) => self.reply_failed(components, error),
-        }
-        self.start_groups();
-    }
-
     /// Replies to the members of a group that failed.
     ///
     /// The error is the answer for a single member only. Otherwise the users of the document of the
     /// error start again, or join smaller groups, and the other members return to the queue
     /// unchanged. If the outcome is unknown, each member that writes receives the error.
-    fn reply_failed(&self, mut components: Vec<Vec<Member>>, error: AttemptError) {
+    ///
+    /// `is_alone`: the group had one member, whose own attempt has ended.
+    fn reply_failed(&self, mut components: Vec<Vec<Member>>, error: AttemptError, is_alone: bool) {
         // The record belongs to all members.
         let document = error.document().filter(|key| !self.engine.table.has_record(key));
         self.forget(document);
@@ -265,7 +258,7 @@ impl Groups {
         let is_concerned = |member: &Member| {
             let only_reads = member.waiter.uses.only_reads();
             !(is_in_doubt && only_reads)
-                && document.is_none_or(|key| member.waiter.uses.contains(key))
+                && (is_alone || document.is_none_or(|key| member.waiter.uses.contains(key)))
         };
         // A member that was evicted before may be the cause of the error.
         if all == 1

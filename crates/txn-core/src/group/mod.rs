@@ -165,11 +165,15 @@ impl Groups {
 
     /// Removes a waiter from the queue, and starts unblocked groups.
     ///
-    /// Returns the documents of the waiter, if the waiter was still in the queue.
-    fn leave(self: &Arc<Self>, position: QueuePosition) -> Option<Uses> {
-        let left = self.queue.lock().leave(position)?;
+    /// Returns the document that the waiter waits for, if the waiter was still in the queue.
+    fn leave(self: &Arc<Self>, position: QueuePosition) -> Option<Key> {
+        let document = {
+            let mut queue = self.queue.lock();
+            let uses = queue.leave(position)?.uses;
+            queue.one_in_use(&uses).cloned()
+        };
         self.start_groups();
-        Some(left.uses)
+        document
     }
 
     /// The documents of an attempt, if the attempt may join a group.

@@ -220,6 +220,11 @@ impl Queue {
         self.waiting.remove(&position)
     }
 
+    /// A document that a running group uses, or else any document of these.
+    pub(super) fn one_in_use<'u>(&self, uses: &'u Uses) -> Option<&'u Key> {
+        self.in_use.blocking(uses).next().or_else(|| uses.keys().next())
+    }
+
     /// Grants a permit to the oldest transaction that can start.
     ///
     /// Returns the number of the permit, and the runtime of that transaction.
@@ -332,7 +337,7 @@ impl Queue {
             };
             if is_free && group.has_room_for(next, &selection) {
                 selection.add(*position, next);
-            } else {
+            } else if !self.waits_elsewhere(next, group) {
                 blocked.add_use(&next.uses);
             }
         }
@@ -345,6 +350,20 @@ impl Queue {
             }
         }
         Selected { members: selection.taken, ..selected }
+    }
+
+    /// Whether a transaction waits for slow groups of other collections only.
+    ///
+    /// Such a transaction delays no younger one, because a slow or blocked index would otherwise
+    /// stop documents of other indices.
+    fn waits_elsewhere(&self, next: &Waiter, group: &NextGroup<'_>) -> bool {
+        let is_slow = |key: &Key| {
+            let mut slow = self.permits.values().filter(|permit| permit.is_slow(group.now));
+            slow.any(|permit| permit.collections.contains(&key.collection))
+        };
+        let mut blocking = self.in_use.blocking(&next.uses).peekable();
+        blocking.peek().is_some()
+            && blocking.all(|key| !group.collections.contains(&key.collection) && is_slow(key))
     }
 
     /// Whether a read-only transaction may join the selection.

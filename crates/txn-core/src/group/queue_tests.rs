@@ -211,3 +211,14 @@ async fn documents_of_one_transaction_stay_together() {
     assert_eq!(documents(4), keys("abch"));
     assert_eq!(documents(9), keys("abchfg"));
 }
+
+#[tokio::test]
+async fn document_in_use_is_named_first() {
+    let mut scene = Scene::new();
+    scene.enter(1, "", "b");
+    assert_eq!(scene.take(), [1]);
+    let uses = Uses { read: keys("a"), written: keys("bc") };
+    assert_eq!(scene.queue.one_in_use(&uses), Some(&Key::new("c", "b")));
+    scene.end("", "b");
+    assert_eq!(scene.queue.one_in_use(&uses), Some(&Key::new("c", "a")));
+}

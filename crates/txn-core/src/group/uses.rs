@@ -149,8 +149,13 @@ impl InUse {
 
     /// Whether one side writes a document that the other side uses.
     pub(super) fn conflicts_with(&self, uses: &Uses) -> bool {
-        uses.read.iter().any(|key| self.is_written(key))
-            || uses.written.iter().any(|key| !self.is_free(key))
+        self.blocking(uses).next().is_some()
+    }
+
+    /// The documents that one side writes and the other side uses.
+    pub(super) fn blocking<'u>(&self, uses: &'u Uses) -> impl Iterator<Item = &'u Key> {
+        let read = uses.read.iter().filter(|key| self.is_written(key));
+        read.chain(uses.written.iter().filter(|key| !self.is_free(key)))
     }
 
     /// Whether a transaction writes a document.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::{join, join_all};
 use tokio::time::{Instant, sleep, timeout};
-use txn_core::store::{Key, MemoryStore, Outcome, Refusal, RefusalKind, Write};
+use txn_core::store::{Key, MemoryStore, Outcome, Refusal, RefusalKind, Store, Write};
 use txn_core::{Collection, Domain, Error, ErrorKind, LockMode, Options, Raw, Result};
 use txn_sim::{Call, Fate, Scripted, Step};
 
@@ -338,4 +338,52 @@ async fn member_that_changes_collections_leaves_its_group() {
     let follows = timeout(Duration::from_secs(10), follows);
     let (first, (flip, (_, ()))) = join(first, join(flip, join(follows, others))).await;
     first.and(flip).expect("commit");
+}
+
+/// The second transaction waits for the first one, and its hot document is free.
+#[tokio::test(start_paused = true)]
+async fn stuck_document_delays_no_other_index() {
+    let load = Load::open().await;
+    let both = async |id: &str| {
+        let put = load.domain.transact::<_, Error, _>(async |tx| {
+            tx.put(&load.cold, "x", &Raw::new("{}"))?;
+            tx.put(&load.hot, id, &Raw::new("{}"))
+        });
+        put.await
+    };
+    load.server.takes.store(20_000, Ordering::Relaxed);
+    let waits = async {
+        sleep(Duration::from_millis(20)).await;
+        both("b").await
+    };
+    let stuck = timeout(Duration::from_secs(15), join(both("a"), waits));
+    let hot = async {
+        sleep(Duration::from_millis(50)).await;
+        for _ in 0..100 {
+            let begun = Instant::now();
+            load.put(&load.hot, ["b".to_owned(), "c".to_owned()]).await.expect("commits");
+            assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+        }
+    };
+    let (stuck, ()) = join(stuck, hot).await;
+    assert!(stuck.is_err(), "the cold index is slow");
+}
+
+/// The error concerns a document that the transaction does not use.
+#[tokio::test(start_paused = true)]
+async fn lone_member_learns_that_its_day_is_lost() {
+    let store = Arc::new(Scripted::new(Bank::slow_store()));
+    let bank = Bank::on(store.clone(), 2).await;
+    bank.settle().await;
+    let overview = bank.domain.admin().overview().await.expect("tells");
+    for partition in overview.partitions {
+        store.drop_collection(&partition.name).await.expect("drops");
+    }
+    match bank.transfer(0, 1, 1).await {
+        Err(Refused::Failed(error)) => {
+            assert_eq!(error.kind(), ErrorKind::Unknown, "the commit was sent: {error}");
+            assert!(error.to_string().contains("is lost"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
 }

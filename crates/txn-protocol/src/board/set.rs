@@ -5,7 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The maximum number of hashes in a set that lists them. A larger set is a bitmap.
-pub const MOST_HASHES: usize = 64;
+///
+/// So many hashes are as long as a bitmap, and two bitmaps of 80 documents each seem to share one in
+/// every second case.
+pub const MOST_HASHES: usize = 128;
 
 /// The number of bits in a bitmap.
 pub const BITMAP_BITS: usize = 8_192;

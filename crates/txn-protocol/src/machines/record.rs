@@ -57,6 +57,19 @@ pub struct Decide<'a> {
     pub rules: &'a Rules,
     /// Whether this process wrote `aborted`, and the write was acknowledged.
     pub known_aborted: bool,
+    /// The record at which the holder counts as dead; none if it is aborted for another reason.
+    ///
+    /// A later write of an undecided record is a sign of life, so that no write settles it.
+    pub dead_at: Option<RecordVersion>,
+}
+
+impl Decide<'_> {
+    /// Whether the holder wrote its record since it was taken for dead.
+    fn is_alive(&self, seen: &RecordVersion) -> bool {
+        let undecided =
+            matches!(seen.state, HolderState::Missing | HolderState::Record(State::Pending));
+        undecided && self.dead_at.is_some_and(|dead_at| dead_at != *seen)
+    }
 }
 
 impl Machine for Decide<'_> {
@@ -66,6 +79,9 @@ impl Machine for Decide<'_> {
     fn next(&self, seen: &RecordVersion) -> Settle<Decision> {
         use Decision::{Aborted, Committed};
         let rules = self.rules;
+        if self.is_alive(seen) {
+            return Settle::Stuck;
+        }
         match recovery(rules, seen.state, self.known_aborted) {
             RecoveryStep::Void => Settle::Known(Aborted),
             RecoveryStep::CreateAborted => Settle::Write(Condition::Absent, Aborted),
@@ -213,5 +229,28 @@ impl RecordWriter {
     #[must_use]
     pub fn may_have_record(&self) -> bool {
         matches!(self, Self::InDoubt | Self::Pending(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_heartbeat_is_a_sign_of_life() {
+        let rules = Rules::default();
+        let at = |seq_no| RecordVersion::at(State::Pending, Version::new(1, seq_no));
+        let dead_at = |dead_at| Decide { rules: &rules, known_aborted: false, dead_at };
+        let swap = |seq_no| {
+            let condition = Condition::At(Version::new(1, seq_no));
+            Settle::Write(condition, Decision::Aborted)
+        };
+        assert_eq!(dead_at(Some(at(3))).next(&at(3)), swap(3));
+        assert_eq!(dead_at(Some(at(3))).next(&at(4)), Settle::Stuck);
+        assert_eq!(dead_at(Some(RecordVersion::MISSING)).next(&at(0)), Settle::Stuck);
+        assert_eq!(dead_at(None).next(&at(4)), swap(4), "a wound asks for no sign of life");
+        let committed = RecordVersion::at(State::Committed, Version::new(1, 4));
+        let touch = Settle::Touch(Version::new(1, 4), Decision::Committed);
+        assert_eq!(dead_at(Some(at(3))).next(&committed), touch);
     }
 }

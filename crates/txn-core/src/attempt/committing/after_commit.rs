@@ -14,7 +14,7 @@ use crate::config::WaitFor;
 use crate::engine::apply::progress::Unapplied;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::hot::handoff::{self, LINGER, MAX_DEPTH, Published};
+use crate::engine::hot::handoff::{LINGER, MAX_DEPTH, Published};
 use crate::engine::table::own_record::OwnRecord;
 use crate::error::ErrorKind;
 use crate::event::{DamageCause, Event};
@@ -56,7 +56,7 @@ async fn finish(
         let at_once = apply_documents(attempt, &apply, at_once, &known);
         let later = async {
             match &published {
-                Some(published) => apply_untaken(attempt, &apply, &published.commit, &known).await,
+                Some(published) => apply_untaken(attempt, &apply, published, &known).await,
                 None => Ok(Unapplied::new()),
             }
         };
@@ -132,10 +132,11 @@ fn publish(attempt: &Attempt, committed: &CommittedRecord) -> Option<Published> 
 async fn apply_untaken(
     attempt: &Arc<Attempt>,
     apply: &ApplyContext<'_>,
-    published: &handoff::PublishedDocuments,
+    published: &Published,
     known: &BTreeMap<Key, View>,
 ) -> Result<Unapplied, AttemptError> {
     let engine = &attempt.engine;
+    let (published, mut untold) = (&published.commit, published.keys.clone());
     tokio::select! {
         biased;
         () = published.returned() => {}
@@ -146,6 +147,9 @@ async fn apply_untaken(
     loop {
         engine.hot.handoffs.decline(&attempt.hot.reservations.reclaim(published.untaken()));
         let returned = published.take_returned();
+        untold.retain(|key| !returned.contains(key));
+        let taken_over: Vec<Key> = untold.extract_if(.., |key| !published.contains(key)).collect();
+        settle(attempt, &taken_over);
         if !returned.is_empty() {
             under_way.push(apply_documents(attempt, apply, returned, known));
         } else if published.is_settled() && under_way.is_empty() {
@@ -178,6 +182,7 @@ async fn apply_documents(
     let (record, own_record) = ((*record).clone(), own_record.clone());
     let this = attempt.clone();
     let give_back = move |keys: &BTreeSet<Key>| {
+        settle(&this, keys);
         this.engine.hot.lock_queues.release(keys);
         this.hot.reservations.give_back(&|key| keys.contains(key));
         if !this.hot.reservations.has_documents() {
@@ -196,6 +201,13 @@ async fn apply_documents(
     let unapplied = applied.await;
     give_back(&keys);
     unapplied
+}
+
+/// Ends the wait of the process's turn for documents of the commit.
+fn settle<'k>(attempt: &Attempt, keys: impl IntoIterator<Item = &'k Key>) {
+    if let Some(under_way) = &mut *attempt.hot.under_way.lock() {
+        under_way.settled(keys);
+    }
 }
 
 async fn refresh(

@@ -52,7 +52,8 @@ impl LockPhase<'_> {
         let sent_at = engine.context.now();
         let outcomes = engine.store.write_all(&writes).await;
         if !outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unknown(_))) {
-            engine.hot.board.measure(engine.context.now().saturating_sub(sent_at));
+            let round_trip = engine.context.now().saturating_sub(sent_at);
+            engine.hot.board.measure_locks(writes.iter().map(|write| &write.key), round_trip);
         }
         let mut sent = Sent::default();
         for (write, outcome) in writes.into_iter().zip(outcomes) {

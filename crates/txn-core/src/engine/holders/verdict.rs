@@ -22,7 +22,7 @@ use crate::engine::table::records::RecordOf;
 use crate::error::Error;
 use crate::event::Event;
 use txn_protocol::ids::AttemptId;
-use txn_protocol::machines::record::{Decide, Decision};
+use txn_protocol::machines::record::{Decide, Decision, RecordVersion};
 use txn_protocol::record::{Record, State};
 use txn_protocol::rules::conflict::{Conflict, HolderState, Requester, conflict};
 use txn_store::{Key, Outcome, Version};
@@ -144,7 +144,9 @@ impl Verdicts {
             _ => "unchanged for one lease: taken for dead".to_owned(),
         };
         let met_at = locks.first().map_or(&record_key, |lock| &lock.key);
-        let decided = Box::pin(self.decide(holder, found.clone(), &why, deadline)).await;
+        let dead_at = dead.then_some(found.standing);
+        let decided =
+            Box::pin(self.decide_since(dead_at, holder, found.clone(), &why, deadline)).await;
         let Some(decided) = decided.map_err(|error| error.at(met_at))? else { return Ok(None) };
         for key in locks.iter().map(|lock| &lock.key).chain([&record_key]) {
             self.detector.forget(holder, key);
@@ -190,9 +192,8 @@ impl Verdicts {
 
     /// Carries out the recovery table until an acknowledged write decides the transaction.
     ///
-    /// The transaction must be dead, wounded or already decided. Returns `None` if the record must
+    /// The transaction must be wounded, ended or already decided. Returns `None` if the record must
     /// be read again.
-    #[tracing::instrument(level = "debug", skip_all, fields(%tid, state = ?found.state()))]
     pub(crate) async fn decide(
         &self,
         tid: AttemptId,
@@ -200,9 +201,34 @@ impl Verdicts {
         why: &str,
         deadline: &Deadline,
     ) -> Result<Option<Decided>, AttemptError> {
+        self.decide_since(None, tid, found, why, deadline).await
+    }
+
+    /// As [`Verdicts::decide`], for a transaction that counts as dead at this record.
+    ///
+    /// Returns `None` if a heartbeat came before the write of the abort.
+    pub(crate) async fn decide_dead(
+        &self,
+        tid: AttemptId,
+        found: RecordLookup,
+        why: &str,
+        deadline: &Deadline,
+    ) -> Result<Option<Decided>, AttemptError> {
+        self.decide_since(Some(found.standing), tid, found, why, deadline).await
+    }
+
+    #[tracing::instrument(level = "debug", skip_all, fields(%tid, state = ?found.state()))]
+    async fn decide_since(
+        &self,
+        dead_at: Option<RecordVersion>,
+        tid: AttemptId,
+        found: RecordLookup,
+        why: &str,
+        deadline: &Deadline,
+    ) -> Result<Option<Decided>, AttemptError> {
         let place = RecordOf { table: &self.table, tid };
-        let decide =
-            Decide { rules: &self.context.rules, known_aborted: self.aborted.contains(tid) };
+        let known_aborted = self.aborted.contains(tid);
+        let decide = Decide { rules: &self.context.rules, known_aborted, dead_at };
         let aborted = |found: &RecordLookup| {
             let label = found.record.as_ref().and_then(|record| record.label.clone());
             self.encode_aborted(tid, label.or_else(|| self.live_attempts.label_of(tid)), why)

@@ -229,7 +229,22 @@ impl Board {
         }
     }
 
-    /// Notes the time of an answered request.
+    /// Notes the time of answered locks.
+    ///
+    /// While this process waits for documents, locks on others do not count: a slow index would
+    /// make the process slow for all.
+    pub(crate) fn measure_locks<'k>(
+        &self,
+        keys: impl IntoIterator<Item = &'k Key>,
+        round_trip: Duration,
+    ) {
+        let policy = &mut self.state.lock().policy;
+        if !policy.has_wish() || keys.into_iter().any(|key| policy.is_wished(hash(key))) {
+            policy.measure(round_trip.min(LONGEST_SAMPLE));
+        }
+    }
+
+    /// Notes the time of a poll.
     pub(crate) fn measure(&self, round_trip: Duration) {
         self.state.lock().policy.measure(round_trip.min(LONGEST_SAMPLE));
     }
@@ -516,6 +531,23 @@ impl UnderWay {
         }
         drop(state);
         self.hashes.extend(hashes);
+    }
+
+    /// Notes documents that are applied, or that another transaction of this process takes over.
+    ///
+    /// The turn of the process does not wait for the other documents of the attempt any longer than
+    /// they take.
+    pub(crate) fn settled<'k>(&mut self, keys: impl IntoIterator<Item = &'k Key>) {
+        let mut settled = Vec::new();
+        for hash in self.board.hashes(keys) {
+            if let Some(index) = self.hashes.iter().position(|own| *own == hash) {
+                settled.push(self.hashes.swap_remove(index));
+            }
+        }
+        if !settled.is_empty() {
+            self.board.state.lock().under_way.remove(&settled);
+            self.board.stir();
+        }
     }
 
     /// Notes that the record of the attempt is acknowledged.

@@ -131,3 +131,28 @@ fn slow_answer_barely_moves_round_trip_estimate() {
     (0..50).for_each(|_| slow.measure(ms(2)));
     assert!(slow.round_trip() < ms(4), "{:?}", slow.round_trip());
 }
+
+#[test]
+fn applied_documents_are_no_longer_under_way() {
+    let (board, _driver, _wanted, _contender) = with_turn();
+    let (hot, cold) = (key("hot"), key("cold"));
+    let mut under_way = board.begin();
+    under_way.add([&hot, &cold]);
+    under_way.recorded();
+    assert!(board.state.lock().work(ms(30)).is_under_way);
+    under_way.settled([&hot]);
+    assert!(!board.state.lock().work(ms(30)).is_under_way, "the wish names only this document");
+    drop(under_way);
+    assert!(board.state.lock().under_way.0.is_empty());
+}
+
+#[test]
+fn locks_on_other_documents_do_not_slow_the_turn() {
+    let (board, _driver, _wanted, _contender) = with_turn();
+    board.measure_locks([&key("hot")], ms(2));
+    let before = board.round_trip();
+    (0..50).for_each(|_| board.measure_locks([&key("cold")], ms(900)));
+    assert_eq!(board.round_trip(), before);
+    (0..50).for_each(|_| board.measure_locks([&key("cold"), &key("hot")], ms(900)));
+    assert!(board.round_trip() > before);
+}

@@ -78,6 +78,11 @@ impl PublishedDocuments {
         self.documents.lock().is_empty()
     }
 
+    /// Whether the document is neither locked by a taker nor applied by the commit.
+    pub(crate) fn contains(&self, key: &Key) -> bool {
+        self.documents.lock().contains_key(key)
+    }
+
     /// The documents that no transaction has taken.
     pub(crate) fn untaken(&self) -> BTreeSet<Key> {
         let documents = self.documents.lock();

@@ -1,10 +1,12 @@
 //! The task that polls the board, and waits for a turn.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::StreamExt;
+use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 
 use crate::engine::attempt_error::AttemptError;
@@ -148,22 +150,27 @@ impl Turns {
         let cached = self.hot.cache.forget_all(is_wanted);
         let cached = cached.into_iter().filter(|key| !waiting.contains(key));
         let rest = ENOUGH_REFRESHED.saturating_sub(waiting.len());
-        let keys: Vec<Key> = waiting.iter().cloned().chain(cached.take(rest)).collect();
-        if !keys.is_empty() {
-            let wait = self.context.config.lease / 4;
-            let deadline = self.context.deadline(wait);
-            let read = async {
-                let views =
-                    self.store.read_documents(&keys, ReadPreference::Primary, &deadline).await?;
-                self.reads.observe(&keys, views, ReadPreference::Primary, &deadline).await
-            };
-            if let Ok(entries) = self.context.within(wait, read).await {
-                for (key, entry) in keys.iter().zip(entries) {
-                    self.hot.cache.read_in_turn(key, &entry);
-                }
+        let mut keys: BTreeMap<Arc<str>, Vec<Key>> = BTreeMap::new();
+        for key in waiting.iter().cloned().chain(cached.take(rest)) {
+            keys.entry(key.collection.clone()).or_default().push(key);
+        }
+        // One request carries all reads, unless a collection is slow or missing.
+        join_all(keys.values().map(|keys| self.refresh_collection(keys))).await;
+        self.hot.board.refreshed(number);
+    }
+
+    async fn refresh_collection(&self, keys: &[Key]) {
+        let wait = self.context.config.lease / 4;
+        let deadline = self.context.deadline(wait);
+        let read = async {
+            let views = self.store.read_documents(keys, ReadPreference::Primary, &deadline).await?;
+            self.reads.observe(keys, views, ReadPreference::Primary, &deadline).await
+        };
+        if let Ok(entries) = self.context.within(wait, read).await {
+            for (key, entry) in keys.iter().zip(entries) {
+                self.hot.cache.read_in_turn(key, &entry);
             }
         }
-        self.hot.board.refreshed(number);
     }
 
     /// Waits until no other process has its turn at the documents.

@@ -76,7 +76,8 @@ impl Policy {
         self.yielding_since = None;
         self.last_clients = 0;
         if ticket > LAST_TICKET {
-            self.wish = None;
+            // Only a damaged slot is so far ahead, and counts until it is not renewed any more.
+            (self.wish, self.last_ticket) = (None, 0);
             return;
         }
         self.last_ticket = ticket;
