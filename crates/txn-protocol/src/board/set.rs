@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The maximum number of hashes in a set that lists them. A larger set is a bitmap.
 ///
-/// So many hashes are as long as a bitmap, and two bitmaps of 80 documents each seem to share one in
-/// every second case.
+/// So many hashes are as long as a bitmap. Two bitmaps of 80 documents each seem to share a
+/// document in every second case.
 pub const MOST_HASHES: usize = 128;
 
 /// The number of bits in a bitmap.
