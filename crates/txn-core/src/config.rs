@@ -211,8 +211,8 @@ impl Config {
         /// Sets whether this process writes its last waits for locks into the domain.
         ///
         /// Operators can then read the waits of all processes, even after their end. Once per
-        /// janitor interval the process writes one document with its last 500 waits, if there are
-        /// new ones. No commit waits for this write. Default: no.
+        /// janitor interval the process writes one document with its present waits and its last 500
+        /// past ones, if there are any new ones. No commit waits for this write. Default: no.
         with_write_contention: write_contention: bool;
         /// Sets the receiver of the domain's events, for logs and metrics.
         ///

@@ -84,7 +84,7 @@ pub mod admin {
         ParticipantState, PartitionName, RecordReport, TransactionReport, TransactionState,
         Verdict,
     };
-    pub use crate::api::admin::signals::{Contention, ProcessReport};
+    pub use crate::api::admin::signals::{Contention, ProcessReport, WaitSource, Waiter, Waiters};
 }
 
 /// The state of a transaction record, for operators' programs.

@@ -87,7 +87,7 @@ async fn invalid_label_is_refused_before_any_lock() {
     let long = "x".repeat(65);
     for label in ["", "a b", "ü", "a+b", long.as_str()] {
         let options = pessimistic(label);
-        let error = put(&shop, &options, &["a"]).await.expect_err("refused");
+        let error = put(&shop, &options, &["a", "b"]).await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Invalid, "{label:?}");
         let error = shop.domain.begin(&options).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Invalid, "{label:?}");
@@ -204,7 +204,7 @@ async fn remembered_waits_are_bounded() {
         assert_eq!(contention.waits.len(), most, "{contention:?}");
         assert_eq!(contention.truncated, most > 0);
         let of_all = shop.domain.admin().contention_of_all(10).await.expect("reads");
-        assert_eq!(of_all, contention);
+        assert_eq!((of_all.waits, of_all.truncated), (contention.waits, contention.truncated));
     }
     let config = config().with_contention_waits(1_000_000);
     let store = Arc::new(MemoryStore::new());
@@ -231,6 +231,96 @@ async fn waits_are_written_for_other_processes() {
     wait_once(&quiet).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(registry(&quiet, "contention:").await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_of_waits_are_named() {
+    let with_janitor = || Config::default().with_process_name("till-7".to_owned());
+    let shop = open(with_janitor().with_write_contention(true)).await;
+    wait_once(&shop).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let other = Domain::open(shop.store.clone(), "shop", config()).await.expect("opens");
+    for domain in [&shop.domain, &other] {
+        let of_all = domain.admin().contention_of_all(10).await.expect("reads");
+        let wait = &of_all.waits[0];
+        assert_eq!(of_all.process_of(wait.tid), Some("till-7"));
+        assert!(of_all.processes.iter().all(|source| source.recorded), "{of_all:?}");
+        assert_eq!(of_all.complete_since_ms, 0);
+        assert!(wait.ended_ms() <= of_all.now_ms, "{of_all:?}");
+    }
+    assert!(shop.domain.admin().processes().await.expect("lists")[0].entry.writes_contention);
+
+    let quiet = open(with_janitor()).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let other = Domain::open(quiet.store.clone(), "shop", config()).await.expect("opens");
+    let of_all = other.admin().contention_of_all(10).await.expect("reads");
+    let recorded: Vec<bool> = of_all.processes.iter().map(|source| source.recorded).collect();
+    assert_eq!(recorded, [false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_waits_have_an_end() {
+    let shop = open(config().with_contention_waits(2)).await;
+    for _ in 0..3 {
+        wait_once(&shop).await;
+        drained(&shop.domain).await;
+    }
+    let two = shop.domain.admin().contention(10);
+    let ends: Vec<u64> = two.waits.iter().map(txn_core::LockWait::ended_ms).collect();
+    assert_eq!(ends.iter().min().map(|oldest| oldest + 1), Some(two.complete_since_ms));
+    let one = shop.domain.admin().contention(1);
+    assert!(one.complete_since_ms >= two.complete_since_ms, "{one:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn present_waits_are_written_for_other_processes() {
+    let wall = Wall::ahead(Duration::ZERO);
+    let long = Duration::from_secs(600);
+    let config_of =
+        || Config::default().with_clock(wall.clone()).with_attempt_timeout(long).with_timeout(long);
+    let till = config_of().with_process_name("till-7".to_owned()).with_write_contention(true);
+    let shop = open(till).await;
+    let other = config_of().with_janitor_interval(None);
+    let other = Domain::open(shop.store.clone(), "shop", other).await.expect("opens");
+    let hold = || async {
+        let tx = shop.domain.begin(&pessimistic("restock")).expect("begins");
+        tx.get(&shop.items, "a").await.expect("locks");
+        tx
+    };
+    let options = labelled("checkout");
+    let older = hold().await;
+    let looks = async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let waiters = other.admin().waiters(10).await.expect("reads");
+        let one = waiters.waiters.first().expect("a wait");
+        assert_eq!(one.process, "till-7");
+        assert!(waiters.processes.iter().any(|process| process.number == one.number));
+        assert_eq!(
+            (one.wait.label.as_deref(), one.wait.holder_label.as_deref()),
+            (Some("checkout"), Some("restock"))
+        );
+        assert_eq!((&*one.wait.collection, &*one.wait.id), ("items", "a"));
+        let own = shop.domain.admin().waiters(10).await.expect("reads");
+        assert_eq!((own.waiters.len(), own.waiters[0].seen_ms), (1, 0), "{own:?}");
+        older.rollback().await;
+    };
+    tokio::join!(put(&shop, &options, &["a", "b"]), looks).0.expect("commits");
+    // A jump of the clock gives the process a further entry. The earlier one becomes silent.
+    wall.set_ahead(Duration::from_secs(100));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let waiters = other.admin().waiters(10).await.expect("reads");
+    assert!(waiters.waiters.is_empty(), "{waiters:?}");
+
+    // The wait of a process that has become silent is left out.
+    let older = hold().await;
+    let dies = tokio::time::timeout(Duration::from_secs(60), put(&shop, &options, &["a", "b"]));
+    dies.await.expect_err("waits");
+    let waiters = other.admin().waiters(10).await.expect("reads");
+    assert!(!waiters.waiters.is_empty(), "{waiters:?}");
+    wall.set_ahead(Duration::from_secs(1_000));
+    let waiters = other.admin().waiters(10).await.expect("reads");
+    assert!(waiters.waiters.is_empty(), "{waiters:?}");
+    older.rollback().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,8 @@
 //! The processes of the domain, and past waits for locks.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::Admin;
@@ -10,6 +13,7 @@ use crate::engine::signals::process_entry::ProcessEntry;
 use crate::engine::signals::processes::{ProcessWaits, Signal};
 use crate::engine::table::REGISTRY;
 use crate::error::Result;
+use txn_protocol::ids::AttemptId;
 
 /// The number of intervals without a renewal after which a process counts as silent.
 const MISSED_RENEWALS: u64 = 4;
@@ -38,6 +42,102 @@ pub struct Contention {
     /// Whether there were more waits than the answer has: beyond the limit, beyond the memory of a
     /// process, or in an entry that cannot be read.
     pub truncated: bool,
+    /// The answer has each wait that ended at this time or later, in milliseconds since the Unix
+    /// epoch. 0 if no wait is missing.
+    pub complete_since_ms: u64,
+    /// The processes that registered themselves, and those of the waits.
+    pub processes: Vec<WaitSource>,
+    /// The time of the answer, in milliseconds since the Unix epoch.
+    pub now_ms: u64,
+}
+
+/// A process that may have waited for locks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct WaitSource {
+    /// The number of the process in its tids.
+    pub number: String,
+    /// [`Config::with_process_name`](crate::Config::with_process_name).
+    pub process: String,
+    /// Whether the process keeps its waits for this answer. `false` if the process has no
+    /// [`Config::with_write_contention`](crate::Config::with_write_contention).
+    pub recorded: bool,
+}
+
+impl Contention {
+    /// The name of the process of an attempt, unless several processes share its number.
+    #[must_use]
+    pub fn process_of(&self, tid: AttemptId) -> Option<&str> {
+        let number = number_of(tid.process());
+        let mut named = self.processes.iter().filter(|source| source.number == number);
+        match (named.next(), named.next()) {
+            (Some(source), None) => Some(&source.process),
+            _ => None,
+        }
+    }
+
+    /// Notes that waits are missing which ended before this time.
+    fn note_missing(&mut self, before_ms: u64) {
+        self.truncated = true;
+        self.complete_since_ms = self.complete_since_ms.max(before_ms);
+    }
+
+    /// Adds the waits of one process, of which it had `total`.
+    fn add(&mut self, waits: Vec<LockWait>, total: u64) {
+        if u64::try_from(waits.len()).unwrap_or(u64::MAX) < total {
+            // A process forgets the waits that ended first.
+            let oldest = waits.iter().map(LockWait::ended_ms).min();
+            self.note_missing(oldest.map_or(self.now_ms, |oldest| oldest.saturating_add(1)));
+        }
+        self.waits.extend(waits);
+    }
+
+    /// Adds a process, unless the answer has a process of this number and name.
+    fn add_source(&mut self, number: String, process: String, recorded: bool) {
+        let is = |source: &&mut WaitSource| source.number == number && source.process == process;
+        match self.processes.iter_mut().find(is) {
+            Some(source) => source.recorded |= recorded,
+            None => self.processes.push(WaitSource { number, process, recorded }),
+        }
+    }
+
+    /// Sorts the waits, and cuts them to the limit.
+    fn cut(&mut self, limit: usize) {
+        self.waits.sort_by(|a, b| (b.began_ms, b.tid, &b.id).cmp(&(a.began_ms, a.tid, &a.id)));
+        // A process has another entry after a jump of its clock.
+        self.waits.dedup();
+        if self.waits.len() > limit {
+            let last = self.waits.drain(limit..).map(|wait| wait.ended_ms()).max();
+            self.note_missing(last.unwrap_or(0).saturating_add(1));
+        }
+    }
+}
+
+/// A wait for a lock that has not ended, as its process wrote it last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Waiter {
+    /// The wait.
+    #[serde(flatten)]
+    pub wait: PresentWait,
+    /// The number of the process in its tids.
+    pub number: String,
+    /// [`Config::with_process_name`](crate::Config::with_process_name) of the process.
+    pub process: String,
+    /// The time since the process wrote the wait, in milliseconds. 0 in the process itself.
+    pub seen_ms: u64,
+}
+
+/// The waits for locks that have not ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Waiters {
+    /// The waits, the longest first.
+    pub waiters: Vec<Waiter>,
+    /// Whether there are more waits than the answer has.
+    pub truncated: bool,
+    /// The processes that registered themselves.
+    pub processes: Vec<WaitSource>,
 }
 
 impl Admin<'_> {
@@ -74,8 +174,11 @@ impl Admin<'_> {
     /// the turn of another process at a hot document is none of them.
     #[must_use]
     pub fn contention(self, limit: usize) -> Contention {
-        let (waits, total) = self.engine.contention.last(limit);
-        Contention { truncated: is_short_of(&waits, total), waits }
+        let mut contention = self.own_contention();
+        let WaitSource { number, process, recorded } = self.own_source();
+        contention.add_source(number, process, recorded);
+        contention.cut(limit);
+        contention
     }
 
     /// Returns the waits for locks of this process that have not ended, the longest first.
@@ -95,26 +198,96 @@ impl Admin<'_> {
     /// # Errors
     /// The errors of the store for the registry.
     pub async fn contention_of_all(self, limit: usize) -> Result<Contention> {
-        let Contention { mut waits, mut truncated } = self.contention(limit);
-        let own = self.engine.processes.node();
+        let mut contention = self.own_contention();
+        let (own, source) = (self.engine.processes.node(), self.own_source());
+        if !contention.waits.is_empty() {
+            contention.add_source(source.number, source.process, true);
+        }
         for signal in self.signals().await? {
             match signal {
-                Signal::Process(_) => {}
+                Signal::Process(entry) => {
+                    let is_own = entry.node == own && source.recorded;
+                    let (number, recorded) = (entry.number().to_owned(), entry.writes_contention);
+                    contention.add_source(number, entry.process, recorded || is_own);
+                }
                 // The memory of this process has all of its written waits.
                 Signal::Waits(of_process) if of_process.node == own => {}
-                Signal::Waits(ProcessWaits { waits: of_process, total, .. }) => {
-                    truncated |= is_short_of(&of_process, total);
-                    waits.extend(of_process);
+                Signal::Waits(ProcessWaits { node, process, waits, total, .. }) => {
+                    let number = node.get(..4).unwrap_or_default().to_owned();
+                    contention.add_source(number, process, true);
+                    contention.add(waits, total);
                 }
-                Signal::UnreadableWaits => truncated = true,
+                Signal::UnreadableWaits => contention.note_missing(contention.now_ms),
             }
         }
-        waits.sort_by(|a, b| (b.began_ms, b.tid, &b.id).cmp(&(a.began_ms, a.tid, &a.id)));
-        // This process has another entry after a jump of its clock.
-        waits.dedup();
-        truncated |= waits.len() > limit;
-        waits.truncate(limit);
-        Ok(Contention { waits, truncated })
+        contention.cut(limit);
+        Ok(contention)
+    }
+
+    /// Returns the waits of all processes that have not ended, the longest first. Changes nothing.
+    ///
+    /// The answer has the waits of this process, and of each process with
+    /// [`Config::with_write_contention`](crate::Config::with_write_contention) at its last write,
+    /// at most 500. A silent process ([`ProcessReport::silent`]) is left out.
+    ///
+    /// # Errors
+    /// The errors of the store for the registry.
+    pub async fn waiters(self, limit: usize) -> Result<Waiters> {
+        let (own, source) = (self.engine.processes.node(), self.own_source());
+        let of_own = self.present_waits(usize::MAX).into_iter().map(|wait| {
+            let (number, process) = (source.number.clone(), source.process.clone());
+            Waiter { wait, number, process, seen_ms: 0 }
+        });
+        let mut waiters: Vec<Waiter> = of_own.collect();
+        let mut processes = Vec::new();
+        let (mut alive, mut written) = (BTreeSet::new(), Vec::new());
+        for signal in self.signals().await? {
+            match signal {
+                Signal::Process(entry) => {
+                    let is_own = entry.node == own;
+                    let recorded = is_own || entry.writes_contention;
+                    let number = entry.number().to_owned();
+                    if !is_own && !is_silent(&entry, since(self.engine, entry.renewed_ms)) {
+                        alive.insert(entry.node);
+                    }
+                    processes.push(WaitSource { number, process: entry.process, recorded });
+                }
+                Signal::Waits(of_process) => written.push(of_process),
+                Signal::UnreadableWaits => {}
+            }
+        }
+        written.retain(|of_process| alive.contains(&of_process.node));
+        for ProcessWaits { node, process, written_ms, present, .. } in written {
+            let number = node.get(..4).unwrap_or_default();
+            let seen_ms = since(self.engine, written_ms);
+            waiters.extend(present.into_iter().map(|wait| {
+                let (number, process) = (number.to_owned(), process.clone());
+                Waiter { wait, number, process, seen_ms }
+            }));
+        }
+        waiters.sort_by_key(|waiter| {
+            let PresentWait { waited_ms, tid, .. } = waiter.wait;
+            (Reverse(waited_ms.saturating_add(waiter.seen_ms)), tid)
+        });
+        let truncated = waiters.len() > limit;
+        waiters.truncate(limit);
+        Ok(Waiters { waiters, truncated, processes })
+    }
+
+    /// The past waits of this process, without the process itself.
+    fn own_contention(self) -> Contention {
+        let (waits, total) = self.engine.contention.last(usize::MAX);
+        let now_ms = self.engine.time.unix_millis();
+        let mut contention = Contention { now_ms, ..Contention::default() };
+        contention.add(waits, total);
+        contention
+    }
+
+    fn own_source(self) -> WaitSource {
+        let config = &self.engine.context.config;
+        let number = self.engine.processes.node().get(..4).unwrap_or_default().to_owned();
+        let (process, recorded) = (config.process_name.clone(), config.contention_waits > 0);
+        WaitSource { number, process, recorded }
     }
 
     /// The processes of the domain. A registry that cannot be read is a fault.
@@ -132,9 +305,9 @@ impl Admin<'_> {
     }
 }
 
-/// Whether a process had more waits than the list has.
-fn is_short_of(waits: &[LockWait], total: u64) -> bool {
-    u64::try_from(waits.len()).unwrap_or(u64::MAX) < total
+/// The number of a process, as its tids have it.
+fn number_of([a, b]: [u8; 2]) -> String {
+    format!("{a:02x}{b:02x}")
 }
 
 fn is_silent(entry: &ProcessEntry, unchanged_ms: u64) -> bool {
@@ -148,8 +321,7 @@ pub(super) fn process_of(
     entries: &[ProcessReport],
     number: [u8; 2],
 ) -> Option<(String, Option<&str>)> {
-    let [a, b] = number;
-    let number = format!("{a:02x}{b:02x}");
+    let number = number_of(number);
     let mut named = entries.iter().filter(|report| report.number == number);
     let (Some(ProcessReport { entry, .. }), None) = (named.next(), named.next()) else {
         return None;

@@ -52,26 +52,34 @@ pub struct LockWait {
     pub end: WaitEnd,
 }
 
+impl LockWait {
+    /// The end of the wait, in milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn ended_ms(&self) -> u64 {
+        self.began_ms.saturating_add(self.waited_ms)
+    }
+}
+
 /// A wait of one attempt for one holder of one document, which has not ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PresentWait {
     /// The attempt that waits.
     pub tid: AttemptId,
     /// The label of the attempt that waits.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<Arc<str>>,
     /// The attempt that holds the lock.
     pub holder: AttemptId,
     /// The label of the holder, if this process knows it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder_label: Option<Arc<str>>,
     /// The physical name of the document's collection.
     pub collection: Arc<str>,
     /// The id of the document.
     pub id: Arc<str>,
     /// The routing value of the document, if it has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routing: Option<Arc<str>>,
     /// How long the attempt has waited, in milliseconds.
     pub waited_ms: u64,

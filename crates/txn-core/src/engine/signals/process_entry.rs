@@ -38,6 +38,8 @@ pub struct ProcessEntry {
     /// [`Config::with_metrics_address`](crate::Config::with_metrics_address).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics_address: Option<String>,
+    /// [`Config::with_write_contention`](crate::Config::with_write_contention).
+    pub writes_contention: bool,
     /// The lead of the machine's clock over the server's clock, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_ahead_ms: Option<i64>,

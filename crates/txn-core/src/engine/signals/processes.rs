@@ -13,7 +13,7 @@ use crate::engine::attempt_error::AttemptError;
 use crate::engine::base::Base;
 use crate::engine::context::Context;
 use crate::engine::deadline::Deadline;
-use crate::engine::signals::contention::{ContentionLog, LockWait};
+use crate::engine::signals::contention::{ContentionLog, LockWait, PresentWait};
 use crate::engine::signals::process_entry::ProcessEntry;
 use crate::engine::store::pages::PAGE;
 use crate::engine::store::store_access::StoreAccess;
@@ -44,6 +44,8 @@ pub(crate) struct ProcessWaits {
     pub(crate) waits: Vec<LockWait>,
     /// The number of all waits of the process at the time of the write.
     pub(crate) total: u64,
+    /// The waits that had not ended at the time of the write, the longest first.
+    pub(crate) present: Vec<PresentWait>,
 }
 
 /// A document of this part in the registry.
@@ -75,6 +77,8 @@ struct OwnDocuments {
     waits: Option<Owned>,
     /// The number of all waits at the last write.
     written: u64,
+    /// Whether the last write had present waits.
+    has_written_present: bool,
     /// When this process last dropped the documents of dead processes, on the monotonic clock.
     swept: Option<Duration>,
 }
@@ -115,7 +119,14 @@ impl Processes {
     }
 
     async fn write_waits(&self, own: &mut OwnDocuments, entry: &ProcessEntry) {
-        if !self.context.config.write_contention || self.contention.total() == own.written {
+        if !self.context.config.write_contention {
+            return;
+        }
+        let present = self.contention.present(MOST_WRITTEN);
+        let has_present = !present.is_empty();
+        let is_unchanged = self.contention.total() == own.written;
+        // A wait that goes on is written again, so that its time is current.
+        if is_unchanged && !has_present && !own.has_written_present {
             return;
         }
         let (waits, total) = self.contention.last(MOST_WRITTEN);
@@ -125,11 +136,12 @@ impl Processes {
             written_ms: entry.renewed_ms,
             waits,
             total,
+            present,
         };
         if let Ok(source) = serde_json::to_string(&waits) {
             let key = self.table.contention_key(&entry.node);
             if self.write(&mut own.waits, key, source.into()).await {
-                own.written = total;
+                (own.written, own.has_written_present) = (total, has_present);
             }
         }
     }
@@ -149,6 +161,7 @@ impl Processes {
             renewed_ms: self.time.unix_millis(),
             interval_ms: u64::try_from(interval.as_millis()).unwrap_or(u64::MAX),
             metrics_address: config.metrics_address.clone(),
+            writes_contention: config.write_contention,
             clock_ahead_ms: self.time.clock_ahead_ms(),
             ..ProcessEntry::default()
         }
