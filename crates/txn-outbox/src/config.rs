@@ -25,11 +25,14 @@ pub struct OutboxConfig {
     pub max_backlog: u64,
     /// The maximum size of a payload as JSON. Default: 256 KiB.
     pub max_payload: usize,
+    /// The longest time from the emit of a timer to its moment. Default: 3,650 days.
+    pub max_delay: Duration,
 }
 
 impl Default for OutboxConfig {
     fn default() -> Self {
-        Self { shards: 16, max_backlog: 10_000, max_payload: 256 << 10 }
+        let max_delay = Duration::from_secs(3_650 * 86_400);
+        Self { shards: 16, max_backlog: 10_000, max_payload: 256 << 10, max_delay }
     }
 }
 
@@ -146,6 +149,8 @@ setters! { OutboxConfig:
     with_max_backlog: max_backlog: u64;
     /// Sets [`OutboxConfig::max_payload`].
     with_max_payload: max_payload: usize;
+    /// Sets [`OutboxConfig::max_delay`].
+    with_max_delay: max_delay: Duration;
 }
 
 setters! { ProcessorConfig:
@@ -182,7 +187,7 @@ impl OutboxConfig {
         if self.shards == 0 || self.shards > MOST_SHARDS {
             return Err(OutboxError::InvalidConfig("the shards are not between 1 and 256"));
         }
-        if self.max_backlog == 0 || self.max_payload == 0 {
+        if self.max_backlog == 0 || self.max_payload == 0 || self.max_delay.is_zero() {
             return Err(OutboxError::InvalidConfig("a bound is zero"));
         }
         Ok(())

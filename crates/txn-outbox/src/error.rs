@@ -51,6 +51,19 @@ pub enum OutboxError {
         /// The limit.
         most: u64,
     },
+    /// The moment of a timer is too far away.
+    #[error(
+        "the moment of an event of {queue} is {days} days away, at most {most} are allowed: `not_before_ms` counts \
+         milliseconds since 1970"
+    )]
+    TooLate {
+        /// The name of the queue.
+        queue: String,
+        /// The number of days until the moment.
+        days: u64,
+        /// The limit, in days.
+        most: u64,
+    },
     /// The settings are not valid.
     #[error("these settings cannot work: {0}")]
     InvalidConfig(&'static str),

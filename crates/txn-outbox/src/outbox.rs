@@ -110,16 +110,15 @@ impl Outbox {
     ///
     /// `not_before_ms`: milliseconds since the Unix epoch, by the wall clock of the processor. The
     /// later events of the same topic and key wait for this one, so give a timer a key of its own.
-    /// A moment in the past means at once, and one after the year 9999 means its end. There is no
-    /// upper bound of the delay: the delivery may follow late if all processors are busy or
-    /// stopped. Any number of timers may wait: processors read no timer until shortly before its
-    /// moment.
+    /// A moment in the past means at once. The delivery may follow late if all processors are busy
+    /// or stopped. The timers of one topic and key count for [`OutboxConfig::max_backlog`]. Any
+    /// number of keys may have timers: processors read no timer until shortly before its moment.
     ///
     /// A reservation that expires needs no scan: emit its expiry with the reservation. The handler
     /// reads the reservation, and does nothing if it was paid in the meantime.
     ///
     /// # Errors
-    /// As [`Outbox::emit`].
+    /// [`OutboxError::TooLate`] beyond [`OutboxConfig::max_delay`]; otherwise as [`Outbox::emit`].
     pub async fn emit_not_before<P: Serialize + Sync + ?Sized>(
         &self,
         tx: &Transaction,
@@ -141,6 +140,7 @@ impl Outbox {
     ) -> Result<String> {
         let inner = &self.inner;
         let (name, payload) = inner.validated(topic, key, payload)?;
+        inner.check_delay(&name, not_before_ms)?;
         let queue = inner.queue_or_new(tx, &name).await?;
         let (waiting, most) = (queue.waiting(), inner.config.max_backlog);
         if waiting >= most {
@@ -200,6 +200,21 @@ impl Inner {
             return Err(invalid(format!("it has {bytes} bytes, at most {most} are allowed")));
         }
         Ok((name, payload))
+    }
+
+    /// Refuses a moment that is too far away.
+    fn check_delay(&self, name: &QueueName, not_before_ms: Option<u64>) -> Result<()> {
+        const DAY_MS: u64 = 86_400_000;
+        let delay_ms = not_before_ms.unwrap_or(0).saturating_sub(wall_ms(&self.domain));
+        let most_ms = u64::try_from(self.config.max_delay.as_millis()).unwrap_or(u64::MAX);
+        match delay_ms <= most_ms {
+            true => Ok(()),
+            false => Err(OutboxError::TooLate {
+                queue: name.to_string(),
+                days: delay_ms / DAY_MS,
+                most: most_ms / DAY_MS,
+            }),
+        }
     }
 
     /// Reads a queue in a transaction.

@@ -37,3 +37,26 @@ async fn far_timer_is_handled_after_its_moment() {
     desk.seen("behind", &[2, 3, 4]).await;
     assert!(processor.stop(PATIENCE).await);
 }
+
+/// A moment in microseconds would stop its key for ever, so it is refused.
+#[tokio::test]
+async fn moment_beyond_the_longest_delay_is_refused() {
+    let store = Arc::new(MemoryStore::new());
+    let world = World { store, name: "shop".to_owned(), lease: Duration::from_secs(1) };
+    let config = OutboxConfig::default();
+    let desk = world.desk_of(Config::default(), config).await;
+    let now_ms = wall_ms(&desk.domain);
+    let emit = async |not_before_ms: u64| {
+        let emit = desk.domain.transact::<_, OutboxError, _>(async |tx| {
+            desk.outbox.emit_not_before(tx, "orders", "timer", &1, not_before_ms).await
+        });
+        emit.await
+    };
+    for not_before_ms in [u64::MAX, now_ms * 1_000, now_ms + 3_651 * 86_400_000] {
+        let refused = emit(not_before_ms).await.expect_err("too far");
+        assert!(matches!(refused, OutboxError::TooLate { most: 3_650, .. }), "{refused}");
+        assert!(refused.to_string().contains("milliseconds since 1970"), "{refused}");
+    }
+    emit(now_ms + 3_649 * 86_400_000).await.expect("emitted");
+    assert_eq!(desk.outbox.source().backlog().await.expect("counts").events, 1);
+}

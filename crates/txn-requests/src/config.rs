@@ -25,10 +25,17 @@ pub struct RequestsConfig {
     /// The maximum number of open requests. Further submissions fail.
     ///
     /// Requests before their moment ([`Request::not_before_ms`](crate::Request::not_before_ms)) do
-    /// not count, and are always accepted.
+    /// not count.
     /// Each process counts only now and then. Several processes may therefore exceed the limit by a
     /// quarter of the remaining number. Default: 10,000.
     pub max_open: usize,
+    /// The maximum number of requests that wait for their moment. Further ones fail.
+    ///
+    /// Each process counts now and then, at most once per second. Several processes may therefore
+    /// exceed the limit. Default: 100,000.
+    pub max_scheduled: usize,
+    /// The longest time from the submission of a request to its moment. Default: 3,650 days.
+    pub max_delay: Duration,
     /// How long a processor keeps its requests without a heartbeat. Default: 10 s.
     pub lease: Duration,
     /// The maximum number of concurrent requests of a processor. Default: 64.
@@ -70,6 +77,8 @@ impl Default for RequestsConfig {
             max_operations: 1_000,
             max_bytes: 1 << 20,
             max_open: 10_000,
+            max_scheduled: 100_000,
+            max_delay: Duration::from_secs(3_650 * 86_400),
             lease: Duration::from_secs(10),
             concurrency: 64,
             poll: Duration::from_secs(1),
@@ -105,6 +114,10 @@ setters! {
     with_max_bytes: max_bytes: usize;
     /// Sets [`RequestsConfig::max_open`].
     with_max_open: max_open: usize;
+    /// Sets [`RequestsConfig::max_scheduled`].
+    with_max_scheduled: max_scheduled: usize;
+    /// Sets [`RequestsConfig::max_delay`].
+    with_max_delay: max_delay: Duration;
     /// Sets [`RequestsConfig::lease`].
     with_lease: lease: Duration;
     /// Sets [`RequestsConfig::concurrency`].
@@ -132,15 +145,17 @@ setters! {
 impl RequestsConfig {
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |why| Err(RequestError::InvalidConfig(why));
+        let Self { max_operations, max_bytes, max_open, max_scheduled, .. } = *self;
         let counts =
-            [self.max_operations, self.max_bytes, self.max_open, self.concurrency, self.batch];
+            [max_operations, max_bytes, max_open, max_scheduled, self.concurrency, self.batch];
         if counts.contains(&0) || self.max_failures == 0 || self.max_deaths == 0 {
             return refuse("a bound is zero");
         }
         if self.lease < Duration::from_millis(100) || self.lease > Duration::from_secs(3600) {
             return refuse("the lease is not between 100 ms and an hour");
         }
-        if [self.poll, self.recover_every, self.longest_pause].contains(&Duration::ZERO) {
+        let pauses = [self.poll, self.recover_every, self.longest_pause, self.max_delay];
+        if pauses.contains(&Duration::ZERO) {
             return refuse("a pause is zero");
         }
         Ok(())

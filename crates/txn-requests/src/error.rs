@@ -41,6 +41,16 @@ pub enum RequestError {
         /// The limit.
         most: usize,
     },
+    /// The number of requests that wait for their moment has reached its limit.
+    #[error(
+        "about {waiting} requests wait for their moment, at most {most} are allowed: try again later"
+    )]
+    TooManyScheduled {
+        /// The approximate number of waiting requests.
+        waiting: usize,
+        /// The limit.
+        most: usize,
+    },
     /// No request has this id.
     #[error("there is no request {0:?}")]
     NotFound(String),

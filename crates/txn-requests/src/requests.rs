@@ -67,7 +67,8 @@ impl Requests {
     /// # Errors
     /// [`RequestError::Invalid`] and [`RequestError::InvalidId`] before any write;
     /// [`RequestError::IdReused`] if another request has the id; [`RequestError::Busy`] if too many
-    /// requests are open. Errors of the engine, also for a missing collection.
+    /// requests are open; [`RequestError::TooManyScheduled`] if too many requests wait for their
+    /// moment. Errors of the engine, also for a missing collection.
     ///
     /// # Cancel safety
     /// If the returned future is dropped, the request is stored or not. Repeat the call.
@@ -77,8 +78,9 @@ impl Requests {
         if let Some(found) = inner.find(id).await? {
             return inner.same(found, request);
         }
-        if !inner.is_early(request) {
-            inner.admit().await?;
+        match inner.is_early(request) {
+            true => inner.admit_scheduled(request).await?,
+            false => inner.admit().await?,
         }
         let status = inner.insert(request, id).await?;
         inner.submitted(&status);

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::error::Result;
 use crate::model::{State, Status};
+use crate::processing::counts::tally::Tally;
 use crate::processing::processor::Processor;
 use crate::processing::recovery::Stuck;
-use crate::processing::tally::Tally;
 use crate::requests::Requests;
 
 impl Requests {

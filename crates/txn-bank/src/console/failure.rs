@@ -80,6 +80,7 @@ impl From<BankError> for Failure {
             },
             BankError::Request(error) => match **error {
                 RequestError::Busy { .. }
+                | RequestError::TooManyScheduled { .. }
                 | RequestError::Timeout { .. }
                 | RequestError::NewerFormat { .. } => Exit::Unavailable,
                 _ => Exit::Refused,
@@ -93,6 +94,7 @@ impl From<BankError> for Failure {
                 | OutboxError::InvalidConfig(_)
                 | OutboxError::InvalidHttp(_)
                 | OutboxError::InvalidPayload { .. }
+                | OutboxError::TooLate { .. }
                 | OutboxError::NotFound(_) => Exit::Refused,
                 OutboxError::Missing { .. } => Exit::Found,
                 _ => Exit::Unavailable,

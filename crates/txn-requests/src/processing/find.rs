@@ -114,6 +114,7 @@ mod tests {
     use super::*;
     use crate::config::RequestsConfig;
     use crate::contents::request::{Document, Operation, Request, Target};
+    use crate::error::RequestError;
     use crate::requests::Requests;
 
     fn put() -> Request {
@@ -130,6 +131,10 @@ mod tests {
         (domain, requests)
     }
 
+    fn tomorrow_ms(domain: &Domain) -> u64 {
+        wall_ms(domain) + 86_400_000
+    }
+
     /// Each poll is bounded. All polls together find every due request, and no other one.
     #[tokio::test]
     async fn polls_are_bounded_and_continue() {
@@ -137,9 +142,9 @@ mod tests {
         let (domain, requests) = open(RequestsConfig::default().with_batch(400)).await;
         let inner = &requests.inner;
         let request = put();
+        let late = request.clone().with_not_before_ms(tomorrow_ms(&domain));
         for at in 0..DUE {
             requests.submit(&request, &format!("due-{at:05}")).await.unwrap();
-            let late = request.clone().with_not_before_ms(u64::MAX - 1);
             requests.submit(&late, &format!("late-{at:05}")).await.unwrap();
         }
         let report = domain.barrier(Duration::from_secs(60)).await.unwrap();
@@ -168,8 +173,8 @@ mod tests {
     async fn requests_before_their_moment_are_not_open() {
         let (domain, requests) = open(RequestsConfig::default().with_max_open(2)).await;
         let request = put();
+        let late = request.clone().with_not_before_ms(tomorrow_ms(&domain));
         for at in 0..5 {
-            let late = request.clone().with_not_before_ms(u64::MAX);
             requests.submit(&late, &format!("late-{at}")).await.unwrap();
         }
         let report = domain.barrier(Duration::from_secs(60)).await.unwrap();
@@ -177,8 +182,52 @@ mod tests {
         requests.submit(&request, "1").await.unwrap();
         requests.submit(&request, "2").await.unwrap();
         requests.submit(&request, "3").await.expect_err("two requests are open");
-        requests.submit(&request.clone().with_not_before_ms(u64::MAX), "late").await.unwrap();
+        requests.submit(&late, "late").await.unwrap();
         assert_eq!(requests.process_open(None).await.unwrap().committed, 2);
         requests.submit(&request, "3").await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_before_their_moment_have_a_limit() {
+        let config = RequestsConfig::default().with_max_scheduled(3);
+        let (domain, requests) = open(config).await;
+        let request = put();
+        let late = request.clone().with_not_before_ms(tomorrow_ms(&domain));
+        requests.submit(&request, "due").await.unwrap();
+        for at in 0..3 {
+            requests.submit(&late, &format!("late-{at}")).await.unwrap();
+        }
+        let refused = requests.submit(&late, "late-3").await.expect_err("three requests wait");
+        assert!(
+            matches!(refused, RequestError::TooManyScheduled { waiting: 3, most: 3 }),
+            "{refused}"
+        );
+        // The same submission again is accepted, and due requests have their own limit.
+        requests.submit(&late, "late-0").await.unwrap();
+        requests.submit(&request, "due-2").await.unwrap();
+        requests.cancel("late-0", "no longer wanted").await.unwrap();
+        let report = domain.barrier(Duration::from_secs(60)).await.unwrap();
+        report.into_result().unwrap();
+        domain.config().clock().sleep(Duration::from_secs(2)).await;
+        requests.submit(&late, "late-3").await.unwrap();
+        requests.submit(&late, "late-4").await.expect_err("three requests wait");
+    }
+
+    #[tokio::test]
+    async fn moment_beyond_the_longest_delay_is_refused() {
+        let (domain, requests) = open(RequestsConfig::default()).await;
+        // Microseconds in place of milliseconds.
+        for not_before_ms in [u64::MAX, wall_ms(&domain) * 1_000] {
+            let late = put().with_not_before_ms(not_before_ms);
+            let refused = requests.submit(&late, "late").await.expect_err("too far");
+            let is_named = refused.to_string().contains("milliseconds since 1970");
+            assert!(matches!(refused, RequestError::Invalid(_)) && is_named, "{refused}");
+        }
+        let (domain, requests) =
+            open(RequestsConfig::default().with_max_delay(Duration::from_secs(60))).await;
+        let now_ms = wall_ms(&domain);
+        let late = |ms: u64| put().with_not_before_ms(now_ms + ms);
+        requests.submit(&late(59_000), "near").await.unwrap();
+        requests.submit(&late(86_400_000), "far").await.expect_err("too far");
     }
 }

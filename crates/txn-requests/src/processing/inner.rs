@@ -25,6 +25,7 @@ use crate::error::{RequestError, Result};
 use crate::model::{Entries, Entry, MAPPINGS, State, Status};
 use crate::processing::apply::{Handles, Stop, Undo, carry_out};
 use crate::processing::companion::Companion;
+use crate::processing::counts::backlog::Backlog;
 use crate::processing::emit::Emitter;
 use crate::processing::handles::{OpenHandles, collection};
 use crate::processing::watchers::Watchers;
@@ -54,7 +55,9 @@ pub(crate) struct Inner {
     handles: OpenHandles,
     /// Emits events and HTTP requests, if there is an outbox.
     emitter: Option<Emitter>,
-    backlog: Mutex<Backlog>,
+    pub(crate) backlog: Mutex<Backlog>,
+    /// The requests that wait for their moment.
+    pub(crate) scheduled: Mutex<Backlog>,
     /// The rests of bounded polls, by application.
     pub(crate) rests: Mutex<BTreeMap<Option<String>, Rest>>,
     pub(crate) watchers: Watchers,
@@ -91,14 +94,6 @@ pub(crate) struct Rest {
     pub(crate) ids: BTreeSet<Arc<str>>,
     /// The position after these requests.
     pub(crate) next: Cursor,
-}
-
-/// The number of open requests, as far as this process knows.
-#[derive(Debug, Default)]
-struct Backlog {
-    counted: Option<usize>,
-    /// The number of submissions in this process since the count.
-    submitted: usize,
 }
 
 /// The reason why the transaction of a request did not commit.
@@ -164,6 +159,7 @@ impl Inner {
             handles,
             emitter,
             backlog: Mutex::default(),
+            scheduled: Mutex::default(),
             rests: Mutex::default(),
             watchers: Watchers::default(),
             working: Mutex::default(),
@@ -288,9 +284,9 @@ impl Inner {
     /// Wakes the processors of this process after a submission.
     pub(crate) fn submitted(&self, status: &Status) {
         if self.is_early(&status.request) {
-            return;
+            return self.scheduled.lock().add_submitted();
         }
-        self.backlog.lock().submitted += 1;
+        self.backlog.lock().add_submitted();
         if self.processors.load(Ordering::Acquire) == 0 {
             return;
         }
@@ -302,33 +298,6 @@ impl Inner {
         }
         drop(fresh);
         self.kicked.notify_one();
-    }
-
-    /// Refuses submissions while too many requests are open. Requests that are not due do not
-    /// count.
-    pub(crate) async fn admit(&self) -> Result<()> {
-        let most = self.config.max_open;
-        let known = {
-            let backlog = self.backlog.lock();
-            let room = |counted: usize| most.saturating_sub(counted);
-            backlog
-                .counted
-                .filter(|counted| backlog.submitted < room(*counted) / 4 + 1)
-                .map(|counted| counted + backlog.submitted)
-        };
-        let open = match known {
-            Some(open) if open < most => open,
-            _ => {
-                let filter = due_states([State::Created, State::Pending], wall_ms(&self.domain));
-                let found = candidates(&self.domain, self.entries.name(), filter, most).await?;
-                *self.backlog.lock() = Backlog { counted: Some(found.len()), submitted: 0 };
-                found.len()
-            }
-        };
-        match open < most {
-            true => Ok(()),
-            false => Err(RequestError::Busy { open, most }),
-        }
     }
 
     /// Reads a request from the primary.
@@ -498,7 +467,7 @@ impl Inner {
     }
 }
 
-fn states(of: impl IntoIterator<Item = State>) -> Filter {
+pub(crate) fn states(of: impl IntoIterator<Item = State>) -> Filter {
     Filter::any_of("state", of.into_iter().map(State::name))
 }
 

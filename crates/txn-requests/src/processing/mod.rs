@@ -1,7 +1,9 @@
 //! The processing of requests: order, application, and recovery.
 
+mod admission;
 pub(crate) mod apply;
 pub(crate) mod companion;
+pub(crate) mod counts;
 pub(crate) mod emit;
 mod find;
 pub(crate) mod handles;
@@ -9,5 +11,4 @@ pub(crate) mod inner;
 pub(crate) mod process;
 pub(crate) mod processor;
 pub(crate) mod recovery;
-pub(crate) mod tally;
 pub(crate) mod watchers;

@@ -12,8 +12,8 @@ use txn_lock::instance::wall_ms;
 use crate::contents::selection::Selection;
 use crate::error::{RequestError, Result};
 use crate::model::{Entry, Reason, State};
+use crate::processing::counts::tally::Tally;
 use crate::processing::inner::{Inner, by_id, due_states, millis, readable};
-use crate::processing::tally::Tally;
 
 /// How long a pass waits for unapplied commits of other processes.
 const APPLY: Duration = Duration::from_secs(30);

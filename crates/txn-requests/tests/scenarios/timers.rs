@@ -15,7 +15,7 @@ pub(crate) async fn request_is_not_executed_before_its_time(world: &World) {
     let requests = world.requests().await;
     let due_ms = wall_ms(&domain) + 1_500;
     let late = world.transfer("alice", "bob", 1).with_not_before_ms(due_ms);
-    let never = world.transfer("alice", "bob", 2).with_not_before_ms(u64::MAX);
+    let never = world.transfer("alice", "bob", 2).with_not_before_ms(due_ms + 86_400_000);
     let refused = requests.execute(&late, "late").await.expect_err("not due");
     assert!(matches!(refused, RequestError::Invalid(_)), "{refused}");
     requests.submit(&late, "late").await.expect("stored");

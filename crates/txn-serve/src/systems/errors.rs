@@ -37,7 +37,9 @@ impl From<LockError> for Problem {
 impl From<OutboxError> for Problem {
     fn from(error: OutboxError) -> Self {
         let code = match &error {
-            OutboxError::InvalidName { .. } | OutboxError::InvalidPayload { .. } => Code::Invalid,
+            OutboxError::InvalidName { .. }
+            | OutboxError::InvalidPayload { .. }
+            | OutboxError::TooLate { .. } => Code::Invalid,
             OutboxError::Full { .. } => Code::Overloaded,
             OutboxError::NotFound(_) => Code::NotFound,
             OutboxError::NewerFormat { .. } | OutboxError::InvalidConfig(_) => Code::Misconfigured,
@@ -61,7 +63,7 @@ impl From<RequestError> for Problem {
             RequestError::WrongState { .. }
             | RequestError::AlreadyReversed { .. }
             | RequestError::Companion(_) => Code::Refused,
-            RequestError::Busy { .. } => Code::Overloaded,
+            RequestError::Busy { .. } | RequestError::TooManyScheduled { .. } => Code::Overloaded,
             RequestError::NoOutbox => Code::Unsupported,
             RequestError::NewerFormat { .. } | RequestError::InvalidConfig(_) => {
                 Code::Misconfigured

@@ -303,7 +303,10 @@ impl Desk {
 fn is_transient_or_unknown(error: &RequestError) -> bool {
     use ErrorKind::{Conflict, Unavailable, Unknown};
     match error {
-        RequestError::Busy { .. } | RequestError::Timeout { .. } | RequestError::Store(_) => true,
+        RequestError::Busy { .. }
+        | RequestError::TooManyScheduled { .. }
+        | RequestError::Timeout { .. }
+        | RequestError::Store(_) => true,
         RequestError::Engine(error) => matches!(error.kind(), Conflict | Unavailable | Unknown),
         _ => false,
     }

@@ -1,0 +1,4 @@
+//! Counts of requests: those that wait, and those of one pass.
+
+pub(crate) mod backlog;
+pub(crate) mod tally;
