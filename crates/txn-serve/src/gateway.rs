@@ -355,6 +355,7 @@ impl Gateway {
             | Work::Locks
             | Work::Processes
             | Work::Waits
+            | Work::Hot
             | Work::TransactionReport
             | Work::DocumentReport => operator::answers::answer(backend, asked).await,
             Work::LockList => locks::list(backend, asked).await,

@@ -6,6 +6,7 @@ use txn_requests::Request;
 use crate::http::problem::Code;
 use crate::http::route::{ROUTES, Work};
 use crate::http::shape::Shape;
+use crate::operator::MOST_MINUTES;
 use crate::operator::answers::MOST;
 
 /// The definitions of the schema of requests move to this place.
@@ -76,6 +77,8 @@ fn parameters(path: &str, work: Work) -> Vec<Value> {
     let routing = query("routing", json!({ "type": "string" }));
     let number = |name: &str| query(name, json!({ "type": "integer", "minimum": 0 }));
     let limit = query("limit", json!({ "type": "integer", "minimum": 1, "maximum": MOST }));
+    let range = json!({ "type": "integer", "minimum": 1, "maximum": MOST_MINUTES });
+    let minutes = |name: &str| query(name, range.clone());
     match work {
         Work::Bulk | Work::BulkOf => parameters.extend([key, refresh, routing]),
         Work::Transaction | Work::Commit => parameters.extend([key, wait_for]),
@@ -84,9 +87,10 @@ fn parameters(path: &str, work: Work) -> Vec<Value> {
             let label = query("label", json!({ "type": "string" }));
             parameters.extend([limit, query("state", state), number("older"), label]);
         }
-        Work::Locks | Work::Waits | Work::TransactionReport | Work::LockList => {
-            parameters.push(limit);
-        }
+        Work::TransactionReport | Work::LockList => parameters.push(limit),
+        Work::Locks => parameters.extend([limit, query("waiting", json!({ "type": "boolean" }))]),
+        Work::Hot => parameters.extend([limit, minutes("minutes")]),
+        Work::Waits => parameters.extend([limit, minutes("minutes"), minutes("against")]),
         Work::DeadLetters => {
             parameters.extend([limit, query("topic", json!({ "type": "string" }))]);
         }

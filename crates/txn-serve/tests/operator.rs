@@ -1,6 +1,7 @@
 //! The views of operators.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
@@ -39,6 +40,45 @@ async fn holder_of_a_lock_is_seen() {
 }
 
 #[tokio::test]
+async fn waiter_and_hot_document_are_seen() {
+    let desk = Desk::memory().await;
+    desk.put("/stock/_doc/apple", &json!({ "left": 1 })).await.is(201);
+    let stock = desk.domain.collection::<Raw>("stock").await.expect("opens");
+    let options = Options::default().with_lock_mode(LockMode::AtRead).with_label("restock");
+    let tx = desk.domain.begin(&options).expect("begins");
+    tx.get(&stock, "apple").await.expect("locks");
+    let tid = tx.tid().to_string();
+    let domain = desk.domain.clone();
+    let waiting = tokio::spawn(async move {
+        let desk = Desk::of(domain, ServeConfig::default());
+        desk.put("/stock/_doc/apple", &json!({ "left": 2 })).await
+    });
+    let waiters = loop {
+        let waiters = desk.get("/_txn/locks?waiting=true").await.is(200);
+        if waiters["waiters"] != json!([]) {
+            break waiters;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    };
+    let waiter = &waiters["waiters"][0];
+    assert_eq!((&waiter["holder"], &waiter["holder_label"]), (&json!(tid), &json!("restock")));
+    let story = desk.get("/_txn/documents/stock/apple").await.is(200);
+    assert_eq!(story["waiters"][0]["tid"], waiter["tid"], "{story}");
+    tx.rollback().await;
+    waiting.await.expect("answers").is(200);
+    let hot = desk.get("/_txn/hot?minutes=5").await.is(200);
+    let document = &hot["documents"][0];
+    assert_eq!((&document["id"], &document["last_holder"]), (&json!("apple"), &json!(tid)));
+    assert_eq!(document["blocking_labels"], json!([{ "label": "restock", "waits": 1 }]));
+    let compared = desk.get("/_txn/history?minutes=5&against=5").await.is(200);
+    assert_eq!(
+        (&compared["later"]["waits"], &compared["earlier"]["waits"]),
+        (&json!(1), &json!(0))
+    );
+    assert!(!format!("{waiters}{story}{hot}{compared}").contains("left"), "no contents");
+}
+
+#[tokio::test]
 async fn operators_need_their_verb() {
     let mut file = File::new();
     let admin = file.add("admin", &["*"], &["read", "write", "create", "pass-reads", "metrics"]);
@@ -52,6 +92,7 @@ async fn operators_need_their_verb() {
         "/_txn/locks",
         "/_txn/processes",
         "/_txn/history",
+        "/_txn/hot",
         &format!("/_txn/transactions/{tid}"),
         "/_txn/documents/stock/apple",
     ];
@@ -61,6 +102,11 @@ async fn operators_need_their_verb() {
     }
     let get = async |path: &str| ask(&desk, &operator, Method::GET, path, &Value::Null).await;
     get("/_txn/locks?limit=0").await.fails(400, "invalid");
+    get("/_txn/hot?minutes=0").await.fails(400, "invalid");
+    get("/_txn/hot?against=1").await.fails(400, "unsupported");
+    get("/_txn/history?against=5").await.fails(400, "invalid");
+    get("/_txn/history?minutes=5&against=4").await.fails(400, "invalid");
+    get("/_txn/locks?waiting=perhaps").await.fails(400, "invalid");
     get("/_txn?state=other").await.fails(400, "invalid");
     get("/_txn/locks?older=1").await.fails(400, "unsupported");
     get("/_txn/transactions/x").await.fails(400, "invalid");

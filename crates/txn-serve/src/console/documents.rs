@@ -1,10 +1,7 @@
 //! Pages about documents. No page has their contents.
 
-use std::collections::BTreeMap;
-
 use maud::{Markup, html};
 use txn_core::ErrorKind;
-use txn_core::LockWait;
 use txn_core::admin::{CommitReport, DocumentLock, DocumentName, DocumentReport, LockStanding};
 
 use super::parts::{
@@ -16,21 +13,12 @@ use crate::asked::Asked;
 use crate::backend::Backend;
 use crate::http::problem::{Code, Problem};
 use crate::operator::answers::take_limit;
-use crate::operator::next_step_of_document;
+use crate::operator::{
+    HotDocument, HotList, hot_documents, most_frequent_labels, next_step_of_document,
+};
 
 /// The number of hot documents that a page lists.
 const HOT: usize = 20;
-
-/// The number of past waits from which the hot documents are counted.
-const WAITS: usize = 1_000;
-
-/// The waits for one document.
-struct Hot<'a> {
-    wait: &'a LockWait,
-    count: u64,
-    total_ms: u64,
-    longest_ms: u64,
-}
 
 /// Lists hot and locked documents.
 pub(super) async fn list(backend: &Backend, asked: &mut Asked) -> Result<Markup, Problem> {
@@ -38,7 +26,7 @@ pub(super) async fn list(backend: &Backend, asked: &mut Asked) -> Result<Markup,
     asked.finish_parameters()?;
     let admin = backend.domain.admin();
     let locks = admin.locks(limit).await?;
-    let contention = admin.contention_of_all(WAITS).await?;
+    let hot = hot_documents(&backend.domain, None, HOT).await?;
     let rows: Vec<Markup> = locks.locks.iter().map(lock_row).collect();
     Ok(html! {
         (faults_with(&[], &locks))
@@ -50,8 +38,8 @@ pub(super) async fn list(backend: &Backend, asked: &mut Asked) -> Result<Markup,
         }
         section {
             h2 { "Hot documents" }
-            (hot(&contention.waits))
-            @if contention.truncated { p.note { "Earlier waits are not counted." } }
+            (hot_table(&hot))
+            @if !hot.complete { p.note { "Earlier waits are not counted." } }
         }
         section {
             h2 { "Locked documents" }
@@ -90,38 +78,32 @@ fn standing(standing: LockStanding) -> Markup {
 }
 
 /// The documents for which transactions waited longest, in total.
-fn hot(waits: &[LockWait]) -> Markup {
-    let mut counts: BTreeMap<(&str, &str, Option<&str>), Hot<'_>> = BTreeMap::new();
-    for wait in waits {
-        let key = (&*wait.collection, &*wait.id, wait.routing.as_deref());
-        let hot = counts.entry(key).or_insert(Hot { wait, count: 0, total_ms: 0, longest_ms: 0 });
-        hot.count += 1;
-        hot.total_ms = hot.total_ms.saturating_add(wait.waited_ms);
-        hot.longest_ms = hot.longest_ms.max(wait.waited_ms);
-    }
-    let mut hot: Vec<Hot<'_>> = counts.into_values().collect();
-    hot.sort_by_key(|hot| std::cmp::Reverse((hot.total_ms, hot.count)));
-    let row = |hot: &Hot<'_>| {
-        let LockWait { collection, id, routing, .. } = hot.wait;
+fn hot_table(hot: &HotList) -> Markup {
+    let row = |hot: &HotDocument| {
         html! {
-            td { (document_of(collection, id, routing.as_deref())) }
-            td.right { (hot.count) }
-            td.right { (age(hot.total_ms)) }
-            td.right { (age(hot.longest_ms)) }
-            td { (transaction(hot.wait.holder)) }
+            td { (document_of(&hot.collection, &hot.id, hot.routing.as_deref())) }
+            td.right { (hot.sums.waits) }
+            td.right { (age(hot.sums.total_ms)) }
+            td.right { (age(hot.sums.longest_ms)) }
+            td { (text(&most_frequent_labels(&hot.waiting_labels))) }
+            td { (text(&most_frequent_labels(&hot.blocking_labels))) }
+            td { (transaction(hot.last_holder)) }
         }
     };
-    let rows: Vec<Markup> = hot.iter().take(HOT).map(row).collect();
+    let rows: Vec<Markup> = hot.documents.iter().map(row).collect();
     html! {
         @if rows.is_empty() {
             (unrecorded("No wait for a lock is recorded."))
         } @else {
             (table(
                 "Hot documents",
-                &["Document", ">Waits", ">Time in total", ">Longest", "Last holder"],
+                &[
+                    "Document", ">Waits", ">Time in total", ">Longest", "Labels", "Blocked by",
+                    "Last holder",
+                ],
                 &rows,
             ))
-            (cut(hot.len() > HOT, HOT))
+            (cut(hot.truncated, HOT))
         }
     }
 }

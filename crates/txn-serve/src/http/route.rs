@@ -47,6 +47,7 @@ routes! {
     Locks: GET "/_txn/locks", "The locked documents, as `txn locks` prints them";
     Processes: GET "/_txn/processes", "The processes of the domain, as `txn processes` prints them";
     Waits: GET "/_txn/history", "Past waits for locks, as `txn history` prints them";
+    Hot: GET "/_txn/hot", "The hottest documents, as `txn hot` prints them";
     TransactionReport: GET "/_txn/transactions/{tid}", "One transaction, as `txn show` prints it";
     DocumentReport: GET "/_txn/documents/{collection}/{id}", "The story of a document, as `txn why` prints it";
     Outcome: GET "/_txn/{tid}", "The outcome of a transaction";

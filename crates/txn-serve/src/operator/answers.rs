@@ -4,7 +4,8 @@ use hyper::StatusCode;
 use txn_core::admin::TransactionState;
 use txn_core::{AttemptId, ErrorKind};
 
-use super::views::{self, TransactionFilter, document_json, transaction_json};
+use super::contention::{MOST_MINUTES, compared_waits, hot_documents, past_waits};
+use super::views::{self, TransactionFilter, document_json, transaction_json, waiters_of};
 use crate::access::rights::Verb;
 use crate::asked::Asked;
 use crate::backend::Backend;
@@ -30,17 +31,23 @@ pub(crate) async fn answer(backend: &Backend, asked: &mut Asked) -> Result<Reply
             Reply::json(StatusCode::OK, &views::transactions(domain, &which, limit).await?)
         }
         Work::Locks => {
+            let waiting = asked.parameters.take_flag("waiting")?.unwrap_or(false);
             asked.finish_parameters()?;
-            Reply::json(StatusCode::OK, &domain.admin().locks(limit).await?)
+            match waiting {
+                true => Reply::json(StatusCode::OK, &views::waiters(domain, limit).await?),
+                false => Reply::json(StatusCode::OK, &domain.admin().locks(limit).await?),
+            }
+        }
+        Work::Hot => {
+            let minutes = take_minutes(asked, "minutes")?;
+            asked.finish_parameters()?;
+            Reply::json(StatusCode::OK, &hot_documents(domain, minutes, limit).await?)
         }
         Work::Processes => {
             asked.finish_parameters()?;
             Reply::json(StatusCode::OK, &views::processes(domain).await?)
         }
-        Work::Waits => {
-            asked.finish_parameters()?;
-            Reply::json(StatusCode::OK, &domain.admin().contention_of_all(limit).await?)
-        }
+        Work::Waits => history(backend, asked, limit).await?,
         Work::TransactionReport => {
             asked.finish_parameters()?;
             let tid = asked.route.value(0).parse::<AttemptId>();
@@ -51,6 +58,37 @@ pub(crate) async fn answer(backend: &Backend, asked: &mut Asked) -> Result<Reply
         _ => document(backend, asked).await?,
     };
     Ok(reply)
+}
+
+/// Answers with past waits, or with two ranges of them.
+async fn history(backend: &Backend, asked: &mut Asked, limit: usize) -> Result<Reply, Problem> {
+    let minutes = take_minutes(asked, "minutes")?;
+    let against = take_minutes(asked, "against")?;
+    asked.finish_parameters()?;
+    let domain = &backend.domain;
+    match (minutes, against) {
+        (Some(minutes), Some(against)) if against >= minutes => {
+            let compared = compared_waits(domain, minutes, against, limit).await?;
+            Ok(Reply::json(StatusCode::OK, &compared))
+        }
+        (_, Some(_)) => {
+            let detail = "against needs minutes, and is at least minutes";
+            Err(Problem::new(Code::Invalid, detail))
+        }
+        (minutes, None) => {
+            Ok(Reply::json(StatusCode::OK, &past_waits(domain, minutes, limit).await?))
+        }
+    }
+}
+
+/// Takes a number of minutes.
+fn take_minutes(asked: &mut Asked, name: &str) -> Result<Option<u64>, Problem> {
+    match asked.parameters.take_number(name)? {
+        Some(minutes) if !(1..=MOST_MINUTES).contains(&minutes) => {
+            Err(Problem::new(Code::Invalid, format!("{name} is not 1 to {MOST_MINUTES}")))
+        }
+        minutes => Ok(minutes),
+    }
 }
 
 /// Takes the number of rows of a list.
@@ -72,7 +110,8 @@ async fn document(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem
         ErrorKind::Misconfigured => Problem::new(Code::NoCollection, error.to_string()),
         _ => error.into(),
     })?;
-    Ok(Reply::json(StatusCode::OK, &document_json(&report)))
+    let waiters = waiters_of(&backend.domain, &report.document).await?;
+    Ok(Reply::json(StatusCode::OK, &document_json(&report, &waiters)))
 }
 
 /// Takes the filter of a list of transactions.

@@ -1,6 +1,7 @@
 //! Views of a domain for operators, which the command `txn` and the gateway share.
 
 pub(crate) mod answers;
+mod contention;
 mod findings;
 mod message;
 mod systems;
@@ -9,6 +10,11 @@ mod words;
 
 pub(crate) use views::rows_of;
 
+pub use contention::{
+    ComparedDocument, ComparedSpan, ComparedWaits, HotDocument, HotList, LabelCount, MOST_MINUTES,
+    ProcessCount, Span, WaitSums, compared_waits, hot_documents, most_frequent_labels,
+    most_frequent_processes, next_step_of_waits, past_waits,
+};
 pub use findings::{Findings, UNREACHABLE, look, of_participant, stall_ms};
 pub use message::{Message, Severity};
 pub use systems::{
@@ -16,7 +22,8 @@ pub use systems::{
     next_step_of_request, request_json, request_row_json, requests_json,
 };
 pub use views::{
-    ProcessList, TransactionFilter, TransactionList, TransactionRow, document_json, has_traces,
-    next_step_of_document, next_step_of_transaction, processes, transaction_json, transactions,
+    ProcessList, TransactionFilter, TransactionList, TransactionRow, WaiterList, document_json,
+    has_traces, next_step_of_document, next_step_of_transaction, processes, transaction_json,
+    transactions, waiters, waiters_of,
 };
 pub use words::{duration, time_of, visible};

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 use txn_core::admin::{
-    DocumentLock, DocumentReport, Fault, LockStanding, OpenTransaction, ProcessReport,
-    TransactionReport, TransactionState, Verdict,
+    DocumentLock, DocumentName, DocumentReport, Fault, LockStanding, OpenTransaction,
+    ProcessReport, TransactionReport, TransactionState, Verdict, Waiter, Waiters,
 };
 use txn_core::{AttemptId, Domain, Result};
+
+use super::contention::next_step_of_waits;
 
 /// A transaction with an open record, or a holder of locks without a record.
 #[derive(Clone, Debug, Serialize)]
@@ -167,6 +169,30 @@ pub async fn processes(domain: &Domain) -> Result<ProcessList> {
     Ok(ProcessList { processes, libraries })
 }
 
+/// The waits for locks that have not ended, with the next step.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct WaiterList {
+    /// The waits.
+    #[serde(flatten)]
+    pub waiters: Waiters,
+    /// The next step of the operator.
+    pub next: String,
+}
+
+/// Lists the waits for locks that have not ended, the longest first. Changes nothing.
+///
+/// # Errors
+/// The errors of the store for the registry.
+pub async fn waiters(domain: &Domain, limit: usize) -> Result<WaiterList> {
+    let waiters = domain.admin().waiters(limit).await?;
+    let next = match waiters.waiters.is_empty() {
+        true => next_step_of_waits(false, &waiters.processes),
+        false => "`txn show TID` for a holder; to end one by force: `txn abort TID`".to_owned(),
+    };
+    Ok(WaiterList { waiters, next })
+}
+
 /// Whether the transaction has a record or a lock. Without a record all collections are searched.
 ///
 /// # Errors
@@ -186,10 +212,26 @@ pub fn transaction_json(report: &TransactionReport) -> Value {
     json
 }
 
-/// The report of a document as JSON, with the next step.
+/// The waits for the lock of a document that have not ended, the longest first. Changes nothing.
+///
+/// # Errors
+/// The errors of the store for the registry.
+pub async fn waiters_of(domain: &Domain, document: &DocumentName) -> Result<Vec<Waiter>> {
+    let mut waiters = domain.admin().waiters(usize::MAX).await?.waiters;
+    waiters.retain(|waiter| {
+        let wait = &waiter.wait;
+        *wait.collection == *document.collection
+            && *wait.id == *document.id
+            && wait.routing.as_deref() == document.routing.as_deref()
+    });
+    Ok(waiters)
+}
+
+/// The report of a document as JSON, with its waiters and the next step.
 #[must_use]
-pub fn document_json(report: &DocumentReport) -> Value {
+pub fn document_json(report: &DocumentReport, waiters: &[Waiter]) -> Value {
     let mut json = serde_json::to_value(report).unwrap_or_default();
+    json["waiters"] = json!(waiters);
     json["next"] = json!(next_step_of_document(report));
     json
 }
