@@ -1,14 +1,14 @@
 //! `cargo xtask test`.
 
 use std::cell::{Cell, RefCell};
-use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use txn_testkit::servers::ServerKind;
 
-use crate::cargo::{Needs, TestTargets, cargo, cargo_test, root};
+use crate::cargo::{Needs, TestTargets, cargo, cargo_test};
+use crate::monitoring::{check_dashboard, promtool};
 use crate::prerequisites::CargoDeny;
 use crate::programs::{self, Program, Runner};
 use crate::servers::Borrowed;
@@ -129,6 +129,9 @@ fn with_servers(targets: TestTargets, times: &Times, part: Option<Part>) -> Vec<
             let name = format!("promtool {call}");
             steps.push(Step::command(name, seconds(1), promtool(call)));
         }
+        steps.push(Step::work("promtool on the dashboard", seconds(1), |notes| {
+            check_dashboard(notes.results)
+        }));
     }
     if includes(part, Part::Servers) {
         steps.extend(tests.on("a server of each version", &SINGLE, minutes(10), Needs::Servers));
@@ -200,13 +203,6 @@ impl Tests {
             built.borrow().iter().filter(has).cloned().collect()
         }
     }
-}
-
-/// A call of promtool in the folder of the alert rules.
-fn promtool(call: &str) -> Command {
-    let mut command = Command::new("promtool");
-    command.current_dir(root().join("docs/monitoring")).args(call.split(' '));
-    command
 }
 
 fn runner<'a>(

@@ -15,6 +15,7 @@ mod lexer;
 mod links;
 mod lint;
 mod live;
+mod monitoring;
 mod package;
 mod prerequisites;
 mod programs;

@@ -73,6 +73,42 @@ fn label_values_of_alerts_and_their_tests_exist() {
     assert!(checked > 20, "{checked}");
 }
 
+/// The labels of each `by (…)`, and of each `{{…}}` in a legend.
+fn used_labels<'a>(text: &'a str, open: &str, close: &str) -> BTreeSet<&'a str> {
+    let ends = text.split(open).skip(1).filter_map(|rest| rest.split_once(close));
+    ends.flat_map(|(labels, _)| labels.split(',').map(str::trim)).collect()
+}
+
+#[test]
+fn labels_of_the_dashboard_exist() {
+    let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).expect("JSON");
+    let list = |value: &serde_json::Value| value.as_array().expect("a list").clone();
+    let (mut ids, mut queries) = (BTreeSet::new(), 0);
+    for panel in list(&dashboard["panels"]) {
+        assert!(ids.insert(panel["id"].to_string()), "two panels have the id {}", panel["id"]);
+        for query in list(&panel["targets"]) {
+            let text = |name: &str| query[name].as_str().expect("a text").to_owned();
+            let (expression, legend) = (text("expr"), text("legendFormat"));
+            let figures: Vec<&Figure> =
+                named(&expression).iter().filter_map(|(name, _)| figure(name)).collect();
+            assert!(!figures.is_empty(), "{expression}");
+            let by = used_labels(&expression, "by (", ")");
+            for label in &by {
+                let has = |figure: &&Figure| match *label {
+                    "domain" => true,
+                    "le" => figure.kind == Kind::Histogram,
+                    label => figure.labels.iter().any(|(known, _)| *known == label),
+                };
+                assert!(figures.iter().all(has), "{expression} has no label {label}");
+            }
+            let shown = used_labels(&legend, "{{", "}}");
+            assert!(shown.is_subset(&by), "{legend} names a label that {expression} drops");
+            queries += 1;
+        }
+    }
+    assert!(queries > 20, "{queries}");
+}
+
 #[test]
 fn histogram_without_suffix_is_no_series() {
     assert!(figure("txn_commit_seconds").is_none());
