@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use txn_cli::{Access, Address, AddressParser};
 use txn_core::AttemptId;
 use txn_core::admin::TransactionState;
+use txn_serve::operator::MOST_MINUTES;
 
 /// The environment variable with the address of the store.
 pub(crate) const STORE: &str = "TXN_STORE";
@@ -72,6 +73,10 @@ pub(crate) enum Command {
         /// Repeat every N seconds, until interrupted
         #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
         watch: Option<u64>,
+        /// Also show the time of a lock and of a commit. Writes two documents of the collection
+        /// DOMAIN-probe, which it creates
+        #[arg(long)]
+        probe: bool,
     },
     /// List the open transactions, oldest first
     Ls {
@@ -101,11 +106,29 @@ pub(crate) enum Command {
         routing: Option<String>,
     },
     /// List the locked documents with their holders
-    Locks,
+    Locks {
+        /// List the transactions that wait for locks instead, the longest first
+        #[arg(long)]
+        waiting: bool,
+    },
     /// List the processes of the domain
     Processes,
-    /// List past waits for locks, newest first
-    History,
+    /// List the hottest documents: those for which transactions waited longest in total
+    Hot {
+        /// Only waits that ended in the last N minutes
+        #[arg(long, value_name = "N", value_parser = minutes())]
+        minutes: Option<u64>,
+    },
+    /// List past waits for locks, newest first, or two ranges of them side by side
+    History {
+        /// Only waits that ended in the last N minutes
+        #[arg(long, value_name = "N", value_parser = minutes())]
+        minutes: Option<u64>,
+        /// Compare with the range of the same length that ended M minutes ago, by document. At
+        /// least --minutes
+        #[arg(long, value_name = "M", requires = "minutes", value_parser = minutes())]
+        against: Option<u64>,
+    },
     /// Find transactions and locks that make no progress; exit code 1 if there are any
     Hanging {
         /// Only what began at least this number of seconds ago
@@ -206,6 +229,11 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+/// A range of past waits in minutes.
+fn minutes() -> clap::builder::RangedU64ValueParser<u64> {
+    clap::value_parser!(u64).range(1..=MOST_MINUTES)
 }
 
 #[derive(Clone, Debug, Args)]

@@ -213,7 +213,10 @@ fn operators_see_what_the_command_prints() {
         ("ls", "/_txn?older=1&state=pending"),
         ("locks", "/_txn/locks?limit=10"),
         ("processes", "/_txn/processes"),
+        ("locks", "/_txn/locks?waiting=true"),
         ("history", "/_txn/history"),
+        ("history", "/_txn/history?minutes=5&against=10"),
+        ("hot", "/_txn/hot?minutes=5&limit=10"),
         ("show", &format!("/_txn/transactions/{tid}")),
         ("why", "/_txn/documents/stock/apple"),
     ] {
@@ -223,6 +226,19 @@ fn operators_see_what_the_command_prints() {
         check_schema(verb, &serde_json::from_str(body).expect("JSON"));
     }
     assert_eq!(gateway.end().0, Some(0));
+}
+
+#[test]
+fn end_of_the_gateway_is_told_as_json() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let gateway = Gateway::start_with(directory.path(), &["--json"]);
+    gateway.ask("PUT", "/stock/_doc/apple", r#"{"left":10}"#);
+    let (code, text) = gateway.end();
+    assert_eq!(code, Some(0), "{text}");
+    let line = text.lines().find(|line| line.starts_with('{')).expect("a line of JSON");
+    let json = serde_json::from_str(line).expect("JSON");
+    check_schema("serve", &json);
+    assert_eq!(json["drained"], true);
 }
 
 #[test]

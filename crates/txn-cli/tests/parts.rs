@@ -98,6 +98,8 @@ fn completions_name_the_verbs() {
     for shell in ["bash", "zsh", "fish"] {
         Desk::run_alone(&format!("completions {shell}")).says(0, &["hanging", "recover"]);
     }
+    let json = Desk::run_alone("--json completions fish").json(0);
+    assert!(json.as_str().is_some_and(|script| script.contains("hanging")), "{json}");
 }
 
 #[test]
@@ -106,7 +108,16 @@ fn schema_is_printed_and_covers_each_verb() {
     let text: serde_json::Value = serde_json::from_str(&schema.out).expect("JSON");
     assert_eq!(Desk::run_alone("--json schema").json(0), text);
     // `check_schema` fails for a verb without a definition, so each needs one.
-    for verb in ["status", "dead retry", "requests stuck", "lock break", "completions", "man"] {
+    for verb in [
+        "status",
+        "hot",
+        "history",
+        "dead retry",
+        "requests stuck",
+        "lock break",
+        "completions",
+        "man",
+    ] {
         assert!(text["$defs"].get(verb).is_some(), "{verb}");
     }
 }

@@ -1,11 +1,14 @@
 //! Verbs on the outbox, on locks and on requests.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use serde_json::json;
-use txn_core::{Error, Raw};
+use txn_core::{Error, Raw, Transaction};
 use txn_lock::{LockConfig, LockService};
 use txn_outbox::{Delivery, Failure, Outbox, OutboxConfig, OutboxError, ProcessorConfig, Topics};
+use txn_requests::{Companion, Request, RequestError, Requests, RequestsConfig};
 
 use super::desk::Desk;
 use super::ran::{CANARY, codes};
@@ -100,6 +103,41 @@ fn stuck_request_is_listed_and_cancelled() {
     desk.run("requests release left").fails(1, "left");
 }
 
+/// A companion that fails, so that each request is set aside.
+#[derive(Debug)]
+struct Fails;
+
+#[async_trait]
+impl Companion for Fails {
+    async fn accompany(&self, _: &Transaction, _: &Request) -> Result<(), RequestError> {
+        panic!("the companion fails")
+    }
+}
+
+#[test]
+fn quarantined_request_is_released_and_cancelled() {
+    let desk = Desk::new();
+    let target = json!({ "collection": "stock", "id": "new" });
+    let put = json!({ "put": { "target": target, "document": { "text": CANARY } } });
+    desk.write_file("request.json", &json!({ "operations": [put] }).to_string());
+    desk.run("run request.json --id doomed").says(0, &["doomed: created"]);
+    desk.beside(async |domain| {
+        let config = RequestsConfig::default().with_max_failures(1);
+        let requests = Requests::open_with(&domain, config, Arc::new(Fails)).await.expect("opens");
+        assert_eq!(requests.process_open(None).await.expect("looks").quarantined, 1);
+        requests.shutdown(Duration::from_secs(5)).await;
+    });
+    desk.run("requests status doomed").says(1, &["doomed: quarantined"]);
+    desk.run("requests stuck --older 0").says(1, &["doomed: quarantined", "requests release"]);
+    desk.run("requests release doomed").says(0, &["doomed: created"]);
+    let released = desk.run("--json requests status doomed").json(0);
+    assert_eq!(released["state"], "created");
+    desk.run("requests release doomed").fails(1, "doomed");
+    assert_eq!(codes(&desk.run("--json requests release doomed").json(1)), ["refused"]);
+    let cancelled = desk.run("--json requests cancel doomed --why late").json(1);
+    assert_eq!(cancelled["state"], "rolled-back");
+}
+
 /// Emits one event for each key, and lets a processor set all of them aside.
 fn set_aside(desk: &Desk, keys: &[&str]) {
     desk.beside(async |domain| {
@@ -136,6 +174,11 @@ fn dead_letters_are_retried_and_dropped() {
         assert_eq!(dry.out.lines().filter(|line| line.starts_with("would be ")).count(), 2);
     }
     desk.run(&format!("dead drop {id} --topic other")).fails(2, "another topic");
+    let dry = desk.run(&format!("--json dead drop {id} --dry-run")).json(0);
+    assert_eq!(
+        (&dry["dry_run"], &dry["changed"][0]["action"]),
+        (&json!(true), &json!("would be dropped"))
+    );
     desk.run(&format!("dead drop {id}")).says(0, &["dropped: ", "Done."]);
     desk.run(&format!("dead drop {id}")).fails(2, "no dead letter");
     desk.run("dead retry").fails_by_usage("ID");

@@ -1,5 +1,7 @@
 //! Verbs on transactions, locks and documents.
 
+use serde_json::Value;
+
 use super::desk::Desk;
 use super::owners::overwrite;
 use super::ran::codes;
@@ -12,6 +14,7 @@ fn sound_domain_is_well() {
     assert_eq!((&status["well"], &status["open"]["oldest_ms"]), (&true.into(), &0.into()));
     assert_eq!(status["collections"], serde_json::json!(["orders", "stock"]));
     assert!(codes(&status).is_empty(), "{status}");
+    assert_eq!((&status["processes"]["registered"], &status["probe"]), (&0.into(), &Value::Null));
     desk.run("ls").says(0, &["No transaction is open."]);
     desk.run("locks").says(0, &["No document is locked."]);
     desk.run("hanging --older 0").says(0, &["Nothing hangs"]);
@@ -20,6 +23,19 @@ fn sound_domain_is_well() {
     desk.run("why stock shelf").says(0, &["stock/shelf exists", "Last commit: ", "No lock."]);
     desk.run("why stock nowhere").says(0, &["stock/nowhere does not exist."]);
     desk.run("why nowhere a").fails(2, "nowhere");
+}
+
+#[test]
+fn probe_measures_locks_and_commits() {
+    let desk = Desk::new();
+    for _ in 0..2 {
+        desk.run("status --probe").says(0, &["is well", "a lock took ", "a commit "]);
+    }
+    let status = desk.run("--json status --probe").json(0);
+    let probe = &status["probe"];
+    assert!(probe["lock_ms"].is_u64() && probe["commit_ms"].is_u64(), "{status}");
+    assert_eq!(status["collections"], serde_json::json!(["orders", "shop-probe", "stock"]));
+    desk.run("verify").says(0, &["Each lock has an owner"]);
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Answer, Failure> {
             Box::pin(rebuild::rebuild(&global, processes_stopped)).await
         }
         Command::Serve(options) => Box::pin(serve::serve(global, options)).await,
-        Command::Status { watch } => health::status(&global, watch).await,
+        Command::Status { watch, probe } => health::status(&global, watch, probe).await,
         Command::Doctor { collection } => {
             Box::pin(health::examine(&global, collection.as_deref())).await
         }
@@ -60,9 +60,13 @@ async fn on(session: &Session, global: &Global, command: Command) -> Result<Answ
         Command::Why { collection, id, routing } => {
             transactions::why(domain, &collection, &id, routing.as_deref()).await
         }
-        Command::Locks => transactions::locks(domain, global.limit()).await,
+        Command::Locks { waiting: true } => transactions::waiters(domain, global.limit()).await,
+        Command::Locks { waiting: false } => transactions::locks(domain, global.limit()).await,
         Command::Processes => signals::processes(domain).await,
-        Command::History => signals::history(domain, global.limit()).await,
+        Command::Hot { minutes } => signals::hot(domain, minutes, global.limit()).await,
+        Command::History { minutes, against } => {
+            signals::history(domain, minutes, against, global.limit()).await
+        }
         Command::Hanging { older } => health::hanging(domain, older, global.limit()).await,
         Command::Verify => health::verify(domain, global.limit()).await,
         Command::Abort { tid, why, dry_run } => changes::abort(domain, tid, &why, dry_run).await,
@@ -126,5 +130,30 @@ async fn need_system(domain: &txn_core::Domain, of: &str) -> Result<(), Failure>
             "the domain {:?} has no {of}: no process has used it",
             domain.name()
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(command: &clap::Command, above: &str, definitions: &serde_json::Value) {
+        let verbs = command.get_subcommands().filter(|verb| verb.get_name() != "help");
+        for verb in verbs {
+            let name = format!("{above} {}", verb.get_name());
+            let name = name.trim();
+            // A verb with subverbs has no answer of its own, except `serve`.
+            if verb.get_subcommands().next().is_none() || name == "serve" {
+                assert!(definitions.get(name).is_some(), "the schema has no {name:?}");
+            }
+            check(verb, name, definitions);
+        }
+    }
+
+    #[test]
+    fn schema_has_each_verb() {
+        let schema: serde_json::Value =
+            serde_json::from_str(include_str!("../../schema.json")).expect("JSON");
+        check(&Cli::command(), "", &schema["$defs"]);
     }
 }

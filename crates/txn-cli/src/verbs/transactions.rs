@@ -1,7 +1,7 @@
 //! Verbs that list transactions, locks and the story of a document.
 
 use txn_cli::{table, time_of};
-use txn_core::admin::{DocumentReport, Fault, TransactionReport};
+use txn_core::admin::{DocumentReport, Fault, TransactionReport, Waiter};
 use txn_core::{AttemptId, Domain};
 use txn_serve::operator::{
     self, TransactionFilter, TransactionRow, document_json, next_step_of_document,
@@ -91,9 +91,10 @@ pub(super) async fn why(
     routing: Option<&str>,
 ) -> Result<Answer, Failure> {
     let report = domain.admin().document(collection, id, routing).await?;
+    let waiters = operator::waiters_of(domain, &report.document).await?;
     let next = next_step_of_document(&report);
-    let text = story(&report) + &format!("Next: {next}.");
-    Ok(Answer::new(Exit::Well, text, document_json(&report)))
+    let text = story(&report) + &of_waiters(&waiters) + &format!("Next: {next}.");
+    Ok(Answer::new(Exit::Well, text, document_json(&report, &waiters)))
 }
 
 fn story(report: &DocumentReport) -> String {
@@ -133,6 +134,53 @@ fn story(report: &DocumentReport) -> String {
     text
 }
 
+/// The lines of transactions that wait for one document.
+fn of_waiters(waiters: &[Waiter]) -> String {
+    let line = |Waiter { wait, process, seen_ms, .. }: &Waiter| {
+        let label = wait.label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
+        let (waited, seen) = (time(wait.waited_ms), time(*seen_ms));
+        format!("Waiting: {}{label} in {process}, for {waited}, seen {seen} ago\n", wait.tid)
+    };
+    waiters.iter().map(line).collect()
+}
+
+/// Lists the transactions that wait for locks, the longest first.
+pub(super) async fn waiters(domain: &Domain, limit: usize) -> Result<Answer, Failure> {
+    let list = operator::waiters(domain, limit).await?;
+    let mut text = match list.waiters.waiters.is_empty() {
+        true => "No wait for a lock is recorded.".to_owned(),
+        false => {
+            let header = [
+                "waiting",
+                "label",
+                "process",
+                "waited",
+                "seen",
+                "document",
+                "held by",
+                "its label",
+            ];
+            let mut table = table(header, &[3, 4]);
+            for Waiter { wait, number, process, seen_ms, .. } in &list.waiters.waiters {
+                table.add_row([
+                    wait.tid.to_string(),
+                    wait.label.as_deref().unwrap_or_default().to_owned(),
+                    format!("{process} ({number})"),
+                    time(wait.waited_ms),
+                    format!("{} ago", time(*seen_ms)),
+                    format!("{}/{}", wait.collection, wait.id),
+                    wait.holder.to_string(),
+                    wait.holder_label.as_deref().unwrap_or_default().to_owned(),
+                ]);
+            }
+            table.to_string()
+        }
+    };
+    text += &format!("\nNext: {}.", list.next);
+    text += &cut(list.waiters.truncated, limit);
+    Ok(Answer::new(Exit::Well, text, &list))
+}
+
 pub(super) async fn locks(domain: &Domain, limit: usize) -> Result<Answer, Failure> {
     let report = domain.admin().locks(limit).await?;
     let mut text = match report.locks.is_empty() {
@@ -150,7 +198,9 @@ pub(super) async fn locks(domain: &Domain, limit: usize) -> Result<Answer, Failu
                     of_process(lock.holder, lock.process.as_deref(), lock.application.as_deref()),
                 ]);
             }
-            format!("{table}\nNext: `txn show TID`, or `txn why COLLECTION ID`.")
+            format!(
+                "{table}\nNext: `txn show TID`, `txn why COLLECTION ID`, or `txn locks --waiting`."
+            )
         }
     };
     text += &cut(report.truncated, limit);

@@ -25,7 +25,12 @@ pub(crate) fn sound_domain_is_well_beside_a_load(desk: &ServerDesk) {
     let silent = codes(&doctor).iter().all(|code| *code == "void_lock");
     assert!(silent, "{doctor}");
     desk.run(&format!("doctor {stock}")).says(0, &["ok  collection"]);
-    for verb in ["ls", "locks", "hanging", "verify"] {
+    for verb in ["ls", "locks", "hanging", "verify", "status --probe"] {
+        desk.run(verb).says(0, &[]);
+        desk.run(&format!("--json {verb}")).json(0);
+    }
+    let of_waits = ["processes", "hot", "history", "locks --waiting", "hot --minutes 5"];
+    for verb in of_waits.into_iter().chain(["history --minutes 5 --against 10"]) {
         desk.run(verb).says(0, &[]);
         desk.run(&format!("--json {verb}")).json(0);
     }

@@ -1,6 +1,8 @@
 //! Verbs that judge the domain: `status`, `hanging`, `verify`, `doctor`.
 
 mod doctor;
+mod probe;
+mod processes;
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +11,7 @@ use txn_core::admin::{Overview, TransactionState};
 use txn_core::ids::Day;
 use txn_core::{AttemptId, Domain};
 use txn_outbox::{Outbox, OutboxConfig};
-use txn_serve::operator::{Findings, UNREACHABLE, look, of_participant, stall_ms};
+use txn_serve::operator::{self, Findings, UNREACHABLE, look, of_participant, stall_ms};
 
 use super::has_system;
 use super::hints::time;
@@ -18,15 +20,21 @@ use crate::args::Global;
 use crate::cluster::{self, Parts};
 use crate::session::{Session, name, store};
 use doctor::{doctor, unopened};
+use probe::Probe;
 
 /// The lead of a clock that is worth a message, in milliseconds.
 const CLOCK_MS: u64 = 1_000;
 
-pub(super) async fn status(global: &Global, watch: Option<u64>) -> Result<Answer, Failure> {
-    let Some(seconds) = watch else { return once(global).await };
+/// Shows the state of a domain. `probe`: also the latency of locks and commits.
+pub(super) async fn status(
+    global: &Global,
+    watch: Option<u64>,
+    probe: bool,
+) -> Result<Answer, Failure> {
+    let Some(seconds) = watch else { return once(global, probe).await };
     loop {
         // A failure must not end the watch.
-        let printed = match once(global).await {
+        let printed = match once(global, probe).await {
             Ok(answer) => answer.print(global.json),
             Err(failure) => failure.print(global.json),
         };
@@ -37,8 +45,9 @@ pub(super) async fn status(global: &Global, watch: Option<u64>) -> Result<Answer
     }
 }
 
-async fn once(global: &Global) -> Result<Answer, Failure> {
-    on_session(global, async |session| Box::pin(state_of(session, global.limit())).await).await
+async fn once(global: &Global, probe: bool) -> Result<Answer, Failure> {
+    on_session(global, async |session| Box::pin(state_of(session, global.limit(), probe)).await)
+        .await
 }
 
 /// Checks the parts of the domain and of its servers, even if the domain cannot be opened.
@@ -71,17 +80,21 @@ async fn on_session(
     }
 }
 
-async fn state_of(session: &Session, limit: usize) -> Result<Answer, Failure> {
+async fn state_of(session: &Session, limit: usize, probe: bool) -> Result<Answer, Failure> {
     let domain = &session.domain;
     let asked = Instant::now();
     let overview = domain.admin().overview().await?;
-    let read_ms = u64::try_from(asked.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let read_ms = probe::since(asked);
     let (overview, missing) = with_tomorrow(domain, overview).await?;
     let mut findings = look(domain, stall_ms(domain), limit).await?;
     let mut causes = causes(session, &overview, &Parts::of(&overview)).await;
     causes.extend(missing);
+    // The findings report a registry that cannot be read.
+    let registered = operator::processes(domain).await.ok();
+    causes.extend(registered.iter().flat_map(processes::messages));
     findings.put_causes_first(causes);
     let outbox = outbox(domain, overview.now_ms, &mut findings.messages).await?;
+    let probe = if probe { Some(Probe::run(domain).await?) } else { None };
     let exit = exit_of(&findings);
     let (pending, committed) =
         (findings.count(TransactionState::Pending), findings.count(TransactionState::Committed));
@@ -92,7 +105,7 @@ async fn state_of(session: &Session, limit: usize) -> Result<Answer, Failure> {
         "The domain {:?} is {word}. Store: {}\n{}\
          Open: {pending} pending, {committed} committed, {without} locks without a record; the oldest began {} ago\n\
          Locks: {}; collections: {}; days: {}\n\
-         A read took {read_ms} ms",
+         {}\n{}",
         overview.domain,
         session.what(),
         lines(&findings.messages),
@@ -100,14 +113,10 @@ async fn state_of(session: &Session, limit: usize) -> Result<Answer, Failure> {
         findings.locks.len(),
         overview.collections.len(),
         overview.partitions.len(),
+        processes::text(registered.as_ref()),
+        latency(read_ms, probe, overview.clock_ahead_ms),
     );
-    if let Some(ahead) = overview.clock_ahead_ms {
-        text += &format!("; {}", clock(ahead));
-    }
-    if let Some(waiting) = &outbox {
-        let (events, dead) = (&waiting["events"], &waiting["dead"]);
-        text += &format!("\nOutbox: {events} events wait, {dead} dead letters");
-    }
+    text += &outbox.as_ref().map(of_outbox).unwrap_or_default();
     let json = json!({
         "well": exit.is_well(),
         "domain": overview.domain,
@@ -123,6 +132,8 @@ async fn state_of(session: &Session, limit: usize) -> Result<Answer, Failure> {
         },
         "locks": findings.locks.len(),
         "truncated": findings.truncated,
+        "processes": registered.as_ref().map(processes::json),
+        "probe": probe.map(Probe::json),
         "outbox": outbox,
         "messages": findings.messages,
     });
@@ -154,6 +165,19 @@ fn word_of(exit: Exit) -> &'static str {
         Exit::NotWell => "NOT WELL",
         Exit::CouldNotFindOut => "not known: a part could not be read",
     }
+}
+
+/// The line of the backlog of the outbox.
+fn of_outbox(waiting: &Value) -> String {
+    let (events, dead) = (&waiting["events"], &waiting["dead"]);
+    format!("\nOutbox: {events} events wait, {dead} dead letters")
+}
+
+/// The times of a read and of the probe, and the clock of this machine.
+fn latency(read_ms: u64, probe: Option<Probe>, ahead_ms: Option<i64>) -> String {
+    let clock = ahead_ms.map(|ahead| format!("; {}", clock(ahead)));
+    let probe = probe.map(Probe::text).unwrap_or_default();
+    format!("A read took {read_ms} ms{probe}{}", clock.unwrap_or_default())
 }
 
 fn clock(ahead_ms: i64) -> String {
