@@ -79,8 +79,8 @@ const PRIVATE: &str = "private-";
 /// If the kind is private only, or the server cannot be downloaded, lacks a suitable Java, or does
 /// not become healthy.
 pub fn up(kind: ServerKind) -> Result<Running> {
-    if kind.is_partitioned() {
-        return Err(Error::Other(format!("{kind}: a shared server cannot have namespaces")));
+    if !ServerKind::ALL.contains(&kind) {
+        return Err(Error::Other(format!("{kind}: a shared server cannot be of this kind")));
     }
     let home = Home::open()?;
     let _lock = home.lock(kind.name())?;
@@ -91,7 +91,7 @@ pub fn up(kind: ServerKind) -> Result<Running> {
         return Ok(Running::new(home, state, true));
     }
     take_down(&folder, true)?;
-    let state = launch(&home, kind, &folder, None, |_| Ok(()))?;
+    let state = launch(&home, kind, &folder, None, None, |_| Ok(()))?;
     Ok(Running::new(home, state, false))
 }
 
@@ -106,6 +106,17 @@ pub fn up_private(kind: ServerKind) -> Result<Running> {
     up_private_with(kind, |_| Ok(()))
 }
 
+/// Starts a private server whose nodes have a heap of this many MiB.
+///
+/// A node ends at the first `OutOfMemoryError`. [`Running::restart_node`] starts it again.
+/// Otherwise like [`up_private`].
+///
+/// # Errors
+/// Like [`up`].
+pub fn up_private_with_heap(kind: ServerKind, heap: u32) -> Result<Running> {
+    start_private(kind, Some(heap), |_| Ok(()))
+}
+
 /// Starts a private server after `prepare`, which receives the nodes with empty folders of data.
 ///
 /// Otherwise like [`up_private`]. Everything mounted on a folder of data is unmounted at the end.
@@ -116,6 +127,14 @@ pub fn up_private_with(
     kind: ServerKind,
     prepare: impl FnOnce(&[Node]) -> Result<()>,
 ) -> Result<Running> {
+    start_private(kind, None, prepare)
+}
+
+fn start_private(
+    kind: ServerKind,
+    heap: Option<u32>,
+    prepare: impl FnOnce(&[Node]) -> Result<()>,
+) -> Result<Running> {
     static COUNT: AtomicU32 = AtomicU32::new(1);
     let home = Home::open()?;
     remove_orphans(&home)?;
@@ -123,7 +142,7 @@ pub fn up_private_with(
         .ok_or_else(|| Error::Other("/proc does not know this process".to_owned()))?;
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let folder = home.servers().join(format!("{PRIVATE}{kind}-{}-{number}", owner.pid));
-    let state = launch(&home, kind, &folder, Some(owner), prepare)?;
+    let state = launch(&home, kind, &folder, Some(owner), heap, prepare)?;
     Ok(Running::new(home, state, false))
 }
 

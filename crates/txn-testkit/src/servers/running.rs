@@ -98,7 +98,9 @@ impl Running {
             ServerKind::OpenSearch2 => vec![(env::OPENSEARCH2_URL, url)],
             ServerKind::Cluster => vec![(env::CLUSTER_URL, url)],
             // A private server has no variable.
-            ServerKind::Partitioned | ServerKind::PartitionedOpenSearch => Vec::new(),
+            ServerKind::OpenSearchCluster
+            | ServerKind::Partitioned
+            | ServerKind::PartitionedOpenSearch => Vec::new(),
             ServerKind::Secured => {
                 let mut variables = vec![(env::SECURED_URL, url)];
                 if let Some(path) = self.ca_certificate() {

@@ -34,6 +34,9 @@ pub(crate) struct State {
     /// The network of nodes in namespaces.
     #[serde(default)]
     pub(crate) network: Option<Network>,
+    /// The heap of each node in MiB, if not the usual one.
+    #[serde(default)]
+    pub(crate) heap: Option<u32>,
 }
 
 impl State {

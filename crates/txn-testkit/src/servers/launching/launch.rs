@@ -51,6 +51,7 @@ pub(crate) fn launch(
     kind: ServerKind,
     folder: &Path,
     owner: Option<Process>,
+    heap: Option<u32>,
     prepare: impl FnOnce(&[Node]) -> Result<()>,
 ) -> Result<State> {
     if kind.is_partitioned() {
@@ -66,6 +67,7 @@ pub(crate) fn launch(
         let ports = servers.iter().flat_map(|state| &state.nodes);
         let ports = ports.flat_map(|node| [node.http_port, node.transport_port]);
         let mut state = plan(kind, folder, java, owner, Ports::except(ports))?;
+        state.heap = heap;
         if kind.is_partitioned() {
             let taken = servers.iter().filter_map(|state| state.network.as_ref());
             let taken: Vec<u8> = taken.map(Network::number).collect();
@@ -171,6 +173,7 @@ fn plan(
         credentials,
         owner,
         network: None,
+        heap: None,
     })
 }
 

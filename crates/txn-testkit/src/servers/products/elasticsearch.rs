@@ -59,7 +59,7 @@ pub(crate) fn start_command(setup: &Setup<'_>, node: &Node) -> Command {
     if becomes_daemon(setup.state.kind) {
         command.arg("-d");
     }
-    let options = java_options().join(" ");
+    let options = java_options(setup.state).join(" ");
     command.arg("-p").arg(pid_file(node)).env("ES_JAVA_OPTS", options);
     command
 }

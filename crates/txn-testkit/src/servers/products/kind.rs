@@ -24,6 +24,10 @@ pub enum ServerKind {
     OpenSearch2,
     /// Elasticsearch 8, three nodes, security off.
     Cluster,
+    /// OpenSearch 3, three nodes, security off. Needs a JDK.
+    ///
+    /// Only private servers can be of this kind.
+    OpenSearchCluster,
     /// Elasticsearch 8, three nodes in network namespaces, which can be cut off from each other.
     ///
     /// Needs root. Only private servers can be of this kind.
@@ -68,6 +72,7 @@ impl ServerKind {
             Self::OpenSearch => "opensearch",
             Self::OpenSearch2 => "opensearch2",
             Self::Cluster => "cluster",
+            Self::OpenSearchCluster => "opensearch-cluster",
             Self::Partitioned => "partitioned",
             Self::PartitionedOpenSearch => "partitioned-opensearch",
             Self::Secured => "secured",
@@ -77,7 +82,8 @@ impl ServerKind {
     /// Returns the number of nodes.
     #[must_use]
     pub fn node_count(self) -> usize {
-        if self == Self::Cluster || self.is_partitioned() { 3 } else { 1 }
+        let is_cluster = matches!(self, Self::Cluster | Self::OpenSearchCluster);
+        if is_cluster || self.is_partitioned() { 3 } else { 1 }
     }
 
     /// Whether the nodes are in network namespaces.
@@ -92,9 +98,10 @@ impl ServerKind {
         match self {
             // Both need the security manager, which Java 24 removed.
             Self::Elasticsearch7 | Self::OpenSearch2 => Versions { oldest: 17, newest: Some(23) },
-            Self::Elasticsearch9 | Self::OpenSearch | Self::PartitionedOpenSearch => {
-                Versions { oldest: 21, newest: None }
-            }
+            Self::Elasticsearch9
+            | Self::OpenSearch
+            | Self::OpenSearchCluster
+            | Self::PartitionedOpenSearch => Versions { oldest: 21, newest: None },
             Self::Elasticsearch | Self::Cluster | Self::Partitioned | Self::Secured => {
                 Versions { oldest: 17, newest: None }
             }
@@ -117,7 +124,7 @@ impl ServerKind {
             }
             Self::Elasticsearch7 => Distribution::Elasticsearch("7.17.29"),
             Self::Elasticsearch9 => Distribution::Elasticsearch("9.5.0"),
-            Self::OpenSearch | Self::PartitionedOpenSearch => {
+            Self::OpenSearch | Self::OpenSearchCluster | Self::PartitionedOpenSearch => {
                 Distribution::OpenSearch { version: "3.8.0", runner: "3.8.0.0" }
             }
             Self::OpenSearch2 => Distribution::OpenSearch { version: "2.19.6", runner: "2.19.1.0" },

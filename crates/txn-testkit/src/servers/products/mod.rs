@@ -9,10 +9,22 @@ pub(crate) mod product;
 pub(crate) mod roles;
 pub(crate) mod tls;
 
+use crate::servers::state::State;
+
+/// The heap of a node, in MiB.
+const USUAL_HEAP: u32 = 512;
+
 /// Returns the options of the Java machine of each node.
 ///
+/// A node with a small heap ends at the first `OutOfMemoryError`, as packaged servers do.
 /// `TXN_SERVERS_JAVA_OPTIONS` adds more, separated by spaces.
-fn java_options() -> Vec<String> {
+fn java_options(state: &State) -> Vec<String> {
     let more = std::env::var("TXN_SERVERS_JAVA_OPTIONS").unwrap_or_default();
-    ["-Xms512m", "-Xmx512m"].into_iter().chain(more.split_whitespace()).map(str::to_owned).collect()
+    let heap = state.heap.unwrap_or(USUAL_HEAP);
+    let mut options = vec![format!("-Xms{heap}m"), format!("-Xmx{heap}m")];
+    if state.heap.is_some() {
+        options.push("-XX:+ExitOnOutOfMemoryError".to_owned());
+    }
+    options.extend(more.split_whitespace().map(str::to_owned));
+    options
 }

@@ -43,11 +43,13 @@ pub(crate) fn configure(setup: &Setup<'_>) -> Result<()> {
             node.transport_port,
             snapshots.display(),
         );
-        if setup.state.network.is_some() {
+        if setup.state.nodes.len() > 1 {
             settings += &setup.state.discovery("cluster.initial_cluster_manager_nodes");
-            settings += IN_NAMESPACES;
             let path = member(node);
             fs::write(&path, MEMBER).on("write", &path)?;
+        }
+        if setup.state.network.is_some() {
+            settings += IN_NAMESPACES;
         }
         fs::write(&path, settings).on("write", &path)?;
         setup.home.give(&node.folder)?;
@@ -59,7 +61,7 @@ pub(crate) fn configure(setup: &Setup<'_>) -> Result<()> {
 pub(crate) fn start_command(setup: &Setup<'_>, node: &Node) -> Command {
     let state = setup.state;
     let mut command = setup.command(state.java.join("bin/java").as_ref(), node, true);
-    command.args(java_options());
+    command.args(java_options(state));
     if state.kind != ServerKind::OpenSearch2 {
         command.args(["--add-modules", "jdk.incubator.vector"]);
         command.arg("--enable-native-access=ALL-UNNAMED");
@@ -68,7 +70,7 @@ pub(crate) fn start_command(setup: &Setup<'_>, node: &Node) -> Command {
         .arg(format!("-Djava.io.tmpdir={}", node.folder.join("tmp").display()))
         .arg("-cp")
         .arg(setup.product.join("lib").join("*"));
-    if state.network.is_some() {
+    if state.nodes.len() > 1 {
         command.arg(member(node)).arg(&node.name);
     } else {
         command.arg("org.codelibs.opensearch.runner.OpenSearchRunner");
