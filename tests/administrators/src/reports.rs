@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 use txn_core::event::{Event, Observer};
 use txn_core::{Error, ErrorKind};
+use txn_fixtures::complaints::without_names;
 
 use crate::book::Role;
 use crate::judge::Named;
@@ -65,24 +66,6 @@ impl Reports {
     pub(crate) fn words(&self) -> BTreeMap<String, u64> {
         self.words.lock().clone()
     }
-}
-
-/// Returns a message without names of document and attempt.
-///
-/// Equal messages can then be counted.
-pub(crate) fn without_names(message: &str, id: &str) -> String {
-    let message = match message.split_once(" (transaction ") {
-        Some((before, behind)) => {
-            let behind = behind.split_once(')').map_or("", |(_, rest)| rest);
-            format!("{before}{behind}")
-        }
-        None => message.to_owned(),
-    };
-    message
-        .split(' ')
-        .map(|word| if word.contains(id) { "…" } else { word })
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 impl Observer for Reports {

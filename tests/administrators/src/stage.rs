@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use txn_core::{Config, Domain, Error, ErrorKind};
 use txn_es::{EsConfig, EsStore};
 use txn_fixtures::bank;
+use txn_fixtures::complaints::Complaint;
 use txn_fixtures::fixture::{Fixture, PATIENCE};
 use txn_fixtures::plain_client::PlainClient;
 
@@ -408,9 +409,9 @@ async fn open(
     Ok(Process { domain, accounts, entries })
 }
 
-fn lines(complaints: &BTreeMap<(Phase, String), load::Complaint>) -> Vec<String> {
-    let line = |((phase, _), complaint): (&(Phase, String), &load::Complaint)| {
-        let load::Complaint { kind, count, messages } = complaint;
+fn lines(complaints: &BTreeMap<(Phase, String), Complaint>) -> Vec<String> {
+    let line = |((phase, _), complaint): (&(Phase, String), &Complaint)| {
+        let Complaint { kind, count, messages } = complaint;
         format!("{phase:?}: {count} × {kind:?}: {}", messages.join(" | "))
     };
     complaints.iter().map(line).collect()

@@ -6,8 +6,8 @@
 
 use serde_json::json;
 use txn_core::{Error, ErrorKind, Options};
+use txn_fixtures::administrator::put_settings;
 
-use super::send;
 use crate::book;
 use crate::found::Source;
 use crate::load::{ACCOUNTS, Process};
@@ -21,8 +21,7 @@ pub(super) async fn run(server: &Server, block: &str) -> Outcome {
         .during(service, async |stage| {
             let setting = format!("index.blocks.{block}");
             let set = async |value: serde_json::Value| {
-                let path = format!("/{}/_settings", stage.accounts());
-                send(stage.plain(), "PUT", &path, Some(json!({ &setting: value }))).await
+                put_settings(stage.plain(), stage.accounts(), json!({ &setting: value })).await
             };
             set(json!(true)).await?;
             stage.complains().await?;

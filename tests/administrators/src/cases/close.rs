@@ -3,11 +3,9 @@
 //! Expected: in the meantime transactions on the index end with an error that names it or is
 //! transient. Afterwards transactions continue without a loss.
 
-use std::time::Duration;
-
 use txn_core::ErrorKind;
+use txn_fixtures::administrator::{close, open};
 
-use super::send;
 use crate::server::Server;
 use crate::stage::{Outcome, Service, Setup, Stage};
 
@@ -18,11 +16,9 @@ pub(super) async fn run(server: &Server) -> Outcome {
     stage
         .during(service, async |stage| {
             for index in stage.indices() {
-                send(stage.plain(), "POST", &format!("/{index}/_close"), None).await?;
+                close(stage.plain(), index).await?;
                 stage.complains().await?;
-                send(stage.plain(), "POST", &format!("/{index}/_open"), None).await?;
-                // Wait for the shards.
-                tokio::time::sleep(Duration::from_millis(200)).await;
+                open(stage.plain(), index).await?;
                 stage.load.acknowledges(40).await?;
             }
             Ok(())

@@ -6,6 +6,7 @@
 
 use serde_json::{Value, json};
 use txn_core::ErrorKind;
+use txn_fixtures::administrator::{Snapshot, is_assigned, put_settings};
 
 use super::send;
 use crate::server::Server;
@@ -30,8 +31,7 @@ async fn resize(server: &Server, api: &str, mut settings: Value) -> Outcome {
         .during(BLOCKED, async |stage| {
             let (plain, index) = (stage.plain(), stage.accounts());
             let block = async |value: Value| {
-                let body = json!({"index.blocks.write": value});
-                send(plain, "PUT", &format!("/{index}/_settings"), Some(body)).await
+                put_settings(plain, index, json!({"index.blocks.write": value})).await
             };
             block(json!(true)).await?;
             stage.complains().await?;
@@ -39,8 +39,7 @@ async fn resize(server: &Server, api: &str, mut settings: Value) -> Outcome {
             let body = json!({"settings": settings, "aliases": aliases[index]["aliases"]});
             let copy = format!("{index}-copy");
             send(plain, "POST", &format!("/{index}/{api}/{copy}"), Some(body)).await?;
-            send(plain, "GET", &format!("/_cluster/health/{copy}?wait_for_status=yellow"), None)
-                .await?;
+            is_assigned(plain, &copy).await?;
             block(json!(null)).await?;
             stage.load.acknowledges(60).await
         })
@@ -54,21 +53,10 @@ pub(super) async fn restore(server: &Server) -> Outcome {
         .during(Service::GoesOn, async |stage| {
             let plain = stage.plain();
             let repository = stage.name("snapshots");
-            let body = json!({"type": "fs", "settings": {"location": repository}});
-            send(plain, "PUT", &format!("/_snapshot/{repository}"), Some(body)).await?;
-            let indices = stage.indices().join(",");
-            let body = json!({"indices": indices, "include_global_state": false});
-            let snapshot = format!("/_snapshot/{repository}/one");
-            send(plain, "PUT", &format!("{snapshot}?wait_for_completion=true"), Some(body)).await?;
-            let body = json!({
-                "indices": indices, "rename_pattern": "^(.+)$", "rename_replacement": "$1-restored",
-            });
-            let path = format!("{snapshot}/_restore?wait_for_completion=true");
-            send(plain, "POST", &path, Some(body)).await?;
+            let snapshot = Snapshot::take(plain, &repository, &stage.indices()).await?;
+            snapshot.restore(plain, "-restored", true).await?;
             stage.load.acknowledges(100).await?;
-            send(plain, "DELETE", &snapshot, None).await?;
-            send(plain, "DELETE", &format!("/_snapshot/{repository}"), None).await?;
-            Ok(())
+            snapshot.remove(plain).await
         })
         .await;
     stage.end().await

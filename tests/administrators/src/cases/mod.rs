@@ -19,8 +19,7 @@ mod templates;
 
 use std::pin::Pin;
 
-use serde_json::Value;
-use txn_fixtures::plain_client::PlainClient;
+use txn_fixtures::administrator::send;
 
 use crate::server::Server;
 use crate::stage::{Outcome, Stage};
@@ -121,21 +120,4 @@ async fn beside(
             Err(format!("during the job {lacking} of {transactions} transactions are missing"))
         }
     }
-}
-
-/// Sends a request of the administrator, which has to succeed.
-///
-/// # Errors
-/// If the request fails, with its answer.
-async fn send(
-    plain: &PlainClient,
-    method: &str,
-    path: &str,
-    body: Option<Value>,
-) -> Result<Value, String> {
-    let (status, text) = plain.text(method, path, body.map(|body| body.to_string())).await;
-    if (200..300).contains(&status) {
-        return Ok(serde_json::from_str(&text).unwrap_or_default());
-    }
-    Err(format!("{method} {path}: {status} {text}"))
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use txn_core::{Config, Domain, Error};
 use txn_es::EsStore;
+use txn_fixtures::administrator::{put_template, remove_template};
 use txn_fixtures::bank;
 
 use super::send;
@@ -22,14 +23,11 @@ pub(super) async fn run(server: &Server) -> Outcome {
         stage
             .during(Service::GoesOn, async |stage| {
                 let name = stage.name("template");
-                let body = json!({
-                    "index_patterns": patterns(stage.domain_name()), "priority": 1_000, "template": template,
-                });
-                send(stage.plain(), "PUT", &format!("/_index_template/{name}"), Some(body)).await?;
+                let patterns = patterns(stage.domain_name());
+                put_template(stage.plain(), &name, &patterns, &template).await?;
                 told = Box::pin(newcomer(stage, &name, number)).await;
                 stage.load.acknowledges(40).await?;
-                send(stage.plain(), "DELETE", &format!("/_index_template/{name}"), None).await?;
-                Ok(())
+                remove_template(stage.plain(), &name).await
             })
             .await;
         if let Err(why) = told {

@@ -19,12 +19,13 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use txn_core::{Collection, Domain, Error, ErrorKind, Typed};
+use txn_core::{Collection, Domain, Error, Typed};
 use txn_fixtures::bank::{Account, Accounts};
+use txn_fixtures::complaints::{Complaint, Complaints};
 use txn_fixtures::fixture::PATIENCE;
 
 use crate::book::{Book, Moves};
-use crate::reports::{Reports, without_names};
+use crate::reports::Reports;
 
 /// The accounts and counters of a load: few, so that transactions conflict.
 pub(crate) const ACCOUNTS: usize = 8;
@@ -62,18 +63,6 @@ pub(crate) enum Phase {
     After,
 }
 
-/// Errors of one kind that callers received in one phase.
-#[derive(Clone, Debug)]
-pub(crate) struct Complaint {
-    pub(crate) kind: ErrorKind,
-    pub(crate) count: u64,
-    /// Some of the messages.
-    pub(crate) messages: Vec<String>,
-}
-
-/// The number of different messages that are kept per kind and phase.
-const MESSAGES: usize = 6;
-
 /// The load. Clones share all state.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
@@ -86,7 +75,7 @@ struct Inner {
     reports: Arc<Reports>,
     book: Mutex<Book>,
     phase: Mutex<Phase>,
-    complaints: Mutex<BTreeMap<(Phase, String), Complaint>>,
+    complaints: Complaints<Phase>,
     acknowledged: AtomicU64,
     runs: AtomicUsize,
 }
@@ -100,7 +89,7 @@ impl Load {
             reports,
             book: Mutex::new(Book::new(ACCOUNTS, OPENING, COUNTERS)),
             phase: Mutex::new(Phase::Before),
-            complaints: Mutex::default(),
+            complaints: Complaints::default(),
             acknowledged: AtomicU64::new(0),
             runs: AtomicUsize::new(0),
         };
@@ -180,7 +169,7 @@ impl Load {
     /// Returns the errors of callers, by phase and kind.
     #[must_use]
     pub(crate) fn complaints(&self) -> BTreeMap<(Phase, String), Complaint> {
-        self.inner.complaints.lock().clone()
+        self.inner.complaints.so_far()
     }
 
     /// Returns the outcomes of all transactions.
@@ -215,16 +204,7 @@ impl Load {
 
     fn complain(&self, phase: Phase, error: &Error) {
         self.inner.reports.error(error);
-        let mut complaints = self.inner.complaints.lock();
-        let complaint = complaints
-            .entry((phase, format!("{:?}", error.kind())))
-            .or_insert_with(|| Complaint { kind: error.kind(), count: 0, messages: Vec::new() });
-        complaint.count += 1;
-        let id = error.document().map_or("(no document)", |key| &key.id);
-        let message = without_names(&error.to_string(), id);
-        if complaint.messages.len() < MESSAGES && !complaint.messages.contains(&message) {
-            complaint.messages.push(message);
-        }
+        self.inner.complaints.add(phase, error);
     }
 
     fn anomaly(&self, what: String) {

@@ -1,6 +1,11 @@
 //! Counters of a run, readable while it runs.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use txn_fixtures::complaints::{Complaint, Complaints};
+use txn_fixtures::longest::Longest;
 
 /// Live counters of a [`Workload`](crate::Workload), over all its runs.
 #[derive(Debug, Default)]
@@ -9,6 +14,8 @@ pub struct Counters {
     pub(super) aborted: AtomicU64,
     pub(super) unknown: AtomicU64,
     pub(super) damaged: AtomicU64,
+    pub(super) complaints: Complaints<()>,
+    pub(super) longest: Longest,
 }
 
 /// Counters at one moment.
@@ -26,6 +33,18 @@ pub struct Counts {
 }
 
 impl Counters {
+    /// The errors of callers so far.
+    #[must_use]
+    pub fn complaints(&self) -> BTreeMap<((), String), Complaint> {
+        self.complaints.so_far()
+    }
+
+    /// The duration and the outcome of the longest transaction so far.
+    #[must_use]
+    pub fn longest(&self) -> (Duration, String) {
+        self.longest.so_far()
+    }
+
     /// The present counts.
     #[must_use]
     pub fn now(&self) -> Counts {

@@ -111,6 +111,13 @@ impl Workload {
         Self { config, counters: Arc::default() }
     }
 
+    /// Adds to these counters, such as those of an earlier workload.
+    #[must_use]
+    pub fn with_counters(mut self, counters: Arc<Counters>) -> Self {
+        self.counters = counters;
+        self
+    }
+
     /// The settings.
     #[must_use]
     pub fn config(&self) -> &WorkloadConfig {

@@ -53,15 +53,24 @@ impl Worker {
     async fn carry_out(&self, process: u64, plan: &Plan) -> bool {
         let domain = self.fleet.domain(self.number);
         let call = self.recorder.invoke(process, plan.visible());
+        let began = Instant::now();
         let attempt = self.attempt(&domain, plan);
         let result = match plan.abandoned_after {
             Some(patience) => tokio::time::timeout(patience, attempt).await.ok(),
             None => Some(attempt.await),
         };
+        self.counters.longest.add(began.elapsed(), || {
+            let error = result.as_ref().and_then(|result| result.as_ref().err());
+            let outcome = error.map_or("none".to_owned(), |error| format!("{:?}", error.kind()));
+            format!("a list transaction, error: {outcome}")
+        });
         let Some(result) = result else {
             self.counters.unknown.fetch_add(1, Ordering::Relaxed);
             return false;
         };
+        if let Err(error) = &result {
+            self.counters.complaints.add((), error);
+        }
         match result {
             Ok(value) => {
                 call.ok(value);
