@@ -106,7 +106,7 @@ enum Task {
         /// The faults, in turn; all faults of the target by default.
         #[arg(long, value_delimiter = ',')]
         faults: Vec<String>,
-        /// Further arguments, after `--`: the size of the load, and the seed of partitions.
+        /// Further arguments, after `--`: the size of the load, and the seed.
         #[arg(last = true)]
         rest: Vec<String>,
     },

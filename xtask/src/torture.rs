@@ -41,6 +41,14 @@ pub(crate) enum Target {
     Upgrade,
     /// One OpenSearch 2 that becomes 3.
     UpgradeOpensearch,
+    /// One Elasticsearch 8 with a small heap, under 1,000 clients.
+    Overload,
+    /// One OpenSearch 3 with a small heap, under 1,000 clients.
+    OverloadOpensearch,
+    /// Three nodes of Elasticsearch 8, with the jobs of administrators.
+    Life,
+    /// Three nodes of OpenSearch 3, with the jobs of administrators.
+    LifeOpensearch,
 }
 
 impl Target {
@@ -50,8 +58,8 @@ impl Target {
 
     /// Returns the server that has to be up.
     ///
-    /// The load starts a cluster and nodes on lossy disks itself, because the
-    /// load kills them.
+    /// The load starts a cluster, nodes on lossy disks and nodes with a small heap itself, because
+    /// it kills or changes them.
     fn server(self) -> Option<ServerKind> {
         match self {
             Self::Elasticsearch => Some(ServerKind::Elasticsearch),
@@ -67,7 +75,11 @@ impl Target {
             | Self::PowerLossOpensearch
             | Self::PowerLossCluster
             | Self::Upgrade
-            | Self::UpgradeOpensearch => None,
+            | Self::UpgradeOpensearch
+            | Self::Overload
+            | Self::OverloadOpensearch
+            | Self::Life
+            | Self::LifeOpensearch => None,
         }
     }
 
@@ -83,6 +95,9 @@ impl Target {
                 ServerKind::Elasticsearch,
                 ServerKind::Elasticsearch9,
             ],
+            Self::Overload => vec![ServerKind::Elasticsearch],
+            Self::OverloadOpensearch => vec![ServerKind::OpenSearch],
+            Self::LifeOpensearch => vec![ServerKind::OpenSearchCluster],
             Self::UpgradeOpensearch => vec![ServerKind::OpenSearch2, ServerKind::OpenSearch],
             _ => vec![self.server().unwrap_or(ServerKind::Cluster)],
         }

@@ -88,6 +88,7 @@ fn wanted(faults: &[Fault]) -> Result<Vec<ClusterFault>, String> {
         upgrade if Fault::OF_UPGRADES.contains(upgrade) => {
             Err(format!("{upgrade} needs the target `upgrade`"))
         }
+        job if Fault::OF_LIFE.contains(job) => Err(format!("{job} needs the target `life`")),
         between => Err(format!("{between} needs the target `partitions`")),
     };
     faults.iter().map(of).collect()

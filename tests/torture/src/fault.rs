@@ -41,6 +41,28 @@ pub enum Fault {
     Upgrade,
     /// The server is killed, and a newer version starts on its data. For upgrades.
     KillAndUpgrade,
+    /// A shard moves to another node. For a server's life.
+    MoveShard,
+    /// All shards of a node move to other nodes. For a server's life.
+    DrainNode,
+    /// The number of replicas becomes 0, 1, 2 and 1. For a server's life.
+    ChangeReplicas,
+    /// A snapshot is taken, and restored under other names. For a server's life.
+    SnapshotAndRestore,
+    /// All indices are merged to one segment. For a server's life.
+    ForceMerge,
+    /// An index is closed, and opened again. For a server's life.
+    CloseAndOpen,
+    /// The mapping of an index gets new fields. For a server's life.
+    GrowMapping,
+    /// Index templates are created, changed and removed. For a server's life.
+    ChangeTemplates,
+    /// The interval of the refresh of an index changes. For a server's life.
+    ChangeRefresh,
+    /// The caches of all indices are cleared. For a server's life.
+    ClearCaches,
+    /// All indices are flushed. For a server's life.
+    Flush,
 }
 
 impl Fault {
@@ -56,6 +78,21 @@ impl Fault {
 
     /// The faults of upgrades.
     pub(crate) const OF_UPGRADES: [Self; 2] = [Self::Upgrade, Self::KillAndUpgrade];
+
+    /// The jobs of a server's life.
+    pub(crate) const OF_LIFE: [Self; 11] = [
+        Self::MoveShard,
+        Self::DrainNode,
+        Self::ChangeReplicas,
+        Self::SnapshotAndRestore,
+        Self::ForceMerge,
+        Self::CloseAndOpen,
+        Self::GrowMapping,
+        Self::ChangeTemplates,
+        Self::ChangeRefresh,
+        Self::ClearCaches,
+        Self::Flush,
+    ];
 
     /// The faults of the network between nodes.
     pub(crate) const BETWEEN_NODES: [Self; 6] = [

@@ -4,9 +4,13 @@
 
 pub mod cluster;
 pub mod fault;
+pub mod life;
 pub mod load;
+mod memory;
+pub mod overload;
 pub mod partitions;
 pub mod power_loss;
+mod refusals;
 pub mod report;
 pub mod single;
 pub mod systems;

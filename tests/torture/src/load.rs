@@ -1,5 +1,6 @@
 //! The two loads of a round, and their checks.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,26 +11,69 @@ use txn_core::event::{Event, Observer};
 use txn_core::store::Store;
 use txn_core::{Config, Domain};
 use txn_es::{EsConfig, EsStore};
+use txn_fixtures::complaints::Complaint;
 use txn_fixtures::ledger::{Ledger, Plan};
 use txn_histories::history::Model;
-use txn_histories::workload::Counts;
+use txn_histories::workload::{Counters, Counts};
 use txn_histories::{Fleet, Stop, Workload, WorkloadConfig, check};
+
+use crate::refusals::{Counted, Refusals};
 
 /// The maximum time for an operation that must not fail.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The size of a load.
+/// The size of a load on the command line.
 #[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Size {
+    /// Coordinators, each like a separate process: 2; 1 for an overload.
+    #[arg(long)]
+    pub coordinators: Option<usize>,
+    /// Workers of each coordinator, and as many for the lists: 2; 500 for an overload.
+    #[arg(long)]
+    pub workers: Option<usize>,
+    /// Accounts of the bank: 30; 2,000 for an overload. With few accounts the coordinators contend.
+    #[arg(long)]
+    pub accounts: Option<usize>,
+    /// An additional field of each account, in KiB: none; 8 for an overload.
+    #[arg(long)]
+    pub note_kib: Option<usize>,
+}
+
+impl Size {
+    /// Returns the shape of a load; `usual` has the default values.
+    #[must_use]
+    pub fn or(self, usual: Shape) -> Shape {
+        Shape {
+            coordinators: self.coordinators.unwrap_or(usual.coordinators),
+            workers: self.workers.unwrap_or(usual.workers),
+            accounts: self.accounts.unwrap_or(usual.accounts),
+            note: self.note_kib.map_or(usual.note, |kib| kib * 1_024),
+            ..usual
+        }
+    }
+}
+
+/// The size of a load.
+#[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Coordinators, each like a separate process.
-    #[arg(long, default_value_t = 2)]
     pub coordinators: usize,
     /// Workers of each coordinator.
-    #[arg(long, default_value_t = 2)]
     pub workers: usize,
-    /// Accounts of the bank. With few accounts the coordinators contend.
-    #[arg(long, default_value_t = 30)]
+    /// Accounts of the bank.
     pub accounts: usize,
+    /// The size of an additional field of each account, in bytes.
+    pub note: usize,
+    /// Workers of each coordinator that read all accounts at once.
+    pub readers: usize,
+    /// The seed of the transactions.
+    pub seed: u64,
+}
+
+impl Shape {
+    /// The load of the other targets than an overload.
+    pub const USUAL: Self =
+        Self { coordinators: 2, workers: 2, accounts: 30, note: 0, readers: usize::MAX, seed: 0 };
 }
 
 /// The durations of a load, which depend on its faults.
@@ -57,6 +101,15 @@ impl Timing {
         let store = EsStore::connect(config).await.map_err(|error| error.to_string())?;
         Ok(Arc::new(store))
     }
+
+    /// Connects a coordinator, whose refused writes and reads are counted.
+    async fn connect_counted(
+        self,
+        urls: Vec<String>,
+        refusals: &Arc<Refusals>,
+    ) -> Result<Arc<dyn Store>, String> {
+        Ok(Arc::new(Counted::new(self.connect(urls).await?, refusals.clone())))
+    }
 }
 
 /// The documented condition under which a history may be no serial one.
@@ -83,6 +136,11 @@ pub(crate) struct Load {
     witness: Domain,
     collection: String,
     recoveries: Arc<Recoveries>,
+    refusals: Arc<Refusals>,
+    counters: Arc<Counters>,
+    /// A word that permits an error of the kind `Misconfigured`, in its message.
+    permitted: Option<&'static str>,
+    seed: u64,
     rounds: u64,
     lists: Lists,
     pub(crate) violations: Vec<String>,
@@ -105,10 +163,24 @@ pub(crate) async fn goes_on(ledger: &Ledger, transfers: u64) -> Result<(), Strin
     waited.map_err(|_| format!("there are no {transfers} transfers within {PATIENCE:?}"))
 }
 
+/// The acknowledged transactions of both loads. Clones share their state.
+#[derive(Clone, Debug)]
+pub(crate) struct Progress {
+    ledger: Ledger,
+    counters: Arc<Counters>,
+}
+
+impl Progress {
+    /// Returns the number of acknowledged transactions so far.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        let counts = self.ledger.counts();
+        counts.acknowledged + counts.ticks + counts.looks + self.counters.now().acknowledged
+    }
+}
+
 /// Waits until a transaction of the workload has ended.
-async fn begins(workload: &Workload) {
-    let counters = workload.counters();
-    while counters.now() == Counts::default() {
+async fn begins(counters: &Counters, before: Counts) {
+    while counters.now() == before {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -130,13 +202,20 @@ impl Load {
             .with_janitor_interval(Some(timing.janitor_interval))
             .with_timeout(timing.timeout);
         let mut coordinators = Vec::new();
+        let refusals = Arc::new(Refusals::default());
         for coordinator in 0..shape.coordinators {
-            coordinators.push(timing.connect(urls_of(coordinator)).await?);
+            let urls = urls_of(coordinator);
+            coordinators.push(timing.connect_counted(urls, &refusals).await?);
         }
         let witness = timing.connect(witness).await?;
         let recoveries = Arc::new(Recoveries::default());
         let config = config.with_observer(Some(recoveries.clone()));
-        let plan = Plan::new(name).with_accounts(shape.accounts).with_config(config.clone());
+        let plan = Plan::new(name)
+            .with_accounts(shape.accounts)
+            .with_config(config.clone())
+            .with_seed(shape.seed)
+            .with_note(shape.note)
+            .with_readers(shape.readers);
         let ledger = Ledger::open(plan, coordinators.clone(), witness.clone()).await;
         let failed = |error: txn_core::Error| error.to_string();
         let lists = format!("{name}-lists");
@@ -153,6 +232,10 @@ impl Load {
             witness,
             collection: lists,
             recoveries,
+            refusals,
+            counters: Arc::default(),
+            permitted: None,
+            seed: shape.seed,
             rounds: 0,
             lists: Lists::default(),
             violations: Vec::new(),
@@ -164,18 +247,53 @@ impl Load {
         self.ledger.clone()
     }
 
+    /// Returns the name of the collection of lists.
+    pub(crate) fn lists(&self) -> &str {
+        &self.collection
+    }
+
+    /// Returns a view of the acknowledged transactions.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress { ledger: self.ledger(), counters: self.counters.clone() }
+    }
+
+    /// Permits errors of the kind `Misconfigured` whose message has this word.
+    ///
+    /// Other errors that are not transient are violations.
+    pub(crate) fn permit(&mut self, word: Option<&'static str>) {
+        self.permitted = word;
+        self.ledger.permit(word);
+    }
+
+    /// Returns the duration and the outcome of the longest transaction so far.
+    pub(crate) fn longest(&self) -> (Duration, String) {
+        self.ledger.longest().max(self.counters.longest())
+    }
+
+    /// Returns the errors of callers, and the refusals of the server, line by line.
+    pub(crate) fn refused(&self) -> Vec<(String, u64)> {
+        let mut errors = BTreeMap::<String, u64>::new();
+        for complaints in [self.ledger.complaints(), self.counters.complaints()] {
+            for ((_, kind), complaint) in complaints {
+                *errors.entry(format!("errors of callers: {kind}")).or_default() += complaint.count;
+            }
+        }
+        errors.into_iter().chain(self.refusals.lines()).collect()
+    }
+
     /// Runs both loads until `faults` completes, and checks them.
     pub(crate) async fn round(&mut self, workers: usize, faults: impl Future<Output = ()>) {
         self.rounds += 1;
         let config = WorkloadConfig::new(Model::ListAppend)
             .with_collection(self.collection.clone())
             .with_prefix(format!("round-{}", self.rounds))
-            .with_seed(self.rounds)
+            .with_seed(self.seed + self.rounds)
             .with_workers(workers)
             .with_keys(20)
             .with_skew(0.5)
             .with_timeout(Duration::from_secs(10));
-        let workload = Workload::new(config);
+        let workload = Workload::new(config).with_counters(self.counters.clone());
+        let (before, complaints) = (self.counters.now(), self.counters.complaints());
         // Before the first fault, create all collections.
         if let Err(error) = workload.open(&self.witness).await {
             self.violations.push(format!("the lists cannot be opened: {error}"));
@@ -186,7 +304,7 @@ impl Load {
         let (_, history) = tokio::join!(
             self.ledger.run(workers, async {
                 // The workload opens its collection in each process, which needs a master.
-                ended.run_until_cancelled(begins(&workload)).await;
+                ended.run_until_cancelled(begins(&self.counters, before)).await;
                 faults.await;
                 over.cancel();
             }),
@@ -196,6 +314,7 @@ impl Load {
                 history
             },
         );
+        self.judge_errors(&complaints);
         self.violations.extend(self.ledger.verify().await);
         match history {
             Err(error) => self.violations.push(format!("the lists cannot be run: {error}")),
@@ -210,6 +329,16 @@ impl Load {
                 self.lists.acknowledged += verdict.acknowledged;
                 self.lists.aborted += verdict.aborted;
                 self.lists.unknown += verdict.unknown;
+            }
+        }
+    }
+
+    /// Reports errors of the lists that are no refusal. The ledger reports its own ones.
+    fn judge_errors(&mut self, before: &BTreeMap<((), String), Complaint>) {
+        for (key, complaint) in self.counters.complaints() {
+            let known = before.get(&key).map_or(0, |before| before.count);
+            if complaint.count > known && !complaint.is_permitted(self.permitted) {
+                self.violations.push(format!("callers of the lists received {complaint:?}"));
             }
         }
     }

@@ -16,11 +16,11 @@ use clap::{Parser, ValueEnum};
 use txn_testkit::env;
 use txn_testkit::servers::ServerKind;
 use txn_torture::fault::Fault;
-use txn_torture::load::Shape;
+use txn_torture::load::{Shape, Size};
 use txn_torture::power_loss::{self, Guarantee};
 use txn_torture::report::Report;
 use txn_torture::systems::{self, Plan, System};
-use txn_torture::{cluster, partitions, single, upgrade};
+use txn_torture::{cluster, life, overload, partitions, single, upgrade};
 
 /// Loads with exact ledgers on real servers, through faults.
 #[derive(Debug, Parser)]
@@ -33,15 +33,18 @@ struct Arguments {
     /// The faults, in turn; all faults of the target by default.
     #[arg(long, value_delimiter = ',')]
     faults: Vec<Fault>,
-    /// The seed of the faults of partitions and power losses; random by default.
+    /// The seed of partitions, power losses, an overload and a server's life; random by default.
     #[arg(long, conflicts_with = "system")]
     seed: Option<u64>,
     /// The guarantee of the disks of power losses for names in folders.
     #[arg(long, default_value = "journaled")]
     disk: Guarantee,
+    /// The heap of the server of an overload, in MiB.
+    #[arg(long, default_value_t = 128)]
+    heap: u32,
     /// The size of the load.
     #[command(flatten)]
-    shape: Shape,
+    size: Size,
     /// A kill soak of this system instead, on one server.
     #[arg(long, conflicts_with_all = ["faults", "coordinators", "accounts"])]
     system: Option<System>,
@@ -78,6 +81,14 @@ enum Target {
     Upgrade,
     /// An own OpenSearch 2 that becomes 3.
     UpgradeOpensearch,
+    /// An own Elasticsearch 8 with a small heap, and 1,000 clients.
+    Overload,
+    /// An own OpenSearch 3 with a small heap, and 1,000 clients.
+    OverloadOpensearch,
+    /// Three own nodes of Elasticsearch 8, with the jobs of administrators.
+    Life,
+    /// Three own nodes of OpenSearch 3, with the jobs of administrators.
+    LifeOpensearch,
 }
 
 #[tokio::main]
@@ -131,12 +142,21 @@ async fn soak(system: System, arguments: &Arguments, span: Duration) -> Result<R
 }
 
 async fn load(arguments: &Arguments, span: Duration) -> Result<Report, String> {
-    let (faults, shape) = (arguments.faults.as_slice(), arguments.shape);
+    let (faults, shape) = (arguments.faults.as_slice(), arguments.size.or(Shape::USUAL));
     // Short enough to type.
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     let cut = |kind| partitions::run(kind, faults, seed, span, shape);
     let lose = |kind| power_loss::run(kind, arguments.disk, faults, seed, span, shape);
+    let overload = |kind| {
+        let shape = Shape { seed, ..arguments.size.or(overload::USUAL) };
+        overload::run(kind, arguments.heap, faults, span, shape)
+    };
+    let live = |kind| life::run(kind, faults, seed, span, shape);
     match arguments.target {
+        Target::Overload => overload(ServerKind::Elasticsearch).await,
+        Target::OverloadOpensearch => overload(ServerKind::OpenSearch).await,
+        Target::Life => live(ServerKind::Cluster).await,
+        Target::LifeOpensearch => live(ServerKind::OpenSearchCluster).await,
         Target::Partitions => cut(ServerKind::Partitioned).await,
         Target::PartitionsOpensearch => cut(ServerKind::PartitionedOpenSearch).await,
         Target::PowerLoss => lose(ServerKind::Elasticsearch).await,

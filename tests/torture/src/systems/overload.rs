@@ -15,6 +15,7 @@ use super::Plan;
 use super::crew::{Course, Worker};
 use super::gateway::{Desk, Served, check, free_address, invent};
 use super::world::{PATIENCE, World, said, spread};
+use crate::memory::Memory;
 use crate::report::Report;
 
 /// The connections of the overload.
@@ -110,11 +111,11 @@ pub(crate) async fn run(plan: &Plan) -> Result<Report, String> {
     // The first load is a warm-up.
     let warm_up = load(&desk, FEW, CALM, Pace::AfterAnswers).await?;
     let before = load(&desk, FEW, CALM, Pace::AfterAnswers).await?;
-    let (small, _) = memory(&gateway)?;
+    let small = memory(&gateway)?.now;
     let pace = Pace::PerSecond(2.0 * before.rate());
     let during = load(&desk, CONNECTIONS, plan.span, pace).await?;
     let after = load(&desk, FEW, CALM, Pace::AfterAnswers).await?;
-    let (last, most) = memory(&gateway)?;
+    let Memory { now: last, most } = memory(&gateway)?;
     gateway.kill().await?;
     let mut served = vec![Served::default(); CONNECTIONS];
     for loaded in [&warm_up, &before, &during, &after] {
@@ -204,14 +205,6 @@ async fn one(
     Ok((sent, served))
 }
 
-/// The memory of the gateway now and at most, in MiB.
-fn memory(gateway: &Worker) -> Result<(u64, u64), String> {
-    let pid = gateway.pid().ok_or("the gateway has ended")?;
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(said)?;
-    let of = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    let [now, most] = ["VmRSS:", "VmHWM:"].map(|name| of(name).unwrap_or_default() / 1_024);
-    Ok((now, most))
+fn memory(gateway: &Worker) -> Result<Memory, String> {
+    Memory::of(gateway.pid().ok_or("the gateway has ended")?)
 }

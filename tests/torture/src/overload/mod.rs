@@ -1,0 +1,243 @@
+//! A server with a small heap, under more clients than it can serve.
+//!
+//! The load has a few clients before the overload and after it. In the meantime the server may
+//! refuse, pause or die. The process restarts a dead server, and goes on.
+
+mod figures;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use parking_lot::Mutex;
+use txn_testkit::servers::{Running, ServerKind, up_private_with_heap};
+
+use crate::fault::Fault;
+use crate::load::{Load, Progress, Shape, Timing};
+use crate::memory::Memory;
+use crate::report::{Report, progress};
+use figures::Figures;
+
+/// The workers of each coordinator, and of the lists, before and after the overload.
+const FEW: usize = 16;
+
+/// The time of the few clients until their rate is measured, and the time of the measurement.
+const WARM_UP: Duration = Duration::from_secs(10);
+const CALM: Duration = Duration::from_secs(20);
+
+/// The time between two readings of the figures of the server.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The number of starts in a row after which a server counts as lost.
+const TRIES: u32 = 5;
+
+/// The rate after the overload, as a share of the rate before it, that counts as recovered.
+const RECOVERED: f64 = 0.5;
+
+/// The largest growth of the memory of this process during the overload, in MiB.
+const MOST_MEMORY: u64 = 512;
+
+/// The time that a transaction may take beyond its timeout.
+const BEYOND: Duration = Duration::from_secs(15);
+
+const TIMING: Timing = Timing {
+    lease: Duration::from_secs(2),
+    janitor_interval: Duration::from_secs(5),
+    timeout: Duration::from_secs(10),
+    request_timeout: Duration::from_secs(5),
+};
+
+/// The usual load: one coordinator, and 1,000 clients with the lists.
+pub const USUAL: Shape =
+    Shape { coordinators: 1, workers: 500, accounts: 2_000, note: 8 * 1_024, readers: 2, seed: 0 };
+
+/// Runs the overload for `span` on a server with this heap in MiB, and reports.
+///
+/// # Errors
+/// If the load cannot run, or the server does not start again.
+pub async fn run(
+    kind: ServerKind,
+    heap: u32,
+    faults: &[Fault],
+    span: Duration,
+    shape: Shape,
+) -> Result<Report, String> {
+    if !faults.is_empty() {
+        return Err("an overload is the only fault of this target".to_owned());
+    }
+    let clients = (shape.coordinators + 1) * shape.workers;
+    eprintln!("seed {}, {clients} clients, a heap of {heap} MiB", shape.seed);
+    let server = Server::start(kind, heap).await?;
+    let name = txn_fixtures::unique("torture");
+    let urls = vec![server.url.clone()];
+    let mut load = Load::open(&name, shape, TIMING, |_| urls.clone(), urls.clone()).await?;
+    let (began, bar) = (Instant::now(), progress(span + 2 * (WARM_UP + CALM)));
+    let mut course = Course { server, load: load.progress(), bar: &bar, memory: 0 };
+    let mut figures = Figures::new(&course.server.url)?;
+    let before = course.round(&mut load, FEW, WARM_UP, CALM, &mut figures).await?;
+    let small = Memory::of(std::process::id())?.now;
+    course.memory = 0;
+    let during = course.round(&mut load, shape.workers, Duration::ZERO, span, &mut figures).await?;
+    let most = course.memory;
+    let after = course.round(&mut load, FEW, WARM_UP, CALM, &mut figures).await?;
+    let last = Memory::of(std::process::id())?.now;
+    bar.finish_and_clear();
+    let (longest, what) = load.longest();
+    let mut violations = load.violations.clone();
+    if most > small + MOST_MEMORY {
+        violations.push(format!("this process grew from {small} MiB to {most} MiB"));
+    }
+    if after.rate < RECOVERED * before.rate {
+        let (was, is) = (before.rate, after.rate);
+        violations
+            .push(format!("{is:.0} transactions per second after the overload, {was:.0} before"));
+    }
+    if longest > TIMING.timeout + BEYOND {
+        let timeout = TIMING.timeout;
+        violations.push(format!("{what} took {longest:?}, with a timeout of {timeout:?}"));
+    }
+    let mut lines = vec![
+        ("seed".to_owned(), shape.seed),
+        ("clients".to_owned(), clients as u64),
+        ("heap of the server, MiB".to_owned(), u64::from(heap)),
+    ];
+    for (when, phase) in [("before", &before), ("during", &during), ("after", &after)] {
+        lines.push((format!("acknowledged per second {when}"), phase.rate as u64));
+    }
+    let figure = |what: &str, count: u64| (what.to_owned(), count);
+    lines.extend([
+        figure("seconds of the checks after it", during.settling.as_secs()),
+        figure(
+            &format!("longest, ms: {what}"),
+            u64::try_from(longest.as_millis()).unwrap_or(u64::MAX),
+        ),
+        figure("MiB of this process before", small),
+        figure("MiB of this process at most", most),
+        figure("MiB of this process at the end", last),
+        figure("deaths of the server", course.server.deaths),
+    ]);
+    lines.extend(load.refused());
+    lines.extend(figures.lines());
+    lines.extend(load.counted());
+    let report = Report::new(began, 3, lines, &BTreeMap::new(), violations);
+    load.close().await;
+    course.server.end().await;
+    Ok(report)
+}
+
+/// A server that is restarted when it dies.
+#[derive(Debug)]
+struct Server {
+    running: Arc<Mutex<Running>>,
+    url: String,
+    deaths: u64,
+}
+
+impl Server {
+    async fn start(kind: ServerKind, heap: u32) -> Result<Self, String> {
+        let starting = tokio::task::spawn_blocking(move || up_private_with_heap(kind, heap));
+        let running = starting.await.map_err(|error| error.to_string())?;
+        let running = running.map_err(|error| error.to_string())?;
+        let url = running.url().to_owned();
+        Ok(Self { running: Arc::new(Mutex::new(running)), url, deaths: 0 })
+    }
+
+    fn is_alive(&self) -> bool {
+        self.running.lock().nodes()[0].is_alive()
+    }
+
+    /// Restarts a dead server. The server may die again during its start.
+    async fn revive(&mut self) -> Result<(), String> {
+        let mut failed = String::new();
+        for _ in 0..TRIES {
+            if self.is_alive() {
+                return Ok(());
+            }
+            self.deaths += 1;
+            let running = self.running.clone();
+            let starting = tokio::task::spawn_blocking(move || running.lock().restart_node(0));
+            match starting.await.map_err(|error| error.to_string())? {
+                Ok(()) => return Ok(()),
+                Err(error) => failed = error.to_string(),
+            }
+        }
+        Err(format!("the server does not start again: {failed}"))
+    }
+
+    async fn end(self) {
+        let _ = tokio::task::spawn_blocking(move || drop(self.running)).await;
+    }
+}
+
+/// The results of one phase.
+#[derive(Clone, Copy, Debug)]
+struct Phase {
+    /// Acknowledged transactions per second.
+    rate: f64,
+    /// The time of the checks after the load.
+    settling: Duration,
+}
+
+/// The server, and a view of the load.
+#[derive(Debug)]
+struct Course<'a> {
+    server: Server,
+    load: Progress,
+    bar: &'a ProgressBar,
+    /// The largest memory of this process, in MiB.
+    memory: u64,
+}
+
+impl Course<'_> {
+    /// Runs the load with so many workers, and checks it.
+    async fn round(
+        &mut self,
+        load: &mut Load,
+        workers: usize,
+        warm_up: Duration,
+        span: Duration,
+        figures: &mut Figures,
+    ) -> Result<Phase, String> {
+        let known = load.violations.len();
+        let mut result = Ok((0.0, Instant::now()));
+        load.round(workers, async {
+            result = self.watch(warm_up, span, figures).await;
+        })
+        .await;
+        let (rate, ended) = result?;
+        for violation in &load.violations[known..] {
+            self.bar.suspend(|| eprintln!("VIOLATION with {workers} workers: {violation}"));
+        }
+        Ok(Phase { rate, settling: ended.elapsed() })
+    }
+
+    /// Watches the load, and returns its rate after the warm-up.
+    async fn watch(
+        &mut self,
+        warm_up: Duration,
+        span: Duration,
+        figures: &mut Figures,
+    ) -> Result<(f64, Instant), String> {
+        let began = Instant::now();
+        let (mut first, mut since) = (self.load.acknowledged(), began);
+        while began.elapsed() < warm_up + span {
+            if began.elapsed() < warm_up {
+                (first, since) = (self.load.acknowledged(), Instant::now());
+            }
+            self.server.revive().await?;
+            figures.read().await;
+            self.memory = self.memory.max(Memory::of(std::process::id())?.now);
+            self.bar.inc(1);
+            self.bar.set_message(format!(
+                "{} acknowledged, {} MiB, {} deaths of the server",
+                self.load.acknowledged(),
+                self.memory,
+                self.server.deaths
+            ));
+            tokio::time::sleep(INTERVAL).await;
+        }
+        let acknowledged = self.load.acknowledged() - first;
+        Ok((acknowledged as f64 / since.elapsed().as_secs_f64(), Instant::now()))
+    }
+}
