@@ -9,10 +9,11 @@ use indicatif::ProgressBar;
 use tokio_util::sync::CancellationToken;
 use txn_core::event::{Event, Observer};
 use txn_core::store::Store;
-use txn_core::{Config, Domain};
+use txn_core::{Config, Domain, Error};
 use txn_es::{EsConfig, EsStore};
 use txn_fixtures::complaints::Complaint;
 use txn_fixtures::ledger::{Ledger, Plan};
+use txn_histories::History;
 use txn_histories::history::Model;
 use txn_histories::workload::{Counters, Counts};
 use txn_histories::{Fleet, Stop, Workload, WorkloadConfig, check};
@@ -34,7 +35,7 @@ pub struct Size {
     /// Accounts of the bank: 30; 2,000 for an overload. With few accounts the coordinators contend.
     #[arg(long)]
     pub accounts: Option<usize>,
-    /// An additional field of each account, in KiB: none; 8 for an overload.
+    /// An additional field of each account, in KiB: none; 16 for an overload.
     #[arg(long)]
     pub note_kib: Option<usize>,
 }
@@ -217,7 +218,7 @@ impl Load {
             .with_note(shape.note)
             .with_readers(shape.readers);
         let ledger = Ledger::open(plan, coordinators.clone(), witness.clone()).await;
-        let failed = |error: txn_core::Error| error.to_string();
+        let failed = |error: Error| error.to_string();
         let lists = format!("{name}-lists");
         let mut domains = Vec::new();
         for store in coordinators {
@@ -309,7 +310,7 @@ impl Load {
                 over.cancel();
             }),
             async {
-                let history = workload.run(&self.fleet, &until).await;
+                let history = self.append(&workload, &until).await;
                 ended.cancel();
                 history
             },
@@ -329,6 +330,19 @@ impl Load {
                 self.lists.acknowledged += verdict.acknowledged;
                 self.lists.aborted += verdict.aborted;
                 self.lists.unknown += verdict.unknown;
+            }
+        }
+    }
+
+    /// Runs the list transactions. The opening of their collection may need several tries.
+    async fn append(&self, workload: &Workload, until: &Stop) -> Result<History, Error> {
+        let began = Instant::now();
+        loop {
+            match workload.run(&self.fleet, until).await {
+                Err(error) if error.kind().is_transient() && began.elapsed() < PATIENCE => {
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+                other => return other,
             }
         }
     }

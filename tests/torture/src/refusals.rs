@@ -16,7 +16,7 @@ const REASONS: [(&str, &str); 8] = [
     ("closed", "closed index"),
     ("shard", "shard without a primary"),
     ("timed out", "no answer in time"),
-    ("connect", "no connection"),
+    ("onnect", "no connection"),
 ];
 
 /// The refusals of a server so far.

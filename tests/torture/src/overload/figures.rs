@@ -1,4 +1,4 @@
-//! What a node says about its refusals, its breakers and its memory.
+//! The refusals, breakers and memory of a node.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

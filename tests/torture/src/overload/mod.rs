@@ -50,7 +50,7 @@ const TIMING: Timing = Timing {
 
 /// The usual load: one coordinator, and 1,000 clients with the lists.
 pub const USUAL: Shape =
-    Shape { coordinators: 1, workers: 500, accounts: 2_000, note: 8 * 1_024, readers: 2, seed: 0 };
+    Shape { coordinators: 1, workers: 500, accounts: 2_000, note: 16 * 1_024, readers: 2, seed: 0 };
 
 /// Runs the overload for `span` on a server with this heap in MiB, and reports.
 ///
