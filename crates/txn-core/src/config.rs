@@ -127,7 +127,8 @@ impl Config {
         /// Sets how long a transaction with all its attempts may take until its outcome is known.
         ///
         /// A short timeout answers callers sooner, with [`ErrorKind::Conflict`](crate::ErrorKind) or
-        /// [`ErrorKind::Unknown`](crate::ErrorKind). Default: 30 s.
+        /// [`ErrorKind::Unknown`](crate::ErrorKind). The release of the locks may take a lease and
+        /// one request longer. Default: 30 s.
         with_timeout: timeout: Duration;
         /// Sets the maximum number of attempts of one transaction.
         ///
