@@ -45,7 +45,8 @@ impl Verdicts {
                 == Conflict::Resolve
             {
                 let why = "its outcome was asked for, and it showed no sign of life for one lease";
-                match Box::pin(self.decide_dead(tid, found, why, deadline)).await? {
+                let dead_at = Some(found.standing);
+                match Box::pin(self.decide_since(dead_at, tid, found, why, deadline)).await? {
                     Some(Decided::Aborted) => return Ok(TransactionOutcome::Aborted),
                     Some(Decided::Committed { record, .. }) => {
                         let commit_version = record.commit_version.ok_or_else(|| {

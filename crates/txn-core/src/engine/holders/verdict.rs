@@ -204,21 +204,11 @@ impl Verdicts {
         self.decide_since(None, tid, found, why, deadline).await
     }
 
-    /// As [`Verdicts::decide`], for a transaction that counts as dead at this record.
+    /// As [`Verdicts::decide`], for a transaction that may count as dead at this record.
     ///
-    /// Returns `None` if a heartbeat came before the write of the abort.
-    pub(crate) async fn decide_dead(
-        &self,
-        tid: AttemptId,
-        found: RecordLookup,
-        why: &str,
-        deadline: &Deadline,
-    ) -> Result<Option<Decided>, AttemptError> {
-        self.decide_since(Some(found.standing), tid, found, why, deadline).await
-    }
-
+    /// Then the result is also `None` if a heartbeat came before the write of the abort.
     #[tracing::instrument(level = "debug", skip_all, fields(%tid, state = ?found.state()))]
-    async fn decide_since(
+    pub(super) async fn decide_since(
         &self,
         dead_at: Option<RecordVersion>,
         tid: AttemptId,
