@@ -76,8 +76,11 @@ impl Policy {
         self.yielding_since = None;
         self.last_clients = 0;
         if ticket > LAST_TICKET {
-            // Only a damaged slot is so far ahead, and counts until it is not renewed any more.
-            (self.wish, self.last_ticket) = (None, 0);
+            self.wish = None;
+            // Only a damaged slot leads so far, and counts until it is not renewed any more.
+            if self.last_ticket > LAST_TICKET / 2 {
+                self.last_ticket = 0;
+            }
             return;
         }
         self.last_ticket = ticket;
