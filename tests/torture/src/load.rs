@@ -139,7 +139,7 @@ pub(crate) struct Load {
     recoveries: Arc<Recoveries>,
     refusals: Arc<Refusals>,
     counters: Arc<Counters>,
-    /// A word that permits an error of the kind `Misconfigured`, in its message.
+    /// A word that permits further errors, in their messages.
     permitted: Option<&'static str>,
     seed: u64,
     rounds: u64,
@@ -258,9 +258,9 @@ impl Load {
         Progress { ledger: self.ledger(), counters: self.counters.clone() }
     }
 
-    /// Permits errors of the kind `Misconfigured` whose message has this word.
+    /// Permits the kinds `Misconfigured` and `Overloaded` in messages with this word.
     ///
-    /// Other errors that are not transient are violations.
+    /// See [`Complaint::is_permitted`]. Other errors are violations.
     pub(crate) fn permit(&mut self, word: Option<&'static str>) {
         self.permitted = word;
         self.ledger.permit(word);

@@ -179,29 +179,18 @@ impl Administrator {
         let (nodes, began) = (self.nodes().await?, Instant::now());
         while began.elapsed() < PATIENCE {
             let shards = self.shards().await?;
-            let started: Vec<&Shard> = shards.iter().filter(|shard| shard.is_started).collect();
-            let Some(shard) = random.choice(started) else { continue };
-            let has_copy = |node: &&String| {
-                let copies = shards
-                    .iter()
-                    .filter(|other| (&other.index, other.number) == (&shard.index, shard.number));
-                copies.into_iter().any(|copy| copy.node == **node)
-            };
-            let free: Vec<&String> = nodes.iter().filter(|node| !has_copy(node)).collect();
-            if let Some(to) = random.choice(free) {
+            if let Some((shard, to)) = choose_move(&shards, &nodes, random) {
                 let command = json!({"move": {
                     "index": shard.index, "shard": shard.number, "from_node": shard.node, "to_node": to,
                 }});
                 let body = json!({"commands": [command]});
-                match send(&self.plain, "POST", "/_cluster/reroute", Some(body)).await {
-                    Ok(_) => {
-                        self.is_in_place().await?;
-                        self.figures.lock().moved += 1;
-                        return Ok(());
-                    }
-                    // Another job of the round may forbid it.
-                    Err(_) => self.figures.lock().moves_refused += 1,
+                if send(&self.plain, "POST", "/_cluster/reroute", Some(body)).await.is_ok() {
+                    self.is_in_place().await?;
+                    self.figures.lock().moved += 1;
+                    return Ok(());
                 }
+                // Another job of the round may forbid it.
+                self.figures.lock().moves_refused += 1;
             }
             tokio::time::sleep(INTERVAL).await;
         }
@@ -317,4 +306,19 @@ impl Administrator {
         }
         Ok(())
     }
+}
+
+/// Chooses a started copy of a shard, and a node without a copy of that shard.
+fn choose_move<'a>(
+    shards: &'a [Shard],
+    nodes: &'a [String],
+    random: &mut Rng,
+) -> Option<(&'a Shard, &'a str)> {
+    let started: Vec<&Shard> = shards.iter().filter(|shard| shard.is_started).collect();
+    let shard = random.choice(started)?;
+    let is_copy = |other: &&Shard| (&other.index, other.number) == (&shard.index, shard.number);
+    let taken: Vec<&str> = shards.iter().filter(is_copy).map(|copy| &*copy.node).collect();
+    let free: Vec<&str> =
+        nodes.iter().map(String::as_str).filter(|node| !taken.contains(node)).collect();
+    Some((shard, random.choice(free)?))
 }

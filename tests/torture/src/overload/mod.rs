@@ -72,6 +72,7 @@ pub async fn run(
     let name = txn_fixtures::unique("torture");
     let urls = vec![server.url.clone()];
     let mut load = Load::open(&name, shape, TIMING, |_| urls.clone(), urls.clone()).await?;
+    load.permit(Some("max_concurrent_transactions"));
     let (began, bar) = (Instant::now(), progress(span + 2 * (WARM_UP + CALM)));
     let mut course = Course { server, load: load.progress(), bar: &bar, memory: 0 };
     let mut figures = Figures::new(&course.server.url)?;
