@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use txn_core::{Config, Domain, Error, LockMode, Options, Raw};
+use txn_core::{Collection, Config, Domain, Error, LockMode, Options, Raw, Transaction};
 
 use super::desk::Desk;
 
@@ -16,6 +16,28 @@ fn config() -> Config {
         .with_write_contention(true)
 }
 
+/// Begins a transaction that locks the shelf.
+async fn restock(
+    domain: &Domain,
+    stock: &Collection<Raw>,
+    timeout: Option<Duration>,
+) -> Transaction {
+    let options = Options::default().with_label("restock").with_lock_mode(LockMode::AtRead);
+    let restock = domain.begin(&options.with_timeout(timeout)).expect("begins");
+    restock.get(stock, "shelf").await.expect("locks");
+    restock
+}
+
+/// Writes the shelf, after a wait for its lock.
+async fn checkout(domain: &Domain, stock: &Collection<Raw>) -> Result<(), Error> {
+    let options = Options::default().with_label("checkout");
+    let written = domain.run::<_, Error, _>(&options, async |tx| {
+        tx.get(stock, "shelf").await?;
+        tx.put(stock, "shelf", &Raw::new("{}"))
+    });
+    written.await.map(drop)
+}
+
 /// A process that waits for a lock once, and dies or ends in order.
 fn process(desk: &Desk, dies: bool) {
     process_of(desk, config(), dies);
@@ -25,14 +47,8 @@ fn process_of(desk: &Desk, config: Config, dies: bool) {
     desk.with_file(async |file| {
         let domain = Domain::open(Arc::new(file), "shop", config).await.expect("opens");
         let stock = domain.create_collection::<Raw>("stock", None).await.expect("opens");
-        let restock = Options::default().with_label("restock").with_lock_mode(LockMode::AtRead);
-        let older = domain.begin(&restock).expect("begins");
-        older.get(&stock, "shelf").await.expect("locks");
-        let checkout = Options::default().with_label("checkout");
-        let younger = domain.run::<_, Error, _>(&checkout, async |tx| {
-            tx.get(&stock, "shelf").await?;
-            tx.put(&stock, "shelf", &Raw::new("{}"))
-        });
+        let older = restock(&domain, &stock, None).await;
+        let younger = checkout(&domain, &stock);
         let releases = async {
             tokio::time::sleep(Duration::from_millis(300)).await;
             older.rollback().await;
@@ -132,15 +148,8 @@ fn die_in_a_wait(desk: &Desk) {
         let config = config().with_janitor_interval(Some(interval));
         let domain = Domain::open(store.clone(), "shop", config).await.expect("opens");
         let stock = domain.create_collection::<Raw>("stock", None).await.expect("opens");
-        let restock = Options::default().with_label("restock").with_lock_mode(LockMode::AtRead);
-        let restock = restock.with_timeout(Some(Duration::from_secs(300)));
-        let older = domain.begin(&restock).expect("begins");
-        older.get(&stock, "shelf").await.expect("locks");
-        let checkout = Options::default().with_label("checkout");
-        let younger = domain.run::<_, Error, _>(&checkout, async |tx| {
-            tx.get(&stock, "shelf").await?;
-            tx.put(&stock, "shelf", &Raw::new("{}"))
-        });
+        let older = restock(&domain, &stock, Some(Duration::from_secs(300))).await;
+        let younger = checkout(&domain, &stock);
         let seen = async {
             let config = Config::default().with_janitor_interval(None);
             let other = Domain::open(store.clone(), "shop", config).await.expect("opens");
