@@ -60,7 +60,7 @@ pub use engine::signals::contention::{LockWait, PresentWait};
 pub use engine::signals::process_entry::ProcessEntry;
 pub use error::{Error, ErrorKind, Result};
 #[doc(inline)]
-pub use txn_protocol::ids::{AttemptId, CommitVersion};
+pub use txn_protocol::ids::{AttemptId, CommitVersion, ProcessNumber};
 #[doc(inline)]
 pub use txn_store as store;
 

@@ -111,7 +111,8 @@ impl Bank {
     ///
     /// The account does not show their effects yet. The call scans all such requests: at most
     /// [`max_open`](txn_requests::RequestsConfig::max_open), the quarantined ones, and
-    /// [`max_scheduled`](txn_requests::RequestsConfig::max_scheduled) before their moment. The list is no snapshot, because a transfer may be decided during the call.
+    /// [`max_scheduled`](txn_requests::RequestsConfig::max_scheduled) before their moment. The list
+    /// is no snapshot, because a transfer may be decided during the call.
     ///
     /// # Errors
     /// [`BankError::UnknownAccount`], [`BankError::InvalidName`]; as [`Requests::list`].

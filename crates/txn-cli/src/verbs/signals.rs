@@ -81,7 +81,7 @@ async fn past(domain: &Domain, minutes: Option<u64>, limit: usize) -> Result<Ans
                     time(wait.waited_ms),
                     format!("{}/{}", wait.collection, wait.id),
                     wait.label.as_deref().unwrap_or_default().to_owned(),
-                    contention.process_of(wait.tid).unwrap_or_default().to_owned(),
+                    contention.process_of(wait.tid.process()).unwrap_or_default().to_owned(),
                     wait.holder.to_string(),
                     wait.holder_label.as_deref().unwrap_or_default().to_owned(),
                     wait.end.as_str().to_owned(),

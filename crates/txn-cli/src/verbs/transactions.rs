@@ -219,10 +219,7 @@ fn of_process(tid: AttemptId, process: Option<&str>, application: Option<&str>) 
     match (process, application) {
         (Some(process), Some(application)) => format!("{application} in {process}"),
         (Some(process), None) => process.to_owned(),
-        (None, _) => {
-            let [high, low] = tid.process();
-            format!("process {high:02x}{low:02x}")
-        }
+        (None, _) => format!("process {}", tid.process()),
     }
 }
 

@@ -243,7 +243,7 @@ async fn processes_of_waits_are_named() {
     for domain in [&shop.domain, &other] {
         let of_all = domain.admin().contention_of_all(10).await.expect("reads");
         let wait = &of_all.waits[0];
-        assert_eq!(of_all.process_of(wait.tid), Some("till-7"));
+        assert_eq!(of_all.process_of(wait.tid.process()), Some("till-7"));
         assert!(of_all.processes.iter().all(|source| source.recorded), "{of_all:?}");
         assert_eq!(of_all.complete_since_ms, 0);
         assert!(wait.ended_ms() <= of_all.now_ms, "{of_all:?}");
@@ -370,8 +370,8 @@ async fn process_is_listed_until_its_shutdown() {
     assert_eq!(one.entry.metrics_address.as_deref(), Some("10.0.0.7:9000"));
     assert_eq!(one.entry.library, env!("CARGO_PKG_VERSION"));
     assert_eq!(one.entry.pid, std::process::id());
-    let [a, b] = shop.domain.begin(&Options::default()).expect("begins").tid().process();
-    assert_eq!(one.number, format!("{a:02x}{b:02x}"));
+    let number = shop.domain.begin(&Options::default()).expect("begins").tid().process();
+    assert_eq!(one.number, number.to_string());
     shop.domain.shutdown(Duration::from_secs(5)).await;
     assert!(shop.domain.admin().processes().await.expect("lists").is_empty());
 }

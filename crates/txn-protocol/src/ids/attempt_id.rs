@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::day::Day;
-use super::time_uuid::{MAX_SEQUENCE, Parts, TimeUuid, as_text};
+use super::time_uuid::{MAX_SEQUENCE, Parts, ProcessNumber, TimeUuid, as_text};
 
 /// The largest number of an attempt, which has 14 bits.
 pub const MAX_ATTEMPT: u16 = MAX_SEQUENCE;
@@ -56,11 +56,9 @@ impl AttemptId {
         Self(TimeUuid::from_parts(Parts { sequence: attempt, ..self.0.parts() }))
     }
 
-    /// The process of the attempt, by the first bytes of its node.
-    ///
-    /// Rarely two processes share these bytes.
+    /// The process of the attempt.
     #[must_use]
-    pub fn process(self) -> [u8; 2] {
+    pub fn process(self) -> ProcessNumber {
         self.0.parts().process()
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::time_uuid::{Parts, TimeUuid, as_text};
+use super::time_uuid::{Parts, ProcessNumber, TimeUuid, as_text};
 
 /// The version of all content that one commit writes.
 ///
@@ -33,11 +33,9 @@ impl CommitVersion {
         self.0.parts().node
     }
 
-    /// The process that committed, by the first bytes of its node.
-    ///
-    /// The nodes of the [`AttemptId`](super::AttemptId)s of a process begin with the same bytes.
+    /// The process that committed.
     #[must_use]
-    pub fn process(self) -> [u8; 2] {
+    pub fn process(self) -> ProcessNumber {
         self.0.parts().process()
     }
 

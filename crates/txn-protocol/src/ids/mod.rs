@@ -10,4 +10,4 @@ pub use attempt_id::{Age, AttemptId, MAX_ATTEMPT};
 pub use commit_version::CommitVersion;
 pub use day::Day;
 pub use source::{IdSource, TooFarAhead};
-pub use time_uuid::ParseIdError;
+pub use time_uuid::{ParseIdError, ProcessNumber};

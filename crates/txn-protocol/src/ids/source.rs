@@ -185,7 +185,7 @@ mod tests {
         assert_eq!((retry.age(), retry.attempt()), (first.age(), 3));
         assert!(retry > first && retry < second);
         assert_eq!(first.to_string().parse(), Ok(first));
-        assert_eq!(first.process()[0] & 1, 1, "multicast bit");
+        assert_eq!(first.process().0[0] & 1, 1, "multicast bit");
         assert_eq!(first.with_attempt(MAX_SEQUENCE).attempt(), MAX_SEQUENCE);
         assert!("not a tid".parse::<AttemptId>().is_err());
         let version_4 = "7d444840-9dc0-41d1-b245-5ffdce74fad2";

@@ -25,11 +25,23 @@ pub(super) struct Parts {
     pub(super) node: [u8; 6],
 }
 
+/// The number of a process: the first bytes of the node in all its ids.
+///
+/// Rarely two processes share a number. `Display` writes four hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessNumber(pub(super) [u8; 2]);
+
+impl fmt::Display for ProcessNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b] = self.0;
+        write!(f, "{a:02x}{b:02x}")
+    }
+}
+
 impl Parts {
-    /// The bytes that all ids of a process have in common.
-    pub(super) fn process(self) -> [u8; 2] {
+    pub(super) fn process(self) -> ProcessNumber {
         let [a, b, ..] = self.node;
-        [a, b]
+        ProcessNumber([a, b])
     }
 }
 

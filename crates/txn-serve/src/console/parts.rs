@@ -88,12 +88,11 @@ pub(super) fn badge(kind: &str, word: &str) -> Markup {
 ///
 /// Without a record only the number of the process is known, which its commits have, too.
 pub(super) fn process(tid: AttemptId, process: Option<&str>, application: Option<&str>) -> Markup {
-    let [high, low] = tid.process();
     html! {
         @match (process, application) {
             (Some(process), Some(application)) => { (text(application)) " in " (text(process)) }
             (Some(process), None) => (text(process)),
-            (None, _) => { "process " (format!("{high:02x}{low:02x}")) }
+            (None, _) => { "process " (tid.process().to_string()) }
         }
     }
 }

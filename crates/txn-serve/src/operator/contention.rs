@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use txn_core::admin::{Contention, WaitSource};
-use txn_core::{AttemptId, Domain, LockWait, Result};
+use txn_core::{AttemptId, Domain, LockWait, ProcessNumber, Result};
 
 /// The longest range of past waits, in minutes: one week.
 pub const MOST_MINUTES: u64 = 7 * 24 * 60;
@@ -351,8 +351,8 @@ struct Count<'a> {
     sums: WaitSums,
     waiting_labels: BTreeMap<Option<&'a str>, u64>,
     blocking_labels: BTreeMap<Option<&'a str>, u64>,
-    waiting_processes: BTreeMap<[u8; 2], (AttemptId, u64)>,
-    blocking_processes: BTreeMap<[u8; 2], (AttemptId, u64)>,
+    waiting_processes: BTreeMap<ProcessNumber, u64>,
+    blocking_processes: BTreeMap<ProcessNumber, u64>,
 }
 
 impl<'a> Count<'a> {
@@ -376,7 +376,7 @@ impl<'a> Count<'a> {
         let sides =
             [(&mut self.waiting_processes, wait.tid), (&mut self.blocking_processes, wait.holder)];
         for (processes, tid) in sides {
-            processes.entry(tid.process()).or_insert((tid, 0)).1 += 1;
+            *processes.entry(tid.process()).or_default() += 1;
         }
     }
 
@@ -406,12 +406,12 @@ fn label_counts(counts: BTreeMap<Option<&str>, u64>) -> Vec<LabelCount> {
 }
 
 fn process_counts(
-    counts: BTreeMap<[u8; 2], (AttemptId, u64)>,
+    counts: BTreeMap<ProcessNumber, u64>,
     contention: &Contention,
 ) -> Vec<ProcessCount> {
-    let count = |([a, b], (tid, waits)): ([u8; 2], (AttemptId, u64))| {
-        let process = contention.process_of(tid).map(str::to_owned);
-        ProcessCount { number: format!("{a:02x}{b:02x}"), process, waits }
+    let count = |(number, waits): (ProcessNumber, u64)| {
+        let process = contention.process_of(number).map(str::to_owned);
+        ProcessCount { number: number.to_string(), process, waits }
     };
     let mut counts: Vec<ProcessCount> = counts.into_iter().map(count).collect();
     counts.sort_by_key(|count| Reverse(count.waits));

@@ -6,7 +6,7 @@ use txn_core::admin::{
     DocumentLock, Fault, LockStanding, LockedDocuments, OpenTransaction, ParticipantState,
     TransactionState,
 };
-use txn_core::{AttemptId, Domain, Result};
+use txn_core::{AttemptId, Domain, ProcessNumber, Result};
 
 use super::message::{Message, Severity};
 use super::words::duration as time;
@@ -279,12 +279,13 @@ async fn without_record(
             .collect();
         old.retain(|lock| lock.overdue || still.contains(&name(lock)));
     }
-    let mut groups: BTreeMap<[u8; 2], BTreeMap<AttemptId, Vec<&DocumentLock>>> = BTreeMap::new();
+    let mut groups: BTreeMap<ProcessNumber, BTreeMap<AttemptId, Vec<&DocumentLock>>> =
+        BTreeMap::new();
     for lock in old {
         let group = groups.entry(lock.holder.process()).or_default();
         group.entry(lock.holder).or_default().push(lock);
     }
-    let message = |([high, low], group): ([u8; 2], BTreeMap<AttemptId, Vec<&DocumentLock>>)| {
+    let message = |(process, group): (ProcessNumber, BTreeMap<AttemptId, Vec<&DocumentLock>>)| {
         let (holder, locks) = group.first_key_value()?;
         let lock = locks.first()?;
         let (document, since) = (&lock.document, time(lock.age_ms));
@@ -294,7 +295,7 @@ async fn without_record(
                 "{holder} holds {n} documents, such as {document}, for {since} and has written no record"
             ),
             (n, _) => format!(
-                "{n} transactions of process {high:02x}{low:02x} hold locks and have written no \
+                "{n} transactions of process {process} hold locks and have written no \
                  record, the oldest {holder} on {document} for {since}"
             ),
         };

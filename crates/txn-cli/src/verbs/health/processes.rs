@@ -9,7 +9,7 @@ use crate::answer::Message;
 /// The counts of the processes, for operators.
 pub(super) fn text(list: Option<&ProcessList>) -> String {
     let Some(list) = list else { return "Processes: could not be read".to_owned() };
-    let silent = list.processes.iter().filter(|report| report.silent).count();
+    let silent = silent_in(list);
     let libraries = match &*list.libraries {
         [] => String::new(),
         libraries => format!("; library {}", libraries.join(", ")),
@@ -19,10 +19,13 @@ pub(super) fn text(list: Option<&ProcessList>) -> String {
 
 /// The counts of the processes, for programs.
 pub(super) fn json(list: &ProcessList) -> Value {
-    let silent = list.processes.iter().filter(|report| report.silent).count();
     json!({
-        "registered": list.processes.len(), "silent": silent, "libraries": list.libraries,
+        "registered": list.processes.len(), "silent": silent_in(list), "libraries": list.libraries,
     })
+}
+
+fn silent_in(list: &ProcessList) -> usize {
+    list.processes.iter().filter(|report| report.silent).count()
 }
 
 /// The faults of the processes: a clock that is off, and several versions of the library.

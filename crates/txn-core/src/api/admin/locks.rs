@@ -258,10 +258,9 @@ fn lock(
 }
 
 fn commit(version: CommitVersion) -> CommitReport {
-    let [a, b] = version.process();
     CommitReport {
         version,
         time_ms: u64::try_from(version.unix_time().as_millis()).unwrap_or(u64::MAX),
-        process: format!("{a:02x}{b:02x}"),
+        process: version.process().to_string(),
     }
 }

@@ -9,11 +9,11 @@ use super::Admin;
 use super::scan::{FaultList, since};
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::signals::contention::{LockWait, PresentWait};
-use crate::engine::signals::process_entry::ProcessEntry;
+use crate::engine::signals::process_entry::{ProcessEntry, number_of};
 use crate::engine::signals::processes::{ProcessWaits, Signal};
 use crate::engine::table::REGISTRY;
 use crate::error::Result;
-use txn_protocol::ids::AttemptId;
+use txn_protocol::ids::ProcessNumber;
 
 /// The number of intervals without a renewal after which a process counts as silent.
 const MISSED_RENEWALS: u64 = 4;
@@ -65,15 +65,12 @@ pub struct WaitSource {
 }
 
 impl Contention {
-    /// The name of the process of an attempt, unless several processes share its number.
+    /// The name of the process with this number, unless several processes share the number.
     #[must_use]
-    pub fn process_of(&self, tid: AttemptId) -> Option<&str> {
-        let number = number_of(tid.process());
-        let mut named = self.processes.iter().filter(|source| source.number == number);
-        match (named.next(), named.next()) {
-            (Some(source), None) => Some(&source.process),
-            _ => None,
-        }
+    pub fn process_of(&self, number: ProcessNumber) -> Option<&str> {
+        let number = number.to_string();
+        only(self.processes.iter().filter(|source| source.number == number))
+            .map(|source| &*source.process)
     }
 
     /// Notes that waits are missing which ended before this time.
@@ -213,7 +210,7 @@ impl Admin<'_> {
                 // The memory of this process has all of its written waits.
                 Signal::Waits(of_process) if of_process.node == own => {}
                 Signal::Waits(ProcessWaits { node, process, waits, total, .. }) => {
-                    let number = node.get(..4).unwrap_or_default().to_owned();
+                    let number = number_of(&node).to_owned();
                     contention.add_source(number, process, true);
                     contention.add(waits, total);
                 }
@@ -258,7 +255,7 @@ impl Admin<'_> {
         }
         written.retain(|of_process| alive.contains(&of_process.node));
         for ProcessWaits { node, process, written_ms, present, .. } in written {
-            let number = node.get(..4).unwrap_or_default();
+            let number = number_of(&node);
             let seen_ms = since(self.engine, written_ms);
             waiters.extend(present.into_iter().map(|wait| {
                 let (number, process) = (number.to_owned(), process.clone());
@@ -285,7 +282,7 @@ impl Admin<'_> {
 
     fn own_source(self) -> WaitSource {
         let config = &self.engine.context.config;
-        let number = self.engine.processes.node().get(..4).unwrap_or_default().to_owned();
+        let number = number_of(&self.engine.processes.node()).to_owned();
         let (process, recorded) = (config.process_name.clone(), config.contention_waits > 0);
         WaitSource { number, process, recorded }
     }
@@ -305,9 +302,10 @@ impl Admin<'_> {
     }
 }
 
-/// The number of a process, as its tids have it.
-fn number_of([a, b]: [u8; 2]) -> String {
-    format!("{a:02x}{b:02x}")
+/// The only item, if there is exactly one.
+fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    let first = items.next()?;
+    items.next().is_none().then_some(first)
 }
 
 fn is_silent(entry: &ProcessEntry, unchanged_ms: u64) -> bool {
@@ -319,13 +317,11 @@ fn is_silent(entry: &ProcessEntry, unchanged_ms: u64) -> bool {
 /// The result is the name of the process with its program and machine, and its application.
 pub(super) fn process_of(
     entries: &[ProcessReport],
-    number: [u8; 2],
+    number: ProcessNumber,
 ) -> Option<(String, Option<&str>)> {
-    let number = number_of(number);
-    let mut named = entries.iter().filter(|report| report.number == number);
-    let (Some(ProcessReport { entry, .. }), None) = (named.next(), named.next()) else {
-        return None;
-    };
+    let number = number.to_string();
+    let ProcessReport { entry, .. } =
+        only(entries.iter().filter(|report| report.number == number))?;
     let ProcessEntry { process, program, host, application, .. } = entry;
     Some((format!("{process}, {program} on {host}"), application.as_deref()))
 }

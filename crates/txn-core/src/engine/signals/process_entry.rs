@@ -54,7 +54,7 @@ impl ProcessEntry {
     /// The number of the process in its tids; empty without a node.
     #[must_use]
     pub fn number(&self) -> &str {
-        self.node.get(..4).unwrap_or_default()
+        number_of(&self.node)
     }
 
     /// The time after which an unchanged entry is dropped, in milliseconds.
@@ -63,6 +63,11 @@ impl ProcessEntry {
         const KEPT: u64 = 3_600_000;
         self.interval_ms.saturating_mul(10).max(KEPT)
     }
+}
+
+/// The number of a process by its node; empty without a node.
+pub(crate) fn number_of(node: &str) -> &str {
+    node.get(..4).unwrap_or_default()
 }
 
 #[cfg(test)]
