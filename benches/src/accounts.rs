@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use txn_core::event::{Event, Observer};
 use txn_core::store::Store;
-use txn_core::{Collection, Config, Domain, Error, Options, Typed};
+use txn_core::{Collection, Config, Domain, Error, JanitorReport, Options, Typed};
 use txn_es::EsStore;
 use txn_sim::{CountingStore, Counts};
 
@@ -209,13 +209,15 @@ impl Bank {
     /// # Errors
     /// As the engine.
     pub async fn settle(&self) -> Result<(), Failure> {
+        let mut report = JanitorReport::default();
         for _ in 0..200 {
-            if self.domain.admin().inspect().await?.is_clean() {
+            report = self.domain.admin().inspect().await?;
+            if report.is_clean() {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        Err("transactions are left over".into())
+        Err(format!("transactions are left over: {report:?}").into())
     }
 
     /// Returns the counts of requests to the store so far.
