@@ -87,6 +87,9 @@ pub mod admin {
     pub use crate::api::admin::signals::{Contention, ProcessReport, WaitSource, Waiter, Waiters};
 }
 
+#[doc(inline)]
+pub use api::candidates as scan;
+
 /// The state of a transaction record, for operators' programs.
 pub mod record {
     #[doc(inline)]

@@ -15,8 +15,8 @@ use crate::holding::boottime::boottime;
 use crate::records::model::{Instance, InstanceDocuments, InstanceKind};
 
 pub use crate::records::model::MAPPINGS;
-use crate::scan::{PAGE, candidates};
 use crate::stored::{Format, Stored};
+use txn_core::scan::{PAGE, candidates};
 
 /// The prefix of instance ids.
 const PREFIX: &str = "instance:";

@@ -12,7 +12,6 @@ pub mod instance;
 mod lease;
 pub mod name;
 mod records;
-pub mod scan;
 mod service;
 pub mod stored;
 

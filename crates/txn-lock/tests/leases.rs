@@ -100,7 +100,7 @@ async fn expired_leases_leave_no_instance() {
     let domain = world.domain().await;
     let collection = domain.collection_name("locks");
     let filter = txn_core::store::Filter::any_of("kind", ["instance"]);
-    let left = txn_lock::scan::candidates(&domain, &collection, filter, 10).await.expect("scans");
+    let left = txn_core::scan::candidates(&domain, &collection, filter, 10).await.expect("scans");
     assert!(left.iter().all(|id| !id.starts_with("instance:lease-")), "{left:?}");
 }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use txn_core::scan::{PAGE, candidates};
 use txn_core::store::Filter;
 use txn_lock::instance::wall_ms;
-use txn_lock::scan::{PAGE, candidates};
 use txn_lock::stored::Stored;
 
 use crate::error::{OutboxError, Result};

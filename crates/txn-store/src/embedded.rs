@@ -96,7 +96,10 @@ pub fn not_found(name: &str) -> StoreError {
 pub fn matches(filter: &Filter, source: &str) -> bool {
     let field = match filter {
         Filter::All => return true,
-        Filter::Exists(field) | Filter::AnyOf(field, _) | Filter::AnyOfUpTo { field, .. } => *field,
+        Filter::Exists(field)
+        | Filter::AnyOf(field, _)
+        | Filter::AnyOfUpTo { field, .. }
+        | Filter::Range { field, .. } => *field,
     };
     let Ok(serde_json::Value::Object(object)) = serde_json::from_str(source) else { return false };
     if let Filter::AnyOfUpTo { number, bound, .. } = filter
@@ -110,6 +113,10 @@ pub fn matches(filter: &Filter, source: &str) -> bool {
     match filter {
         Filter::AnyOf(_, wanted) | Filter::AnyOfUpTo { values: wanted, .. } => {
             texts.any(|text| wanted.iter().any(|value| **value == *text))
+        }
+        Filter::Range { from, to, .. } => {
+            let mut numbers = values.iter().filter_map(serde_json::Value::as_i64);
+            numbers.any(|number| (*from..=*to).contains(&number))
         }
         Filter::All | Filter::Exists(_) => true,
     }

@@ -45,6 +45,7 @@ mod shown;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -381,6 +382,19 @@ pub enum Filter {
         /// The greatest number that matches.
         bound: u64,
     },
+    /// Documents with a number between two bounds, alone or in a list.
+    ///
+    /// The number is a top-level field: an integer, or a date in milliseconds since the Unix epoch.
+    /// A store with an index of the field returns small numbers first. Servers find only numbers
+    /// that the mapping of the collection indexes.
+    Range {
+        /// The field with the number.
+        field: &'static str,
+        /// The smallest number that matches.
+        from: i64,
+        /// The greatest number that matches.
+        to: i64,
+    },
 }
 
 /// The last moment of a date, the end of the year 9999, in milliseconds since the Unix epoch.
@@ -406,6 +420,34 @@ impl Filter {
     ) -> Self {
         let values = values.into_iter().map(Into::into).collect();
         Self::AnyOfUpTo { field, values, number, bound }
+    }
+
+    /// Creates [`Filter::Range`] from a range of integers.
+    ///
+    /// An empty range matches nothing.
+    ///
+    /// ```
+    /// # use txn_store::Filter;
+    /// let now = 1_900_000_000_000;
+    /// let expired = Filter::range("expires_ms", ..=now);
+    /// assert_eq!(expired, Filter::Range { field: "expires_ms", from: i64::MIN, to: now });
+    /// ```
+    #[must_use]
+    pub fn range(field: &'static str, range: impl RangeBounds<i64>) -> Self {
+        // The bounds that no number meets.
+        const EMPTY: (i64, i64) = (i64::MAX, i64::MIN);
+        let from = match range.start_bound() {
+            Bound::Included(from) => Some(*from),
+            Bound::Excluded(before) => before.checked_add(1),
+            Bound::Unbounded => Some(i64::MIN),
+        };
+        let to = match range.end_bound() {
+            Bound::Included(to) => Some(*to),
+            Bound::Excluded(after) => after.checked_sub(1),
+            Bound::Unbounded => Some(i64::MAX),
+        };
+        let (from, to) = from.zip(to).unwrap_or(EMPTY);
+        Self::Range { field, from, to }
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use txn_core::Domain;
+use txn_core::scan::{PAGE, candidates};
 use txn_core::store::Filter;
-use txn_lock::scan::{PAGE, candidates};
 
 use crate::error::{BankError, Result};
 use crate::model::Account;

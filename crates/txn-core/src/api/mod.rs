@@ -8,6 +8,7 @@
 //! so that the engine is compiled once, with this crate.
 
 pub(crate) mod admin;
+pub mod candidates;
 pub(crate) mod collection;
 pub(crate) mod domain;
 pub(crate) mod history;

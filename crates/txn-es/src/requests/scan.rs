@@ -25,9 +25,10 @@ pub(crate) fn first(filter: &Filter, size: usize) -> String {
         let values: Vec<&str> = values.iter().map(|value| &**value).collect();
         json!({"terms": {field: values}})
     };
+    let exists = |field: &str| json!({"exists": {"field": field}});
     let query = match filter {
         Filter::All => json!({"match_all": {}}),
-        Filter::Exists(field) => json!({"exists": {"field": field}}),
+        Filter::Exists(field) => exists(field),
         Filter::AnyOf(field, values) => terms(field, values),
         Filter::AnyOfUpTo { field, values, number, bound } => {
             // The greatest number that the servers have.
@@ -35,11 +36,19 @@ pub(crate) fn first(filter: &Filter, size: usize) -> String {
             let exceeds = json!({"range": {*number: {"gt": bound}}});
             json!({"bool": {"filter": [terms(field, values)], "must_not": [exceeds]}})
         }
+        // The servers refuse a range whose bounds are in the wrong order.
+        Filter::Range { from, to, .. } if from > to => json!({"match_none": {}}),
+        Filter::Range { field, from: i64::MIN, to: i64::MAX } => exists(field),
+        // A date of the servers has no room for the outermost integers.
+        Filter::Range { field, from: i64::MIN, to } => json!({"range": {*field: {"lte": to}}}),
+        Filter::Range { field, from, to: i64::MAX } => json!({"range": {*field: {"gte": from}}}),
+        Filter::Range { field, from, to } => json!({"range": {*field: {"gte": from, "lte": to}}}),
     };
     let sort = match filter {
         Filter::AnyOfUpTo { number, .. } => {
             json!([{*number: {"order": "asc", "missing": "_first", "unmapped_type": "long"}}])
         }
+        Filter::Range { field, .. } => json!([{*field: {"order": "asc", "unmapped_type": "long"}}]),
         Filter::All | Filter::Exists(_) | Filter::AnyOf(..) => json!(["_doc"]),
     };
     json!({"size": size, "sort": sort, "seq_no_primary_term": true, "query": query}).to_string()
@@ -234,6 +243,13 @@ mod tests {
         let query = json!({"filter": [{"terms": {"state": ["created"]}}], "must_not": [exceeds]});
         assert_eq!(value["query"], json!({ "bool": query }));
         assert_eq!(value["sort"][0]["due_ms"]["missing"], "_first");
+        let query = |range| {
+            let body = first(&range, 10);
+            serde_json::from_str::<serde_json::Value>(&body).unwrap()["query"].clone()
+        };
+        let due = json!({"range": {"due_ms": {"lte": 8}}});
+        assert_eq!(query(Filter::range("due_ms", ..9)), due);
+        assert_eq!(query(Filter::range("due_ms", 9..9)), json!({"match_none": {}}));
         let body = first(&Filter::Exists("transaction_tid"), 10);
         assert!(body.contains(r#""sort":["_doc"]"#), "{body}");
         assert!(body.contains(r#""exists":{"field":"transaction_tid"}"#), "{body}");

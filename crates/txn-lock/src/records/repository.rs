@@ -9,8 +9,8 @@ use crate::error::{LockError, Result};
 use crate::granting::fairness::Applicant;
 use crate::instance::{Dead, Instances, wall_ms};
 use crate::records::model::{Floor, Floors, Holder, Lock, LockName, Locks, MAPPINGS, Waiter};
-use crate::scan::{PAGE, candidates};
 use crate::stored::Stored;
+use txn_core::scan::{PAGE, candidates};
 
 /// The lock documents of one collection.
 ///

@@ -6,9 +6,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "http")]
 use txn_core::Transaction;
+use txn_core::scan::{PAGE, candidates};
 use txn_core::store::Filter;
 use txn_core::{Collection, Domain};
-use txn_lock::scan::{PAGE, candidates};
 use txn_lock::stored::{Format, Stored, Versioned};
 
 use crate::error::{OutboxError, Result};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use txn_core::Transaction;
+use txn_core::scan::{PAGE, candidates, candidates_from};
 use txn_core::store::Filter;
 use txn_lock::instance::wall_ms;
-use txn_lock::scan::{PAGE, candidates, candidates_from};
 use txn_lock::stored::Stored;
 
 use crate::config::AfterDeadLetter;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use txn_core::scan::candidates;
 use txn_core::store::Filter;
 use txn_core::{Collection, Domain, Transaction};
-use txn_lock::scan::candidates;
 use txn_lock::stored::{Format, Stored, Versioned};
 
 use crate::error::{OutboxError, Result};

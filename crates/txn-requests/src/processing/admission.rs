@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use txn_core::scan::candidates;
 use txn_core::store::Filter;
 use txn_lock::instance::wall_ms;
-use txn_lock::scan::candidates;
 
 use crate::contents::request::Request;
 use crate::error::{RequestError, Result};

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use txn_core::scan::{candidates, candidates_from};
 use txn_core::store::Cursor;
 use txn_lock::instance::{Dead, wall_ms};
-use txn_lock::scan::{candidates, candidates_from};
 
 use crate::contents::selection::Selection;
 use crate::error::Result;

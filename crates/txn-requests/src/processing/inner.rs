@@ -11,11 +11,11 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use txn_core::clock::Clock;
+use txn_core::scan::{PAGE, candidates};
 use txn_core::store::{Cursor, Filter};
 use txn_core::{Collection, CommitVersion, Domain, ErrorKind, Transaction};
 use txn_lock::instance::{self, Instances, wall_ms};
 use txn_lock::name;
-use txn_lock::scan::{PAGE, candidates};
 use txn_lock::stored::Stored;
 
 use crate::config::RequestsConfig;

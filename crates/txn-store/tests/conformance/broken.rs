@@ -33,6 +33,7 @@ pub(crate) enum Fault {
     ScanIgnoresFilter,
     ScanIgnoresNumber,
     ScanNeedsNumber,
+    ScanIgnoresRange,
     AliasNotRequired,
     BlockIgnored,
     BadIdHarmsBatch,
@@ -273,6 +274,7 @@ impl Layer for Broken {
             (Fault::ScanIgnoresNumber, Filter::AnyOfUpTo { field, values, .. }) => {
                 Some(Filter::AnyOf(field, values.clone()))
             }
+            (Fault::ScanIgnoresRange, Filter::Range { field, .. }) => Some(Filter::Exists(field)),
             _ => None,
         };
         let needs_number =

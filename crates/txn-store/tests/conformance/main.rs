@@ -42,6 +42,7 @@ async fn a_store_that_breaks_a_rule_fails() {
         (Fault::ScanIgnoresFilter, Some("only what the filter asks for")),
         (Fault::ScanIgnoresNumber, Some("only what the filter asks for")),
         (Fault::ScanNeedsNumber, Some("finds every document")),
+        (Fault::ScanIgnoresRange, Some("only what the filter asks for")),
         (Fault::AliasNotRequired, Some("require_alias")),
         (Fault::BlockIgnored, Some("blocked collection is Rejected")),
         (Fault::BadIdHarmsBatch, Some("does not harm the rest of its batch")),

@@ -19,6 +19,7 @@ pub(in crate::conformance) async fn run(fixture: &mut Fixture<'_>) {
     exists(fixture).await;
     any_of(fixture).await;
     any_of_up_to(fixture).await;
+    range(fixture).await;
 }
 
 async fn pages(fixture: &mut Fixture<'_>) {
@@ -118,6 +119,42 @@ async fn any_of_up_to(fixture: &mut Fixture<'_>) {
             let filter = Filter::any_of_up_to("kind", values, "due_ms", bound);
             for size in [3, 500] {
                 same(fixture, &docs, &filter, size, &wanted).await;
+            }
+        }
+    }
+}
+
+async fn range(fixture: &mut Fixture<'_>) {
+    const MAPPINGS: &str = r#"{"properties":{"left":{"type":"long"},
+        "expires_ms":{"type":"date","format":"epoch_millis"}}}"#;
+    let spec = CollectionSpec { mappings: Some(MAPPINGS.into()), ..fixture.spec("range", true) };
+    let docs = fixture.make(spec).await.name;
+    let number = |at: usize| i64::try_from(at).expect("is small") - 3;
+    let source = |at: usize| match at % 4 {
+        0 => format!(r#"{{"left":{},"expires_ms":{}}}"#, number(at), at * 1_000),
+        1 => format!(r#"{{"left":[{},{}]}}"#, number(at), 1_000),
+        2 => r#"{"left":null}"#.to_owned(),
+        _ => r#"{"title":"1"}"#.to_owned(),
+    };
+    let keys: Vec<Key> = (0..24).map(|at| Key::new(docs.clone(), format!("id-{at}"))).collect();
+    let documents = keys.iter().enumerate().map(|(at, key)| (key.clone(), source(at)));
+    let standing = write(fixture, documents).await;
+    let of = |field: &'static str, at: usize| match (at % 4, field) {
+        (0, "left") => vec![number(at)],
+        (1, "left") => vec![number(at), 1_000],
+        (0, _) => vec![i64::try_from(at).expect("is small") * 1_000],
+        _ => Vec::new(),
+    };
+    for field in ["left", "expires_ms"] {
+        for (from, to) in [(i64::MIN, i64::MAX), (-3, 5), (1, 1), (6, 999), (4_000, 8_000), (5, -5)] {
+            let mut wanted = standing.clone();
+            for (at, key) in keys.iter().enumerate() {
+                if !of(field, at).iter().any(|number| (from..=to).contains(number)) {
+                    wanted.remove(key);
+                }
+            }
+            for size in [3, 500] {
+                same(fixture, &docs, &Filter::range(field, from..=to), size, &wanted).await;
             }
         }
     }

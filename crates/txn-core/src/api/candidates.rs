@@ -1,10 +1,50 @@
-//! Scans of a collection for documents with a certain field.
+//! Scans for documents that may match a filter.
+//!
+//! A search shows what was applied at some moment, so a match is a candidate: the transaction that
+//! changes a document reads the document again, and decides.
+//!
+//! ```
+//! use serde::{Deserialize, Serialize};
+//! use txn_core::scan::candidates;
+//! use txn_core::store::Filter;
+//! use txn_core::{Collection, Domain, Typed};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Seat {
+//!     held_until_ms: Option<i64>,
+//! }
+//!
+//! /// Frees the seats whose reservation has expired.
+//! async fn sweep(
+//!     domain: &Domain,
+//!     seats: &Collection<Typed<Seat>>,
+//!     now_ms: i64,
+//! ) -> Result<(), Box<dyn std::error::Error>> {
+//!     let expired = Filter::range("held_until_ms", ..now_ms);
+//!     for id in candidates(domain, seats.name(), expired, 1_000).await? {
+//!         domain
+//!             .transact(async |tx| {
+//!                 let Some(mut seat) = tx.get(seats, &*id).await? else { return Ok(()) };
+//!                 if seat.held_until_ms.take_if(|until| *until < now_ms).is_some() {
+//!                     tx.put(seats, &*id, &seat)?;
+//!                 }
+//!                 Ok::<_, txn_core::Error>(())
+//!             })
+//!             .await?;
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! `held_until_ms` must be mapped, as `long` or as `date` with the format `epoch_millis`. An event
+//! with `not_before` (crate `txn-outbox`) needs no scan.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use txn_core::store::{Cursor, Filter, Pages, StoreError};
-use txn_core::{Domain, store::fields};
+use txn_store::{Cursor, Filter, Pages, StoreError, fields};
+
+use crate::api::domain::Domain;
 
 /// The number of documents per request.
 pub const PAGE: usize = 500;
@@ -16,7 +56,7 @@ pub const PAGE: usize = 500;
 /// content. The scan ends after about `most` ids.
 ///
 /// # Errors
-/// As [`Store::scan`](txn_core::store::Store::scan).
+/// As [`Store::scan`](txn_store::Store::scan).
 pub async fn candidates(
     domain: &Domain,
     collection: &str,
@@ -47,7 +87,7 @@ pub async fn candidates(
 /// that appeared since the first step.
 ///
 /// # Errors
-/// As [`Store::scan`](txn_core::store::Store::scan). Also fails if too much time has passed since
+/// As [`Store::scan`](txn_store::Store::scan). Also fails if too much time has passed since
 /// the earlier step: then restart the scan.
 pub async fn candidates_from(
     domain: &Domain,
