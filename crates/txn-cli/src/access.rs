@@ -1,7 +1,7 @@
 //! Access to servers: options of the command, and their configuration.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -97,13 +97,13 @@ impl Access {
     /// [`StoreFailure::Misconfigured`] for a file that cannot be read, or a header without a name.
     pub fn apply(&self, mut config: EsConfig) -> Result<EsConfig, StoreFailure> {
         if let Some(path) = &self.ca_cert {
-            config = config.with_certificate_authority(read(path)?);
+            config = config.with_certificate_authority_file(path);
         }
         if let Some(fingerprint) = &self.ca_fingerprint {
             config = config.with_ca_fingerprint(fingerprint);
         }
         if let (Some(certificate), Some(key)) = (&self.client_cert, &self.client_key) {
-            config = config.with_client_certificate(read(certificate)?, read(key)?);
+            config = config.with_client_certificate_files(certificate, key);
         }
         if let Some(Secret(key)) = &self.api_key {
             config = config.with_api_key(key);
@@ -165,10 +165,4 @@ impl Access {
             };
         }
     }
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, StoreFailure> {
-    std::fs::read(path).map_err(|error| {
-        StoreFailure::Misconfigured(format!("cannot read {}: {error}", path.display()))
-    })
 }

@@ -34,6 +34,7 @@ mod requests;
 mod secrets;
 mod server;
 mod transport;
+pub mod watched;
 
 use std::fmt;
 use std::sync::Arc;

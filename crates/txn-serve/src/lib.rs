@@ -17,7 +17,6 @@ mod samples;
 mod server;
 mod systems;
 mod transactions;
-mod watched;
 
 pub use access::{NewToken, Tokens};
 pub use config::{RenderMetrics, ServeConfig};

@@ -5,6 +5,7 @@ mod auth;
 mod credential_file;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub struct EsConfig {
     pub(crate) urls: Vec<Url>,
     pub(crate) login: Login,
     pub(crate) headers: Vec<(String, SecretString)>,
-    pub(crate) certificate_authority: Option<Vec<u8>>,
+    pub(crate) certificate_authority: Option<CertificateAuthority>,
     pub(crate) ca_fingerprint: Option<String>,
     pub(crate) client_certificate: Option<ClientCertificate>,
     pub(crate) connect_timeout: Duration,
@@ -36,11 +37,26 @@ pub struct EsConfig {
     pub(crate) proxy_from_environment: bool,
 }
 
-/// A certificate and its key, both PEM.
+/// Certificates of authorities (PEM).
+#[derive(Clone, Debug)]
+pub(crate) enum CertificateAuthority {
+    Text(Vec<u8>),
+    /// Read again after a change.
+    File(PathBuf),
+}
+
+/// A certificate and its key (PEM).
 #[derive(Clone)]
-pub(crate) struct ClientCertificate {
-    pub(crate) certificates: Vec<u8>,
-    pub(crate) key: SecretSlice<u8>,
+pub(crate) enum ClientCertificate {
+    Text {
+        certificates: Vec<u8>,
+        key: SecretSlice<u8>,
+    },
+    /// Read again after a change.
+    Files {
+        certificates: PathBuf,
+        key: PathBuf,
+    },
 }
 
 impl fmt::Debug for ClientCertificate {
@@ -166,7 +182,18 @@ impl EsConfig {
     /// The text is PEM, with one or more certificates.
     #[must_use]
     pub fn with_certificate_authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.certificate_authority = Some(pem.into());
+        self.certificate_authority = Some(CertificateAuthority::Text(pem.into()));
+        self
+    }
+
+    /// Trusts the certificate authorities in this file in addition to the public ones.
+    ///
+    /// As [`EsConfig::with_certificate_authority`], for a file that another program keeps up to
+    /// date. Each new connection uses the present content. A file that cannot be read later, or
+    /// does not fit, changes nothing.
+    #[must_use]
+    pub fn with_certificate_authority_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.certificate_authority = Some(CertificateAuthority::File(path.into()));
         self
     }
 
@@ -192,7 +219,23 @@ impl EsConfig {
         key: impl Into<Vec<u8>>,
     ) -> Self {
         let (certificates, key) = (certificates.into(), key.into().into());
-        self.client_certificate = Some(ClientCertificate { certificates, key });
+        self.client_certificate = Some(ClientCertificate::Text { certificates, key });
+        self
+    }
+
+    /// Presents the client certificate in these files (PEM) to servers that ask for one.
+    ///
+    /// As [`EsConfig::with_client_certificate`], for files that another program keeps up to date.
+    /// Each new connection uses the present content. Files that cannot be read later, or do not
+    /// fit together, change nothing.
+    #[must_use]
+    pub fn with_client_certificate_files(
+        mut self,
+        certificates: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Self {
+        let (certificates, key) = (certificates.into(), key.into());
+        self.client_certificate = Some(ClientCertificate::Files { certificates, key });
         self
     }
 

@@ -1,22 +1,25 @@
 //! TLS: the trusted authorities, and the client certificate.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ResolvesClientCert, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use secrecy::ExposeSecret;
 use sha2::{Digest, Sha256};
 use txn_store::{StoreError, StoreErrorKind};
 
-use crate::config::{ClientCertificate, EsConfig};
+use crate::config::{CertificateAuthority, ClientCertificate, EsConfig};
+use crate::watched::{Parse, Watched};
 
 /// Returns the TLS configuration for all nodes.
 pub(super) fn client(config: &EsConfig) -> Result<ClientConfig, StoreError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = provider();
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|_| misconfigured("the versions of TLS are not supported"))?;
@@ -31,35 +34,130 @@ pub(super) fn client(config: &EsConfig) -> Result<ClientConfig, StoreError> {
             let pinned = Pinned { fingerprint: parse(fingerprint)?, provider };
             builder.dangerous().with_custom_certificate_verifier(Arc::new(pinned))
         }
-        None => {
-            let mut roots = RootCertStore::empty();
-            roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-            for authority in config.certificate_authority.iter().flat_map(|pem| certificates(pem)) {
-                let authority = authority.map_err(|()| {
-                    misconfigured("the certificate authority is not PEM of certificates")
-                })?;
-                roots.add(authority).map_err(|error| {
-                    misconfigured(&format!("the certificate authority cannot be used: {error}"))
-                })?;
+        None => match &config.certificate_authority {
+            Some(CertificateAuthority::File(path)) => {
+                let authorities = watch(vec![path.clone()], authorities)?;
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(authorities))
             }
-            builder.with_root_certificates(roots)
-        }
+            Some(CertificateAuthority::Text(pem)) => builder
+                .with_root_certificates(roots(Some(pem)).map_err(|text| misconfigured(&text))?),
+            None => {
+                builder.with_root_certificates(roots(None).map_err(|text| misconfigured(&text))?)
+            }
+        },
     };
-    match &config.client_certificate {
-        None => Ok(builder.with_no_client_auth()),
-        Some(ClientCertificate { certificates: pem, key }) => {
-            let chain: Result<Vec<_>, ()> = certificates(pem).into_iter().collect();
-            let chain = chain
-                .map_err(|()| misconfigured("the client certificate is not PEM of certificates"))?;
-            let key = PrivateKeyDer::from_pem_slice(key.expose_secret()).map_err(|_| {
-                misconfigured("the key of the client certificate is not PEM of a private key")
-            })?;
-            builder.with_client_auth_cert(chain, key).map_err(|error| {
-                misconfigured(&format!(
-                    "the client certificate and its key cannot be used: {error}"
-                ))
-            })
+    Ok(match &config.client_certificate {
+        None => builder.with_no_client_auth(),
+        Some(ClientCertificate::Text { certificates, key }) => {
+            let certified = certified(certificates, key.expose_secret());
+            let certified = certified.map_err(|text| misconfigured(&text))?;
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
         }
+        Some(ClientCertificate::Files { certificates, key }) => {
+            let files = vec![certificates.clone(), key.clone()];
+            let certified = watch(files, |pem| certified(&pem[0], &pem[1]))?;
+            builder.with_client_cert_resolver(Arc::new(certified))
+        }
+    })
+}
+
+/// The public authorities, and those of a PEM text.
+fn roots(further: Option<&[u8]>) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    for authority in further.into_iter().flat_map(certificates) {
+        let authority =
+            authority.map_err(|()| "the certificate authority is not PEM of certificates")?;
+        let added = roots.add(authority);
+        added.map_err(|error| format!("the certificate authority cannot be used: {error}"))?;
+    }
+    Ok(roots)
+}
+
+/// The verifier for the authorities of a file.
+fn authorities(pem: &[Vec<u8>]) -> Result<Arc<WebPkiServerVerifier>, String> {
+    let roots = Arc::new(roots(pem.first().map(Vec::as_slice))?);
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider()).build();
+    verifier.map_err(|error| format!("the certificate authority cannot be used: {error}"))
+}
+
+/// Parses a client certificate and its key. No text of the key is in the error.
+fn certified(pem: &[u8], key: &[u8]) -> Result<CertifiedKey, String> {
+    let chain: Result<Vec<_>, ()> = certificates(pem).into_iter().collect();
+    let chain = chain.map_err(|()| "the client certificate is not PEM of certificates")?;
+    let key = PrivateKeyDer::from_pem_slice(key)
+        .map_err(|_| "the key of the client certificate is not PEM of a private key")?;
+    CertifiedKey::from_der(chain, key, &provider())
+        .map_err(|error| format!("the client certificate and its key cannot be used: {error}"))
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// Reads files that each new connection reads again.
+fn watch<T>(paths: Vec<PathBuf>, parse: Parse<T>) -> Result<WatchedTls<T>, StoreError> {
+    let watched = Watched::open(paths, parse);
+    watched.map(WatchedTls).map_err(|error| misconfigured(&error.to_string()))
+}
+
+/// Certificates in files, for each new connection.
+#[derive(Debug)]
+struct WatchedTls<T>(Watched<T>);
+
+impl<T> WatchedTls<T> {
+    /// The content of the files, or the last content that fits.
+    fn current(&self) -> Arc<T> {
+        if let Err(error) = self.0.reload() {
+            tracing::warn!(%error, "a changed certificate cannot be used; the former one stays");
+        }
+        self.0.current()
+    }
+}
+
+impl ResolvesClientCert for WatchedTls<CertifiedKey> {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(self.current())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+impl ServerCertVerifier for WatchedTls<Arc<WebPkiServerVerifier>> {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verifier = self.current();
+        verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.current().verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.current().verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.current().supported_verify_schemes()
     }
 }
 

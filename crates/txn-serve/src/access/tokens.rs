@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::rights::{Right, Rights};
-use crate::watched::Watched;
+use txn_es::watched::Watched;
 
 /// The beginning of each token, for programs that search for leaked secrets.
 pub(super) const PREFIX: &str = "txn_";

@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-use crate::watched::Watched;
+use txn_es::watched::Watched;
 
 /// A certificate and its key, in files. Cheap to clone.
 ///

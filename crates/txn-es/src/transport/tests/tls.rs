@@ -127,3 +127,35 @@ async fn a_client_shows_its_certificate() {
         assert!(!error.message.contains("hunter2"), "{error}");
     }
 }
+
+#[tokio::test]
+async fn changed_files_count_for_new_connections() {
+    let (old, new) = (authority("old"), authority("new"));
+    let (before, after) = (
+        server(&old, "127.0.0.1", &[], Some(&old)).await,
+        server(&new, "127.0.0.1", &[], Some(&new)).await,
+    );
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let write = |issuer: &Issuer| {
+        let (certificate, key) = certificate(issuer, "application");
+        for (name, text) in [("ca", issuer.pem()), ("cert", certificate), ("key", key)] {
+            std::fs::write(path(name), text).unwrap();
+        }
+    };
+    write(&old);
+    let config = |url: &str| {
+        let config = EsConfig::from_url(url).unwrap();
+        let config = config.with_certificate_authority_file(path("ca"));
+        config.with_client_certificate_files(path("cert"), path("key"))
+    };
+    let transports = [&before, &after].map(|url| Transport::new(&config(url)).unwrap());
+    let sent = async |transport: &Transport| transport.send(super::write()).await.is_ok();
+    assert!(sent(&transports[0]).await && !sent(&transports[1]).await);
+    write(&new);
+    assert!(sent(&transports[1]).await, "the new authority and certificate");
+    std::fs::write(path("key"), "hunter2").unwrap();
+    let again = Transport::new(&config(&after)).unwrap_err();
+    assert_eq!(again.kind, StoreErrorKind::Misconfigured);
+    assert!(again.message.contains("key") && !again.message.contains("hunter2"), "{again}");
+}

@@ -1,4 +1,4 @@
-//! Files that are read again after a change.
+//! Files that are read again after a change, such as certificates.
 
 use std::fmt;
 use std::fs::File;
@@ -13,12 +13,12 @@ use sha2::{Digest, Sha256};
 const LARGEST: u64 = 1 << 20;
 
 /// Reads the contents of the files. The reason of a failure has no content.
-type Parse<T> = fn(&[Vec<u8>]) -> Result<T, String>;
+pub type Parse<T> = fn(&[Vec<u8>]) -> Result<T, String>;
 
 /// A value that stands in files.
 ///
 /// Files that cannot be read or do not fit change nothing: they may be half-written.
-pub(crate) struct Watched<T> {
+pub struct Watched<T> {
     paths: Vec<PathBuf>,
     parse: Parse<T>,
     state: Mutex<State<T>>,
@@ -41,7 +41,7 @@ impl<T> Watched<T> {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidData`] if the files cannot be read, or do not fit.
-    pub(crate) fn open(paths: Vec<PathBuf>, parse: Parse<T>) -> io::Result<Self> {
+    pub fn open(paths: Vec<PathBuf>, parse: Parse<T>) -> io::Result<Self> {
         let contents = read(&paths).map_err(unfit)?;
         let value = parse(&contents).map_err(|why| unfit(within(&paths, &why)))?;
         let value = Arc::new(value);
@@ -50,7 +50,8 @@ impl<T> Watched<T> {
     }
 
     /// The value of the last files that fit.
-    pub(crate) fn current(&self) -> Arc<T> {
+    #[must_use]
+    pub fn current(&self) -> Arc<T> {
         self.state.lock().value.clone()
     }
 
@@ -58,7 +59,7 @@ impl<T> Watched<T> {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidData`] at the first call that finds files that do not fit.
-    pub(crate) fn reload(&self) -> io::Result<bool> {
+    pub fn reload(&self) -> io::Result<bool> {
         let contents = read(&self.paths);
         let seen = contents.as_ref().ok().map(|contents| digest(contents));
         {
