@@ -8,6 +8,8 @@ use txn_core::AttemptId;
 use txn_core::admin::TransactionState;
 use txn_serve::operator::MOST_MINUTES;
 
+use crate::selection::Condition;
+
 /// The environment variable with the address of the store.
 pub(crate) const STORE: &str = "TXN_STORE";
 
@@ -161,8 +163,13 @@ pub(crate) enum Command {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Check that each lock has an owner, and that each commit is applied
-    Verify,
+    /// Check that each lock has an owner, that each commit is applied, and that no document has
+    /// lost a recent commit
+    Verify {
+        /// Compare the documents with the commits of the last N minutes
+        #[arg(long, value_name = "N", default_value_t = 60, value_parser = minutes())]
+        minutes: u64,
+    },
     /// Create the domain, and optionally collections
     Init {
         /// Collections to create or to take over
@@ -334,8 +341,10 @@ impl From<OpenState> for TransactionState {
 pub(crate) enum Dead {
     /// List the dead letters, each with its error
     List {
-        #[command(flatten)]
-        topic: Topic,
+        /// Only dead letters with this property: topic=TOPIC, key=KEY, error=TEXT (a part of the
+        /// error) or older=SECONDS. Several conditions must all hold
+        #[arg(long = "where", value_name = "CONDITION")]
+        conditions: Vec<Condition>,
     },
     /// Retry dead letters
     Retry(Which),
@@ -344,22 +353,17 @@ pub(crate) enum Dead {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Topic {
-    /// Only this topic
-    #[arg(long)]
-    pub(crate) topic: Option<String>,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct Which {
     /// A single dead letter, by its event id
-    #[arg(required_unless_present = "all")]
+    #[arg(required_unless_present_any = ["all", "conditions"])]
     pub(crate) id: Option<String>,
-    /// All dead letters, or all of --topic
-    #[arg(long, conflicts_with = "id")]
+    /// All dead letters
+    #[arg(long, conflicts_with_all = ["id", "conditions"])]
     pub(crate) all: bool,
-    #[command(flatten)]
-    pub(crate) topic: Topic,
+    /// Only dead letters with this property: topic=TOPIC, key=KEY, error=TEXT (a part of the error)
+    /// or older=SECONDS. Several conditions must all hold
+    #[arg(long = "where", value_name = "CONDITION", conflicts_with = "id")]
+    pub(crate) conditions: Vec<Condition>,
     /// Change nothing; only show the dead letters
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -4,6 +4,7 @@ mod answer;
 mod args;
 mod cluster;
 mod config;
+mod selection;
 mod session;
 mod verbs;
 

@@ -165,15 +165,20 @@ fn dead_letters_are_retried_and_dropped() {
     let status = desk.run("--json status").json(1);
     assert_eq!(codes(&status), ["dead_letters"]);
     desk.run("dead list").says(1, &["no such address", "Next: "]);
-    desk.run("dead list --topic other").says(0, &["No dead letter."]);
-    let dead = desk.run("--json dead list --topic mails").json(1);
+    desk.run("dead list --where topic=other").says(0, &["No dead letter."]);
+    let dead = desk.run("--json dead list --where topic=mails").json(1);
     let id = dead["dead_letters"][0]["id"].as_str().expect("an id").to_owned();
     for dry in ["retry --all --dry-run", "drop --all --dry-run"] {
         let dry =
             desk.run(&format!("dead {dry}")).says(0, &["2 dead letters", "Nothing was changed"]);
         assert_eq!(dry.out.lines().filter(|line| line.starts_with("would be ")).count(), 2);
     }
-    desk.run(&format!("dead drop {id} --topic other")).fails(2, "another topic");
+    desk.run(&format!("dead drop {id} --where topic=mails")).fails_by_usage("--where");
+    let some = "dead drop --dry-run --where key=none --where error=address --where older=0";
+    let words = ["0 dead letters where key is", "and error contains", "age is at least 0 s"];
+    desk.run(some).says(0, &words);
+    desk.run("dead drop --dry-run --where error=address").says(0, &["2 dead letters where error"]);
+    desk.run("dead list --where older=1h").fails_by_usage("older");
     let dry = desk.run(&format!("--json dead drop {id} --dry-run")).json(0);
     assert_eq!(
         (&dry["dry_run"], &dry["changed"][0]["action"]),
@@ -182,7 +187,7 @@ fn dead_letters_are_retried_and_dropped() {
     desk.run(&format!("dead drop {id}")).says(0, &["dropped: ", "Done."]);
     desk.run(&format!("dead drop {id}")).fails(2, "no dead letter");
     desk.run("dead retry").fails_by_usage("ID");
-    let retried = desk.run("--json dead retry --all --topic mails").json(0);
+    let retried = desk.run("--json dead retry --where topic=mails").json(0);
     assert_eq!(retried["changed"][0]["action"], "to be tried again");
     desk.run("outbox").says(0, &["1 events of 1 keys wait"]);
 }

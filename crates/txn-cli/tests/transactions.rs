@@ -131,6 +131,25 @@ fn overwritten_participant_is_damaged() {
 }
 
 #[test]
+fn lost_commits_are_found_by_verify() {
+    let desk = Desk::new();
+    let tid = desk.die_after_commit().to_string();
+    desk.run("recover").says(0, &["Left: 0 locked documents, 0 open"]);
+    desk.run("verify").says(0, &["no document has lost a commit"]);
+    desk.change("stock", "shelf", |value| {
+        let object = value.as_object_mut().expect("an object");
+        object.retain(|name, _| !name.starts_with("transaction_"));
+    });
+    let words = ["[commit_lost]: stock/shelf was replaced by another client", &tid, "#damage"];
+    desk.run("verify").says(1, &words);
+    let verified = desk.run("--json verify --minutes 5").json(1);
+    assert_eq!(codes(&verified), ["commit_lost"]);
+    let lost = &verified["finished"]["lost"];
+    assert_eq!((&lost[0]["kind"], lost.as_array().map(Vec::len)), (&"overwritten".into(), Some(1)));
+    desk.run("verify --minutes 0").fails(2, "--minutes");
+}
+
+#[test]
 fn deleted_participant_is_told_from_a_missing_one() {
     let desk = Desk::new();
     let tid = desk.die_after_commit().to_string();

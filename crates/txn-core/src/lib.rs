@@ -79,10 +79,10 @@ pub mod json {
 /// The answers of [`Admin`], for operators' programs.
 pub mod admin {
     pub use crate::api::admin::report::{
-        AbortReport, CommitReport, DocumentLock, DocumentName, DocumentReport, Fault, LockStanding,
-        LockedDocuments, OpenTransaction, OpenTransactions, Overview, ParticipantReport,
-        ParticipantState, PartitionName, RecordReport, TransactionReport, TransactionState,
-        Verdict,
+        AbortReport, CommitCheck, CommitReport, DocumentLock, DocumentName, DocumentReport, Fault,
+        LockStanding, LockedDocuments, LossKind, LostCommit, OpenTransaction, OpenTransactions,
+        Overview, ParticipantReport, ParticipantState, PartitionName, RecordReport,
+        TransactionReport, TransactionState, Verdict,
     };
     pub use crate::api::admin::signals::{Contention, ProcessReport, WaitSource, Waiter, Waiters};
 }

@@ -28,6 +28,8 @@ pub enum State {
 impl State {
     /// The states of records that a process still has to recover or apply.
     pub const OPEN: [&'static str; 2] = ["pending", "committed"];
+    /// The state of records whose transactions are applied.
+    pub const FINISHED: &'static str = "finished";
 
     /// Whether the transaction is committed.
     #[must_use]

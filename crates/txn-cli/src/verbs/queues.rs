@@ -14,6 +14,7 @@ use txn_serve::operator::{
 use super::need_system;
 use crate::answer::{Answer, Exit, Failure};
 use crate::args::{Dead, Lock, Which};
+use crate::selection::Selection;
 
 const DRAIN: std::time::Duration = std::time::Duration::from_secs(10);
 
@@ -35,30 +36,29 @@ pub(super) async fn backlog(domain: &Domain) -> Result<Answer, Failure> {
 pub(super) async fn dead(domain: &Domain, what: Dead, limit: usize) -> Result<Answer, Failure> {
     need_system(domain, "outbox").await?;
     let source = Outbox::open(domain, OutboxConfig::default()).await?.source();
+    let now_ms = domain.admin().overview().await?.now_ms;
     match what {
-        Dead::List { topic } => list(&*source, topic.topic.as_deref(), limit).await,
-        Dead::Retry(which) => change(&*source, which, false).await,
-        Dead::Drop(which) => change(&*source, which, true).await,
+        Dead::List { conditions } => {
+            list(&*source, &Selection::new(conditions, now_ms), limit).await
+        }
+        Dead::Retry(which) => change(&*source, which, now_ms, false).await,
+        Dead::Drop(which) => change(&*source, which, now_ms, true).await,
     }
 }
 
-/// The dead letters, optionally of one topic.
-async fn letters(source: &dyn EventSource, topic: Option<&str>) -> Result<DeadLetters, Failure> {
+/// The selected dead letters.
+async fn letters(source: &dyn EventSource, selection: &Selection) -> Result<DeadLetters, Failure> {
     let mut dead = source.dead_letters().await?;
-    dead.retain_topic(topic);
+    selection.apply(&mut dead);
     Ok(dead)
-}
-
-fn is_of(topic: Option<&str>, id: &str) -> bool {
-    topic.is_none_or(|topic| id.strip_prefix(topic).is_some_and(|rest| rest.starts_with('/')))
 }
 
 async fn list(
     source: &dyn EventSource,
-    topic: Option<&str>,
+    selection: &Selection,
     limit: usize,
 ) -> Result<Answer, Failure> {
-    let dead = letters(source, topic).await?;
+    let dead = letters(source, selection).await?;
     let json = dead_letters_json(&dead, limit);
     let DeadLetters { letters, newer, .. } = dead;
     let mut text: String =
@@ -73,32 +73,28 @@ async fn list(
     Ok(Answer::new(Exit::well_if(letters.is_empty() && newer.is_empty()), text, json))
 }
 
-/// Retries or drops dead letters: one of them, or all.
+/// Retries or drops dead letters: one of them, or all that are selected.
 ///
 /// A failure of one dead letter does not stop the rest.
-async fn change(source: &dyn EventSource, which: Which, drops: bool) -> Result<Answer, Failure> {
-    let Which { id, all, topic, dry_run } = which;
-    let topic = topic.topic.as_deref();
-    let (letters, newer) = match id.filter(|_| !all) {
-        Some(id) => match source.dead_letter(&id).await {
-            Ok(_) if !is_of(topic, &id) => {
-                let message = format!("the dead letter {id:?} is of another topic");
-                return Err(Failure::invalid(message));
-            }
-            letter => (vec![letter?], BTreeMap::new()),
-        },
+async fn change(
+    source: &dyn EventSource,
+    which: Which,
+    now_ms: u64,
+    drops: bool,
+) -> Result<Answer, Failure> {
+    let Which { id, conditions, dry_run, all: _ } = which;
+    let many = id.is_none();
+    let selection = Selection::new(conditions, now_ms);
+    let (letters, newer) = match id {
+        Some(id) => (vec![source.dead_letter(&id).await?], BTreeMap::new()),
         None => {
-            let dead = letters(source, topic).await?;
+            let dead = letters(source, &selection).await?;
             (dead.letters, dead.newer)
         }
     };
     let mut exit = Exit::well_if(newer.is_empty());
     let (mut text, mut rows) = (String::new(), Vec::new());
-    text += &format!(
-        "{} dead letters{}:\n",
-        letters.len(),
-        topic.map(|topic| format!(" of {topic}")).unwrap_or_default()
-    );
+    text += &format!("{} dead letters{selection}:\n", letters.len());
     for letter in &letters {
         let id = &letter.event.id;
         let (what, done) = match (dry_run, drops) {
@@ -113,8 +109,8 @@ async fn change(source: &dyn EventSource, which: Which, drops: bool) -> Result<A
                 rows.push(dead_letter_json(letter, Some(what)));
             }
             // Another process did it in the meantime.
-            Err(OutboxError::NotFound(_)) if all => {}
-            Err(error) if all && !error.is_transient_or_unknown() => {
+            Err(OutboxError::NotFound(_)) if many => {}
+            Err(error) if many && !error.is_transient_or_unknown() => {
                 exit = Exit::NotWell;
                 text += &format!("left: {id}: {error}\n");
                 rows.push(json!({ "id": id, "action": "left", "why": error.to_string() }));

@@ -3,6 +3,7 @@
 mod aliases;
 mod barrier;
 mod clocks;
+mod commits;
 mod janitor;
 mod logs;
 mod opening;

@@ -120,8 +120,8 @@ pub async fn look(domain: &Domain, older_ms: u64, limit: usize) -> Result<Findin
     Ok(Findings { open: open.transactions, locks: locks.locks, truncated, messages })
 }
 
-/// The faults of parts, each part once.
-fn of_faults<'a>(faults: impl Iterator<Item = &'a Fault>) -> Vec<Message> {
+/// The messages about parts that could not be read, each part once.
+pub fn of_faults<'a>(faults: impl Iterator<Item = &'a Fault>) -> Vec<Message> {
     let mut seen = BTreeSet::new();
     let mut messages = Vec::new();
     for Fault { subject, message, damaged, .. } in faults {

@@ -15,7 +15,7 @@ pub use contention::{
     ProcessCount, Span, WaitSums, compared_waits, hot_documents, most_frequent_labels,
     most_frequent_processes, next_step_of_waits, past_waits,
 };
-pub use findings::{Findings, UNREACHABLE, look, of_participant, stall_ms};
+pub use findings::{Findings, UNREACHABLE, look, of_faults, of_participant, stall_ms};
 pub use message::{Message, Severity};
 pub use systems::{
     backlog_json, dead_letter_json, dead_letters_json, locks_json, next_step_of_backlog,

@@ -7,11 +7,11 @@ mod processes;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use txn_core::admin::{Overview, TransactionState};
+use txn_core::admin::{LossKind, LostCommit, Overview, TransactionState};
 use txn_core::ids::Day;
 use txn_core::{AttemptId, Domain};
 use txn_outbox::{Outbox, OutboxConfig};
-use txn_serve::operator::{self, Findings, UNREACHABLE, look, of_participant, stall_ms};
+use txn_serve::operator::{self, Findings, UNREACHABLE, look, of_faults, of_participant, stall_ms};
 
 use super::has_system;
 use super::hints::time;
@@ -237,8 +237,8 @@ pub(super) async fn hanging(domain: &Domain, older: u64, limit: usize) -> Result
     Ok(Answer::new(complete_exit(&findings), text, json))
 }
 
-/// Checks locks and commits completely.
-pub(super) async fn verify(domain: &Domain, limit: usize) -> Result<Answer, Failure> {
+/// Checks all locks and open commits, and the finished commits of the last minutes.
+pub(super) async fn verify(domain: &Domain, minutes: u64, limit: usize) -> Result<Answer, Failure> {
     let mut findings = look(domain, stall_ms(domain), limit).await?;
     let committed = findings.open.iter().filter(|open| open.state == TransactionState::Committed);
     let tids: Vec<AttemptId> = committed.map(|open| open.tid).collect();
@@ -247,22 +247,28 @@ pub(super) async fn verify(domain: &Domain, limit: usize) -> Result<Answer, Fail
         for one in domain.admin().participants(*tid).await? {
             checked += 1;
             let message = of_participant(&one.document.to_string(), one.state, *tid);
-            let is_told =
-                |message: &Message| findings.messages.iter().any(|told| told.text == message.text);
-            if let Some(message) = message.filter(|message| !is_told(message)) {
-                findings.messages.push(message);
-            }
+            add(&mut findings.messages, message);
         }
     }
+    let window = Duration::from_secs(minutes.saturating_mul(60));
+    let finished = domain.admin().check_commits(window, limit).await?;
+    add(&mut findings.messages, of_faults(finished.faults.iter()));
+    add(&mut findings.messages, finished.lost.iter().map(of_lost_commit));
+    findings.truncated |= finished.truncated;
     let exit = complete_exit(&findings);
     let summary = format!(
-        "Checked {} locks, {} open transactions, and {checked} participants of {} commits that are not finished.\n",
+        "Checked {} locks, {} open transactions, and {checked} participants of {} commits that are not finished.\n\
+         Compared {} documents with the {} finished commits of the last {minutes} min.\n",
         findings.locks.len(),
         findings.open.len(),
         tids.len(),
+        finished.documents,
+        finished.commits,
     );
     let verdict = match exit {
-        Exit::Well => "Each lock has an owner, and each commit is applied or about to be.\n",
+        Exit::Well => {
+            "Each lock has an owner, each commit is applied or about to be, and no document has lost a commit.\n"
+        }
         _ => "",
     };
     let json = json!({
@@ -270,10 +276,42 @@ pub(super) async fn verify(domain: &Domain, limit: usize) -> Result<Answer, Fail
         "locks": findings.locks.len(),
         "open": findings.open.len(),
         "participants": checked,
+        "finished": {
+            "minutes": minutes, "commits": finished.commits, "documents": finished.documents,
+            "lost": finished.lost,
+        },
         "truncated": findings.truncated,
         "messages": findings.messages,
     });
     Ok(Answer::new(exit, summary + verdict + &lines(&findings.messages), json))
+}
+
+/// Adds the messages whose text is new.
+fn add(messages: &mut Vec<Message>, further: impl IntoIterator<Item = Message>) {
+    for message in further {
+        if !messages.iter().any(|told| told.text == message.text) {
+            messages.push(message);
+        }
+    }
+}
+
+/// The finding about a document that has lost a finished commit.
+fn of_lost_commit(lost: &LostCommit) -> Message {
+    let (document, tid) = (lost.document.to_string(), lost.tid);
+    let what = match lost.kind {
+        LossKind::PutBack => format!("has the content from before the commit of {tid}"),
+        LossKind::ReplacedUnseen { by } => {
+            format!("lost the commit of {tid}: {by} replaced the content from before it")
+        }
+        LossKind::Overwritten => {
+            format!("was replaced by another client after the commit of {tid}")
+        }
+        LossKind::Deleted => format!("was deleted by another client after the commit of {tid}"),
+        _ => format!("lost the commit of {tid}"),
+    };
+    let remedy = "find the client or the restore that wrote to the index; write the right content in a \
+                  transaction as in docs/failures.md#damage";
+    Message::error("commit_lost", format!("{document} {what}"), remedy).about(document)
 }
 
 /// Prepares the partition of tomorrow if it is missing.

@@ -1,6 +1,7 @@
 //! The operator's calls of a domain.
 
 mod abort;
+mod commits;
 mod locks;
 mod maintenance;
 mod rebuild;

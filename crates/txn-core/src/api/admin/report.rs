@@ -483,6 +483,54 @@ pub struct CommitReport {
     pub process: String,
 }
 
+/// The result of [`Admin::check_commits`](crate::Admin::check_commits).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CommitCheck {
+    /// The number of finished transactions.
+    pub commits: usize,
+    /// The number of documents that they wrote.
+    pub documents: usize,
+    /// The commits that a document has lost.
+    pub lost: Vec<LostCommit>,
+    /// Whether commits were left out, of the check or of the list.
+    pub truncated: bool,
+    /// The parts that could not be read.
+    pub faults: Vec<Fault>,
+}
+
+/// A finished commit whose content is gone, although no later transaction removed it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[non_exhaustive]
+pub struct LostCommit {
+    /// The document.
+    pub document: DocumentName,
+    /// The transaction.
+    pub tid: AttemptId,
+    /// The kind of the loss.
+    pub kind: LossKind,
+}
+
+/// How a document lost a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum LossKind {
+    /// The document has the content that the transaction replaced.
+    ///
+    /// Another client or a restored copy put it back.
+    PutBack,
+    /// Another transaction replaced the same content, so the older content was put back between.
+    ReplacedUnseen {
+        /// The other transaction.
+        by: AttemptId,
+    },
+    /// Another client replaced the document, without the fields of transactions.
+    Overwritten,
+    /// The document is absent, and no record names a later deletion.
+    Deleted,
+}
+
 /// The result of [`Admin::abort`](crate::Admin::abort).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
