@@ -52,7 +52,7 @@ impl Entropy for SystemEntropy {
     }
 }
 
-/// Waits that double from `first` to `cap`, each jittered over its upper half.
+/// Waits that double from `first` to `cap`. Each wait is jittered over its upper half.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,

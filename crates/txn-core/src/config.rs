@@ -109,13 +109,15 @@ macro_rules! setters {
 
 impl Config {
     setters! {
-        /// Sets how long a lock and its record stay unchanged before another process recovers them.
+        /// Sets the time after which other processes recover an unchanged lock.
         ///
-        /// A short lease releases the documents of a dead process sooner, and aborts transactions
-        /// of a process that pauses longer, for example in a garbage collection of the server. A
-        /// heartbeat writes the record of a running transaction three times per lease, from half a
-        /// lease on. The lease doubles every four attempts of a transaction, up to the attempt
-        /// timeout. Default: 1 s, at least 10 ms.
+        /// The lease applies to a lock and its record.
+        ///
+        /// A short lease releases the documents of a dead process sooner. But other processes then
+        /// abort transactions of a process that pauses longer, for example in a garbage collection
+        /// of the server. A heartbeat writes the record of a running transaction three times per
+        /// lease, from half a lease on. The lease doubles every four attempts of a transaction, up
+        /// to the attempt timeout. Default: 1 s, at least 10 ms.
         with_lease: lease: Duration;
         /// Sets how long one attempt may take until it sends its commit.
         ///
@@ -124,7 +126,9 @@ impl Config {
         /// timeout lets a stuck closure block its documents longer. Default: 10 s; together with
         /// [`Config::with_timeout`] at most 12 hours.
         with_attempt_timeout: attempt_timeout: Duration;
-        /// Sets how long a transaction with all its attempts may take until its outcome is known.
+        /// Sets the time limit of a transaction with all its attempts.
+        ///
+        /// The time ends when the outcome is known.
         ///
         /// A short timeout answers callers sooner, with [`ErrorKind::Conflict`](crate::ErrorKind) or
         /// [`ErrorKind::Unknown`](crate::ErrorKind). The release of the locks may take a lease and
@@ -141,33 +145,36 @@ impl Config {
         /// All documents of a transaction are locked at the same time, and their contents are in
         /// one record, so large transactions block others longer. Default: 10,000.
         with_max_documents: max_documents: usize;
-        /// Sets the maximum number of transactions that run at the same time in this process.
+        /// Sets the maximum number of concurrent transactions of this process.
         ///
         /// Further transactions wait for a quarter of their timeout, and then fail with
         /// [`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded). Nested transactions and those of
         /// [`Domain::begin`](crate::Domain::begin) do not count. Default: 1,024.
         with_max_concurrent_transactions: max_concurrent_transactions: usize;
-        /// Sets the maximum difference between the clocks of the process and of the server.
+        /// Sets the maximum clock difference between the process and the server.
         ///
         /// Beyond this difference the process refuses to write. The engine also refuses a commit
         /// over a version that is further in the future. A timestamp becomes readable
         /// ([`History::at`](crate::History::at)) after this time, so a small value makes past reads
         /// fresher and stops processes with worse clocks. Default: 60 s.
         with_max_drift: max_drift: Duration;
-        /// Sets for how many days before today the transaction table keeps its records.
+        /// Sets the number of past days with records in the transaction table.
+        ///
+        /// The records of today are kept, too.
         ///
         /// [`Domain::outcome`](crate::Domain::outcome) answers for this time. Each day is a
         /// collection of its own, so each further day costs one shard and the records of a day.
         /// Default: 7, at least 1.
         with_retention_days: retention_days: u16;
-        /// Sets how often the janitor scans the domain for transactions of dead processes.
+        /// Sets how often the janitor scans for transactions of dead processes.
         ///
-        /// One process of the domain scans at a time. A short interval releases documents sooner
-        /// that no other transaction wants, at the cost of one scan of each collection. With `None`
-        /// this process never scans. Default: 10 s.
+        /// Only one process of the domain scans at a time. A short interval releases documents
+        /// sooner that no other transaction wants, at the cost of one scan of each collection. With
+        /// `None` this process never scans. Default: 10 s.
         with_janitor_interval: janitor_interval: Option<Duration>;
-        /// Sets the runtime for tasks of callers in current-thread runtimes: commits, applies,
-        /// heartbeats and shared requests.
+        /// Sets the runtime for tasks of callers in current-thread runtimes.
+        ///
+        /// The tasks are commits, applies, heartbeats and shared requests.
         ///
         /// A current-thread runtime runs its tasks only within `block_on`. A multi-thread runtime
         /// runs the tasks of its callers on its own threads. `None`, the default, takes the runtime
@@ -188,11 +195,13 @@ impl Config {
         /// [`Limits::batches_requests`](txn_store::Limits::batches_requests): yes on servers, no in
         /// embedded stores.
         with_request_batching: request_batching: Option<bool>;
-        /// Sets whether the process merges concurrent transactions into groups, each with one
-        /// commit.
+        /// Sets whether the process merges concurrent transactions into groups.
         ///
-        /// Clients of a hot document then share its writes: 64 clients on ten documents reach 59
-        /// times the throughput of plain clients that retry, and without groups 0.35. Closures run
+        /// Each group has one commit.
+        ///
+        /// Clients of a hot document then share its writes. With groups, 64 clients on ten
+        /// documents reach 59 times the throughput of plain clients that retry. Without groups, the
+        /// 64 clients reach 0.35 times the throughput of the plain clients. Closures in groups run
         /// more often, because a transaction runs again on the result of the members before it. A
         /// single client sees no difference. `None`, the default, follows
         /// [`Limits::merges_transactions`](txn_store::Limits::merges_transactions): yes on servers
@@ -202,14 +211,16 @@ impl Config {
         with_application_name: application_name: Option<String>;
         /// Sets the name of this process, for operators who read records. Default: the process id.
         with_process_name: process_name: String;
-        /// Sets the address of this process's metrics, for operators who list the processes.
+        /// Sets the address of this process's metrics.
+        ///
+        /// Operators who list the processes see the address.
         with_metrics_address: metrics_address: Option<String>;
         /// Sets how many ended waits for locks this process remembers.
         ///
         /// [`Admin::contention`](crate::Admin::contention) returns them. A wait takes about 300
         /// bytes. With 0 the process remembers none. Default: 1,024; at most 65,536.
         with_contention_waits: contention_waits: usize;
-        /// Sets whether this process writes its last waits for locks into the domain.
+        /// Sets whether this process writes its last lock waits into the domain.
         ///
         /// Operators can then read the waits of all processes, even after their end. Once per
         /// janitor interval the process writes one document with its present waits and its last 500
@@ -262,8 +273,9 @@ impl Config {
         &self.process_name
     }
 
-    /// Returns the receiver of events ([`Config::with_observer`]), so that another can pass them
-    /// on.
+    /// Returns the receiver of events ([`Config::with_observer`]).
+    ///
+    /// An outer observer can pass its events on to this receiver.
     #[must_use]
     pub fn observer(&self) -> Option<&Arc<dyn Observer>> {
         self.observer.as_ref()
@@ -275,25 +287,27 @@ impl Config {
         self.application_name.as_deref()
     }
 
-    /// Returns the source of time, which systems on top of the domain share.
+    /// Returns the source of time, also for systems on top.
     #[must_use]
     pub fn clock(&self) -> &dyn Clock {
         &*self.clock
     }
 
-    /// Returns the source of time, for tasks of systems on top of the domain.
+    /// Returns the source of time for tasks of systems on top.
     #[must_use]
     pub fn shared_clock(&self) -> Arc<dyn Clock> {
         self.clock.clone()
     }
 
-    /// Returns the source of randomness, which systems on top of the domain share.
+    /// Returns the source of randomness, also for systems on top.
     #[must_use]
     pub fn entropy(&self) -> &dyn Entropy {
         &*self.entropy
     }
 
-    /// Leaves rules of the protocol out, so that tests can show that they detect it.
+    /// Leaves rules of the protocol out.
+    ///
+    /// A test can thus show that it detects the omission.
     #[cfg(feature = "testing")]
     #[must_use]
     pub fn with_rules(mut self, rules: Rules) -> Self {
@@ -328,7 +342,9 @@ impl Config {
         self.check_wait(self.timeout)
     }
 
-    /// Refuses a wait that is too long: a transaction must end long before its record is dropped.
+    /// Refuses a wait that is too long.
+    ///
+    /// A transaction must end long before its record is dropped.
     pub(crate) fn check_wait(&self, deadline: Duration) -> Result<()> {
         if deadline.saturating_add(self.attempt_timeout) <= LONGEST {
             return Ok(());
@@ -362,13 +378,14 @@ impl Config {
 /// The point at which a transaction returns to its caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WaitFor {
-    /// The commit is durable, and each transaction and reader of this crate sees it. A task of the
-    /// domain applies the documents afterwards ([`Config::with_runtime`]).
+    /// The commit is durable, and visible through this crate. Each transaction and reader of this
+    /// crate sees the commit. A task of the domain applies the documents afterwards
+    /// ([`Config::with_runtime`]).
     #[default]
     Commit,
     /// The documents are applied: plain GETs see the commit.
     Apply,
-    /// The documents are applied and their collections refreshed: plain searches see the commit.
+    /// The documents are applied and their collections refreshed. Plain searches see the commit.
     Refresh,
 }
 
@@ -384,7 +401,7 @@ pub enum LockMode {
     ///
     /// The [commit version](crate::Receipt::commit_version) then belongs to this transaction alone.
     AtCommitUngrouped,
-    /// Pessimistic: each document when the transaction reads it, from the first attempt on.
+    /// Pessimistic: locks each document at its read, from the first attempt on.
     ///
     /// Never in a group. Suits expensive closures on contended documents, which then rarely run
     /// twice. A read-only transaction of [`Domain::run`](crate::Domain::run) ignores this mode.
@@ -452,7 +469,9 @@ impl Options {
         with_wait_for: wait_for: WaitFor;
         /// Replaces [`Config::with_timeout`], within the same bound.
         with_timeout: timeout: Option<Duration>;
-        /// Sets a JSON value that the record keeps for operators and their programs. Never logged.
+        /// Sets a JSON value that the record keeps for operators.
+        ///
+        /// The programs of operators can read the value, too. The value is never logged.
         ///
         /// A transaction with metadata always has a record, so a `put` of one document costs two
         /// more round trips.

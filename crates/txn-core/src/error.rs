@@ -16,7 +16,9 @@ pub enum ErrorKind {
     Invalid,
     /// The document to insert exists already. Nothing was changed.
     Exists,
-    /// A stored document is not of the type that the collection was opened with.
+    /// A stored document is not of the type of its collection.
+    ///
+    /// The collection was opened with this type.
     ///
     /// The message names the field. Correct the type or the document. Nothing was changed.
     WrongType,

@@ -46,7 +46,8 @@ pub enum AbortReason {
     Wounded,
     /// Another transaction changed a document that the attempt read.
     Changed,
-    /// The attempt did not wait for a lock of another transaction, or for another process's turn.
+    /// The attempt did not wait for a foreign lock or turn. The lock was that of another
+    /// transaction, or the turn that of another process.
     Blocked,
     /// Another write came before a write without a record.
     Overtaken,
@@ -132,7 +133,7 @@ impl WaitEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum DamageCause {
-    /// A plain client bypassed a lock: it wrote, deleted or unlocked a locked document.
+    /// A plain client bypassed a lock. The client wrote, deleted or unlocked a locked document.
     LockBypassed,
     /// A plain client removed the record of a committed transaction.
     RecordRemoved,
@@ -173,8 +174,8 @@ pub enum Event {
         /// The label of the transaction.
         label: Option<Arc<str>>,
     },
-    /// Transactions of this process were merged into a group, and one attempt is about to commit
-    /// the group.
+    /// Transactions of this process were merged into a group. An attempt is about to commit the
+    /// group.
     GroupFormed {
         /// The attempt of the group.
         tid: AttemptId,
@@ -188,7 +189,8 @@ pub enum Event {
         /// The documents.
         documents: Vec<Key>,
     },
-    /// Locks were written together with the content of an earlier commit of this process.
+    /// Locks were written together with an earlier commit's content. The commit is one of this
+    /// process.
     HandedOff {
         /// The attempt that holds the locks.
         tid: AttemptId,
@@ -309,16 +311,16 @@ pub enum Event {
         /// Whether the attempt had a `pending` record.
         recorded: bool,
     },
-    /// A void lock was removed: the lock of an aborted transaction, or a lock that the record of
-    /// its committed transaction does not name.
+    /// A void lock was removed. The lock is that of an aborted transaction, or one that the record
+    /// of its committed transaction does not name.
     Unlocked {
         /// The attempt that the lock names.
         tid: AttemptId,
         /// The document.
         document: Key,
     },
-    /// A document or a record contradicts the protocol, or the store refuses a committed write for
-    /// good. An operator has to repair the document.
+    /// An operator has to repair a document. The document or a record contradicts the protocol, or
+    /// the store refuses a committed write for good.
     Damaged {
         /// The attempt.
         tid: AttemptId,

@@ -133,9 +133,9 @@ pub trait Codec: Send + Sync + 'static {
     fn decode(text: &str) -> Result<Self::Value, DecodeError>;
 }
 
-/// The reason why a stored document is not a value of the expected type.
+/// Why a stored document is not a value of the expected type.
 ///
-/// Names the position, never the content: messages of serde may quote values of the document.
+/// Names the position, never the content. Messages of serde may quote values of the document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError {
     path: Option<String>,
@@ -161,7 +161,7 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// Decodes a text a second time, to find the path of the field that does not fit.
+/// Finds the path of the field that does not fit. The function decodes the text a second time.
 fn path_of_fault<T: DeserializeOwned>(text: &str) -> Option<String> {
     let mut document = serde_json::Deserializer::from_str(text);
     let error = serde_path_to_error::deserialize::<_, T>(&mut document).err()?;

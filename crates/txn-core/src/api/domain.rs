@@ -51,9 +51,9 @@ use txn_store::Store;
 #[derive(Clone, Debug)]
 pub struct Domain {
     pub(crate) engine: SharedEngine,
-    /// The queue in which transactions are merged into groups, if groups are enabled.
+    /// The queue that merges transactions into groups, if groups are enabled.
     pub(crate) groups: Option<Arc<Groups>>,
-    /// The name of the collection with the answers of idempotent transactions, once it is open.
+    /// The collection with the answers of idempotent transactions, once it is open.
     answers: Arc<OnceCell<Arc<str>>>,
 }
 
@@ -115,7 +115,9 @@ impl Domain {
         self.engine.table.domain()
     }
 
-    /// Returns the name of a collection that only this domain uses, such as `shop-locks`.
+    /// Returns the name of a collection of this domain, such as `shop-locks`.
+    ///
+    /// Only this domain uses the collection.
     ///
     /// A `-` in the name of the domain becomes `.`, so that privileges on `shop-*` do not include
     /// the collections of the domain `shop-eu`.
@@ -160,10 +162,10 @@ impl Domain {
         self.open_collection(name, IfMissing::Fail).await
     }
 
-    /// Opens a collection, and creates it with `mappings` if it does not exist.
+    /// Opens a collection, or creates a missing one with `mappings`.
     ///
     /// Stores without mappings ignore `mappings`. An existing collection stays unchanged, with one
-    /// exception: if both the collection and `mappings` are strict, missing fields are added.
+    /// exception. If both the collection and `mappings` are strict, missing fields are added.
     ///
     /// On Elasticsearch and OpenSearch `mappings` is a mapping, or the body of a request that
     /// creates an index with settings and mappings. Fields without `properties` around them are
@@ -196,11 +198,13 @@ impl Domain {
         self.open_collection(name, IfMissing::Create(mappings)).await
     }
 
-    /// Opens or creates a collection of a system on top of transactions, such as locks.
+    /// Opens or creates a collection of a system, such as locks.
+    ///
+    /// A system works on top of transactions.
     ///
     /// No other client writes to such a collection. A new collection ignores the index templates of
-    /// the server: it has one shard, one replica as soon as there is a second node, no pipeline and
-    /// no lifecycle.
+    /// the server. Such a collection has one shard, no pipeline and no lifecycle, and one replica
+    /// as soon as there is a second node.
     ///
     /// # Errors
     /// As [`Domain::create_collection`].
@@ -374,7 +378,9 @@ impl Domain {
         Ok(tx.with_contender(contender))
     }
 
-    /// Refuses new transactions, and waits until the running ones have ended and are applied.
+    /// Refuses new transactions, and waits for the end of the running ones.
+    ///
+    /// The wait includes the applies.
     ///
     /// Running transactions may retry. The wait ends after `deadline`. Returns whether all commits
     /// of this process are applied. Another process rolls the remaining commits forward.

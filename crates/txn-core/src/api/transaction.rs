@@ -52,7 +52,7 @@ use txn_store::Key;
 #[derive(Debug)]
 pub struct Transaction {
     attempt: Arc<Attempt>,
-    /// The reason why this attempt cannot commit, even if the closure returns `Ok`.
+    /// Why this attempt cannot commit, even if the closure returns `Ok`.
     doomed: Mutex<Option<AttemptError>>,
     hints: Mutex<Hints>,
     /// Counts the documents that a transaction of `Domain::begin` lost to other processes.
@@ -155,8 +155,10 @@ impl Transaction {
         Collection::<C>::decode(&key, images.first().and_then(Option::as_ref))
     }
 
-    /// Reads documents of one collection in one round trip, and returns one answer per id, in
-    /// order. [`Transaction::prefetch`] reads from several collections.
+    /// Reads documents of one collection in one round trip.
+    ///
+    /// Returns one answer per id, in order. [`Transaction::prefetch`] reads from several
+    /// collections.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -173,8 +175,9 @@ impl Transaction {
             .collect()
     }
 
-    /// Returns the version of the commit that wrote the document; `None` if the document does not
-    /// exist or no transaction ever wrote it.
+    /// Returns the version of the commit that wrote the document.
+    ///
+    /// `None` if the document does not exist, or no transaction ever wrote it.
     ///
     /// Reads the document if the transaction has not read it yet. The transaction's own writes have
     /// no version yet, so call this before writing.
@@ -253,15 +256,17 @@ impl Transaction {
         self.write(&key, Collection::<C>::encode(&key, value).map(Edit::Put))
     }
 
-    /// Reads a document, calls `change` with its value, and writes the changed fields.
+    /// Changes a document with a closure, and writes the changed fields.
+    ///
+    /// Reads the document, and calls `change` with its value.
     ///
     /// Returns the result of `change`, or `None` without a call if the document does not exist.
     /// Fields that the type does not know stay.
     ///
-    /// The engine compares the encoded value before and after the change. It replaces fields that
-    /// differ, removes fields that are no longer encoded, and appends new fields. All other fields
-    /// keep their bytes and their order. Nested objects are merged in the same way, arrays are
-    /// replaced. A default that `change` did not touch is not written.
+    /// The engine compares the encoded value before and after the change. The engine replaces
+    /// fields that differ, removes fields that are no longer encoded, and appends new fields. All
+    /// other fields keep their bytes and their order. Nested objects are merged in the same way,
+    /// arrays are replaced. A default that `change` did not touch is not written.
     ///
     /// ```
     /// # use txn_core::{Collection, Domain, Error, Typed};
@@ -285,7 +290,7 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::get`] and [`Transaction::put`].
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) also if the document has a field under an
-    /// alias: a name that the type reads and does not write.
+    /// alias, a name that the type reads and does not write.
     pub async fn update<C: Codec, R>(
         &self,
         collection: &Collection<C>,
@@ -363,15 +368,16 @@ impl Transaction {
         })
     }
 
-    /// Ends the transaction without a commit, and returns after its locks are released, at the
-    /// latest at the deadline of the transaction. Later the release continues in the background.
+    /// Ends the transaction without a commit, and releases its locks.
+    ///
+    /// Returns after the release, at the latest at the deadline of the transaction. After the
+    /// deadline the release continues in the background.
     pub async fn rollback(self) {
         let why = Why::ended(AbortReason::RolledBack, "rolled back by the application");
         self.attempt.roll_back(why).await;
     }
 
-    /// Checks that each alias still names the collection that was opened by this alias. Otherwise
-    /// rolls back.
+    /// Checks that no alias names another collection than at its opening. Otherwise rolls back.
     pub(crate) async fn confirm_aliases(&self) -> Result<()> {
         let confirmed = self.attempt.confirm_aliases().await;
         if let Err(error) = &confirmed {
@@ -395,7 +401,7 @@ impl Transaction {
         }
     }
 
-    /// Validates the reads of a closure that failed: its error may rest on reads of different
+    /// Validates the reads of a closure that failed. The error may rest on reads of different
     /// states.
     pub(crate) async fn examine(&self) -> Result<(), AttemptError> {
         if let Some(retry @ AttemptError::Retry(_)) = self.doomed.lock().take() {
@@ -417,7 +423,7 @@ impl Transaction {
         self.or_doom(mutation.and_then(|mutation| self.attempt.buffer(key, mutation)))
     }
 
-    /// Dooms the transaction if a write was refused, because the caller asked for all writes.
+    /// Dooms the transaction if a write was refused. The caller asked for all writes.
     fn or_doom<T>(&self, written: Result<T>) -> Result<T> {
         if let Err(refused) = &written {
             self.doomed.lock().get_or_insert_with(|| refused.again().into());

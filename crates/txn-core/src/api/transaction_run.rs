@@ -1,4 +1,4 @@
-//! The attempts of one transaction of `Domain::run`, from the first to the last.
+//! The attempts of one transaction of `Domain::run`, first to last.
 //!
 //! The steps are boxed futures, so that the loop of `Domain::run`, which is compiled for each
 //! closure of an application, stays small.
@@ -24,8 +24,9 @@ use crate::event::AbortReason;
 use crate::group::{AttemptNumbers, CallerMessage, Groups, Rerun, WaitingCaller};
 use txn_protocol::ids::AttemptId;
 
-/// After so many failed attempts in groups a transaction joins no group, and locks documents when
-/// it reads them.
+/// The failed attempts in groups after which a transaction joins none.
+///
+/// The transaction then locks documents when it reads them.
 const ATTEMPTS_IN_GROUPS: u16 = 8;
 
 /// A transaction leaves the queue after its closure missed so many groups.
@@ -38,7 +39,7 @@ const READ_ONLY_ATTEMPTS: u16 = 3;
 pub(super) enum Next {
     /// The transaction is committed.
     Committed(Receipt),
-    /// The closure runs again in this attempt, because a group changed its reads.
+    /// The closure runs again in this attempt. A group changed the reads of the transaction.
     Rerun(Transaction),
     /// The closure runs in the next attempt.
     Retry(Transaction),
@@ -67,7 +68,7 @@ pub(super) struct TransactionRun<'a> {
     /// The number of attempts that this loop has begun.
     tries: u16,
     pessimistic: bool,
-    /// The transaction in the queue, while the closure runs again for a group.
+    /// The transaction in the queue. `Some` while the closure runs again for a group.
     rerun: Option<(WaitingCaller, Rerun)>,
     /// The number of further runs of this attempt that missed their groups.
     late: u32,
@@ -132,7 +133,7 @@ impl<'a> TransactionRun<'a> {
         Transaction::start(self.engine, tid, &self.options, mode, self.deadline)
     }
 
-    /// Commits the writes of a closure that returned a value, alone or in a group.
+    /// Commits the writes of a successful closure, alone or in a group.
     pub(super) fn closure_returned(&mut self, tx: Transaction) -> BoxFuture<'_, Result<Next>> {
         Box::pin(self.commit(tx))
     }
@@ -270,7 +271,7 @@ impl<'a> TransactionRun<'a> {
         self.start_attempt()
     }
 
-    /// Chooses whether the next attempt may join a group, and when it locks.
+    /// Chooses whether the next attempt may join groups, and its locking.
     fn choose_mode(&mut self, tx: &Transaction, reason: &RetryReason) {
         let stays_in_groups = self.groups.is_some()
             && self.tries < ATTEMPTS_IN_GROUPS

@@ -129,7 +129,7 @@ impl Attempt {
         self.hot.members.take_evicted()
     }
 
-    /// Stores the permit of a group and documents, until the end of the attempt.
+    /// Stores the permit and documents of a group, until the attempt ends.
     pub(crate) fn reserve(
         &self,
         permit: Box<dyn Reservation>,

@@ -35,7 +35,7 @@ pub(in crate::attempt) fn start_heart(attempt: &Arc<Attempt>) {
     });
 }
 
-/// Waits until the time limit of the attempt, which waits without locks move.
+/// Waits for the attempt's time limit. Waits without locks move the limit.
 async fn limit_passed(attempt: &Attempt) {
     let context = &attempt.engine.context;
     loop {

@@ -401,7 +401,7 @@ impl Attempt {
         Err(Error::invalid(message).at(key).in_transaction(self.tid))
     }
 
-    /// Excludes a wait in the queue of a group from the time of the attempt.
+    /// Excludes a wait in a group's queue from the attempt's time.
     pub(crate) fn exclude_wait(&self, waited: Duration) {
         self.handle.exclude_wait(waited);
     }
@@ -458,7 +458,7 @@ impl Attempt {
         }
     }
 
-    /// The error of a caller that cannot learn the outcome of its commit.
+    /// The error for a commit with an unknown outcome.
     pub(in crate::attempt) fn in_doubt(&self, error: AttemptError) -> AttemptError {
         self.note_unknown();
         let why = error.into_error();

@@ -25,7 +25,8 @@ pub(crate) enum RetryReason {
     Changed(Key),
     /// The attempt exceeded `attempt_timeout`, during this wait if the engine knows one.
     Expired(Option<WaitReason>),
-    /// The attempt does not wait for a lock of another transaction, or for another process's turn.
+    /// The attempt does not wait for a foreign lock or turn. The lock is that of another
+    /// transaction, or the turn that of another process.
     Waited(Key),
     /// Another write came before a write without a record.
     Overtaken(Key),

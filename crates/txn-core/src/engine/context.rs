@@ -1,4 +1,4 @@
-//! The base of every part of the engine: settings, clock, events and tasks.
+//! Base of every engine part: settings, clock, events and tasks.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;

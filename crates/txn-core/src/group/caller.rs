@@ -113,8 +113,10 @@ impl WaitingCaller {
         }
     }
 
-    /// Takes a read-only transaction out of the queue if it has waited too long. A group that has
-    /// begun to merge the transaction keeps it.
+    /// Takes an overdue read-only transaction out of the queue.
+    ///
+    /// The transaction has waited too long. A group that has begun to merge the transaction keeps
+    /// it.
     fn leaves_the_queue(&self) -> bool {
         let now = self.groups.engine.context.now();
         let leaves = self.leaves_at.is_some_and(|leaves_at| now >= leaves_at)

@@ -334,7 +334,7 @@ fn reply_committed(members: Vec<Member>, receipt: Receipt) {
     }
 }
 
-/// The reservations of a group: the permit with the reads, and the writes.
+/// Reservations of a group: the permit with the reads, and the writes.
 type Guards = (PermitWithReads, ReservedDocuments);
 
 /// The labels of the members, joined by `+`.

@@ -277,7 +277,7 @@ impl Drop for ReservedDocuments {
     }
 }
 
-/// The permit of a group, with the documents that the group only reads.
+/// The permit of a group, with its documents that are only read.
 #[derive(Debug)]
 struct PermitWithReads {
     _reads: ReservedDocuments,

@@ -53,7 +53,8 @@ pub(super) struct Waiter {
     pub(super) max_members: usize,
     /// How often the transaction returned to the queue.
     pub(super) returns: u8,
-    /// When the transaction entered the queue or returned to it, on the monotonic clock.
+    /// When the transaction last entered the queue, by the monotonic clock. A returned transaction
+    /// enters the queue again.
     pub(super) waits_since: Duration,
     /// Whether a group of writers has passed over this read-only transaction.
     ///
@@ -220,7 +221,9 @@ impl Queue {
         self.waiting.remove(&position)
     }
 
-    /// A document that a running group uses, or else any document of these.
+    /// Returns a document that a running group uses, or any document.
+    ///
+    /// The documents are those of `uses`.
     pub(super) fn one_in_use<'u>(&self, uses: &'u Uses) -> Option<&'u Key> {
         self.in_use.blocking(uses).next().or_else(|| uses.keys().next())
     }

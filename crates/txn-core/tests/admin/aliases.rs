@@ -10,7 +10,7 @@ use txn_sim::{Call, Scripted, Step};
 
 use crate::support::{Setup, World, config};
 
-/// Opens the alias `stock` of a collection, and counts the requests that resolve a name.
+/// Opens the alias `stock` of a collection. The counter counts the requests that resolve a name.
 async fn open(lease: Duration) -> (Arc<AtomicUsize>, World<Raw>, Collection<Raw>) {
     let memory = Arc::new(MemoryStore::new());
     let (counting, asked) = (Scripted::new(memory.clone()), Arc::new(AtomicUsize::new(0)));

@@ -1,4 +1,4 @@
-//! Domains and their collections: opening, clocks, the janitor, the barrier, the operator's calls.
+//! Domains and collections: openings, clocks, janitor, barrier, operator's calls.
 
 mod aliases;
 mod barrier;

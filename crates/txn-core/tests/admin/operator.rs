@@ -32,7 +32,8 @@ async fn world() -> World<Raw> {
     w
 }
 
-/// Commits a write of both documents, and dies before the apply of `left`.
+/// Commits a write of both documents without the apply of `left`. The process dies before this
+/// apply.
 async fn die_after_commit(w: &World<Raw>) -> AttemptId {
     let tx = w.domain.begin(&Options::default()).expect("begins");
     let tid = tx.tid();

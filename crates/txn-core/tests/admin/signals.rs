@@ -37,7 +37,7 @@ fn pessimistic(label: &str) -> Options {
     labelled(label).with_lock_mode(LockMode::AtRead)
 }
 
-/// A younger transaction waits for a lock of an older one for 100 ms.
+/// A younger transaction waits 100 ms for an older one's lock.
 async fn wait_once(shop: &World) {
     let older = shop.domain.begin(&pessimistic("restock")).expect("begins");
     older.get(&shop.items, "a").await.expect("locks");

@@ -15,11 +15,13 @@ const INTERVAL: u64 = 10;
 /// In seconds.
 const HOUR: u64 = 3_600;
 
+/// The requests of idle processes are bounded.
+///
 /// In an hour of T = 3,600 s with the interval I = 10 s, P processes send at most
 /// 1.1 (2 P T / 1.25 I + 10 T / I) requests.
 ///
 /// A process waits for 1 to 1.5 intervals, renews its entry in the registry, and reads the document
-/// of the election. The elected process alone scans: a pass has nine requests, and a page more for
+/// of the election. Only the elected process scans. A pass has nine requests, and a page more for
 /// each 100 processes.
 #[tokio::test(start_paused = true)]
 async fn idle_processes_share_one_janitor() {

@@ -1,4 +1,6 @@
-//! Costs in requests and document writes, in virtual time on the memory store.
+//! Costs in requests and document writes, in virtual time.
+//!
+//! The store is the memory store.
 
 mod idle;
 mod transactions;

@@ -1,4 +1,6 @@
-//! The requests and document writes of a transaction of n documents, without contention.
+//! Costs of an uncontended transaction of n documents.
+//!
+//! The costs are requests and document writes.
 
 use txn_core::{Error, Options, WaitFor};
 use txn_sim::Counts;
@@ -8,7 +10,7 @@ use crate::support::{Dies, Item, Process, SharedStore};
 
 const SIZES: [usize; 3] = [2, 10, 1_000];
 
-/// Opens a store with `n` items, and a process that has read none of them.
+/// Opens a store with `n` items, and a new process. The process has read no item.
 async fn process_beside(n: usize) -> Process {
     SharedStore::of(n).await.process(Dies::Never).await
 }

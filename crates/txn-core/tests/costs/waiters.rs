@@ -10,7 +10,7 @@ use crate::support::{Dice, Dies, Item, Setup, SharedStore, World, config};
 /// The maximum number of requests of a waiter in a second. Found: 12 to 19.
 const EACH_SECOND: u64 = 22;
 
-/// The maximum number of requests of a waiter after the release of the lock. Found: 5 to 12.
+/// The maximum requests of a waiter after the lock's release. Found: 5 to 12.
 const AFTER_RELEASE: u64 = 16;
 
 /// The time in which requests are counted, while all transactions wait.
@@ -20,7 +20,8 @@ fn requests(all: &[World]) -> u64 {
     all.iter().map(|process| process.counting.counts().requests()).sum()
 }
 
-/// Lets transactions wait for one older transaction of another process, and checks both bounds.
+/// Lets transactions wait for an older one, and checks both bounds. The older transaction runs in
+/// another process.
 async fn are_bounded(processes: usize, waiters_of_each: usize) {
     let shared = SharedStore::of(1).await;
     let holder = shared.process(Dies::Never).await;
@@ -59,7 +60,7 @@ async fn are_bounded(processes: usize, waiters_of_each: usize) {
     assert!(after <= AFTER_RELEASE * k, "{what}: {after}");
 }
 
-/// At most 22 k requests in a second, and 16 k after the release.
+/// At most 22 k requests a second, 16 k after the release.
 #[tokio::test(start_paused = true)]
 async fn k_waiters_of_one_process_send_o_k_requests() {
     for k in [1, 10, 100] {

@@ -25,7 +25,7 @@ struct Cold {
 }
 
 impl Cold {
-    /// Lets each request take 2 ms, and requests with documents of `cold` longer.
+    /// Lets each request take 2 ms. Requests with documents of `cold` take longer.
     fn step(&self, call: Call<'_>) -> Step {
         if !call.has(|_| true) {
             return Step::pass();
@@ -74,8 +74,8 @@ impl Load {
         Self { server, domain: world.domain, hot: world.items, cold }
     }
 
-    /// Adds to the number in `cold/x`, if the number is not less than `least`. Returns whether the
-    /// committed run did so.
+    /// Adds to the number in `cold/x` if it reaches `least`. Returns whether the committed run did
+    /// so.
     async fn add(&self, by: i64, least: i64) -> Result<bool> {
         let adds = self.domain.transact(async |tx| {
             let found = tx.get(&self.cold, "x").await?;
@@ -162,7 +162,7 @@ async fn wait_in_the_queue_is_no_time_of_the_attempt() {
     assert_eq!(began.elapsed().as_secs(), 30);
 }
 
-/// The writer holds nothing yet, and the reader validates as in any other process.
+/// The reader validates as in any other process. The writer holds nothing yet.
 #[tokio::test(start_paused = true)]
 async fn reader_does_not_wait_for_a_stuck_writer() {
     cov_mark::check!(reader_leaves_the_queue);
@@ -186,7 +186,9 @@ async fn reader_does_not_wait_for_a_stuck_writer() {
     assert!(took < Duration::from_secs(3), "{took:?}");
 }
 
-/// A transaction that read only in its first run writes in the run for its group.
+/// A transaction writes only in the run for its group.
+///
+/// The first run of the closure only reads.
 ///
 /// The commit of the group takes longer than a reader waits.
 #[tokio::test(start_paused = true)]
@@ -340,7 +342,7 @@ async fn member_that_changes_collections_leaves_its_group() {
     first.and(flip).expect("commit");
 }
 
-/// The second transaction waits for the first one, and its hot document is free.
+/// The second transaction waits for the first. The hot document of the second is free.
 #[tokio::test(start_paused = true)]
 async fn stuck_document_delays_no_other_index() {
     let load = Load::open().await;

@@ -102,7 +102,7 @@ impl Bank {
         Self::with_config(store, Config::default()).await
     }
 
-    /// As [`Self::beside`], with random pauses that follow from a seed of its own.
+    /// As [`Self::beside`], with random pauses from an own seed.
     async fn seeded_beside(store: Arc<CountingStore>, seed: u64) -> Self {
         Self::with_config(store, Config::default().with_entropy(Dice::new(seed))).await
     }

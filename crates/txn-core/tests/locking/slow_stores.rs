@@ -37,7 +37,7 @@ struct Shard {
 }
 
 impl Shard {
-    /// Lets a request with a hanging document take 10 s, and any other request 2 ms.
+    /// Lets requests with a hanging document take 10 s. Any other request takes 2 ms.
     fn step(&self, call: Call<'_>) -> Step {
         let hangs = match call {
             Call::GetMany(_) => &self.reads,

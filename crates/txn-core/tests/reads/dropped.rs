@@ -44,7 +44,7 @@ fn late() -> Config {
     config().with_clock(ahead)
 }
 
-/// A reading process, and the point at which its reads of records stop.
+/// Returns a reading process and a breakpoint. Reads of records stop at the breakpoint.
 async fn reading(w: &SharedStore, blocked: bool) -> (World, Arc<Breakpoint>) {
     let reader: World = Setup::on(w.memory.clone()).config(late()).open().await;
     if blocked {

@@ -1,4 +1,4 @@
-//! Reads of closures, readers and snapshots, and writes that rest on old reads.
+//! Reads of closures, readers and snapshots; writes after old reads.
 
 mod dropped;
 mod history;

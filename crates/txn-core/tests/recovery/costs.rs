@@ -11,7 +11,8 @@ use crate::support::{Dies, SharedStore};
 
 const SIZES: [usize; 4] = [1, 2, 10, 1_000];
 
-/// Checks the document writes and requests for the transaction of a dead process.
+/// Checks the writes and requests for a dead process's transaction. Writes are counted per
+/// document.
 fn are_at_most(counts: Counts, writes: usize, requests: usize, what: &str) {
     assert!(counts.documents_written <= writes as u64, "{what}: {counts}, more than {writes}");
     assert!(counts.requests() <= requests as u64, "{what}: {counts}, more than {requests}");
@@ -38,7 +39,7 @@ async fn the_janitor_writes_a_constant_for_each_document() {
     }
 }
 
-/// Writes beside the 2n + 2 of the writer: at most 3 for an abort, n + 2 for a commit.
+/// The writes beside the writer's 2n + 2 are bounded. An abort has at most 3, a commit n + 2.
 #[tokio::test(start_paused = true)]
 async fn a_writer_writes_a_constant_for_each_document() {
     for dies in [Dies::BeforeCommit, Dies::AfterCommit] {

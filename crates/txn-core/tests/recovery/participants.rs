@@ -36,8 +36,9 @@ async fn dropped_collection_keeps_no_other_document_locked() {
     }
 }
 
-/// Another process applies the commit meanwhile, and other transactions write the documents so fast
-/// that every touch of this process meets a conflict.
+/// The requester commits although each of its touches meets a conflict.
+///
+/// Another process applies the commit meanwhile. Other transactions write the documents very fast.
 #[tokio::test(start_paused = true)]
 async fn requester_needs_no_proof_of_an_apply_by_others() {
     cov_mark::check!(help_ends_at_a_contended_document);

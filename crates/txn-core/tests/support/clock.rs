@@ -46,7 +46,7 @@ impl Clock for Wall {
     }
 }
 
-/// The system clock, moved ahead by a test, with the time of the process.
+/// The system clock, which a test moves ahead. The calendar also has the time of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Calendar {
     system: SystemClock,

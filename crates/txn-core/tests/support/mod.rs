@@ -1,4 +1,4 @@
-//! Shared parts of the suites: worlds and processes, scripts of stores, a plain client, clocks.
+//! Shared parts: worlds and processes, store scripts, plain client, clocks.
 
 mod clock;
 mod dice;

@@ -12,7 +12,7 @@ use super::items::{Item, Items, config, drained};
 use super::script::{Dies, die};
 use super::world::{Setup, World};
 
-/// A world with items, each with `n` 1, and with another process on the same documents.
+/// A world with items, and a second process on them. Each item has `n` 1.
 pub(crate) struct Shop {
     world: World,
     /// A process that no script affects.

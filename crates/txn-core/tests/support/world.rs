@@ -1,4 +1,6 @@
-//! A process with a domain, its collections and its log, on a store that the test scripts.
+//! A process with a domain, collections and log.
+//!
+//! The process uses a store that the test scripts.
 
 use std::sync::Arc;
 use std::time::Duration;

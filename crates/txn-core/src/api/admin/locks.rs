@@ -71,7 +71,7 @@ impl Admin<'_> {
         Ok(LockedDocuments { locks, truncated, faults: faults.into_vec() })
     }
 
-    /// Reports the story of one document: its lock, the holder, and its commits.
+    /// Reports one document: its lock, the holder, and its commits.
     ///
     /// The call changes nothing, and asks the primary. `collection` is a physical name or an alias.
     ///
@@ -155,7 +155,8 @@ impl Admin<'_> {
         Ok(lock)
     }
 
-    /// Names the processes of locks without a record, by the registry of processes.
+    /// Names the processes of locks without a record. The names come from the registry of
+    /// processes.
     async fn name_processes(self, locks: &mut [DocumentLock], faults: &mut FaultList) {
         if locks.iter().all(|lock| lock.process.is_some()) {
             return;
@@ -170,7 +171,7 @@ impl Admin<'_> {
     }
 }
 
-/// The reserved fields of a view, which decide the meaning of a lock.
+/// Returns the reserved fields of a view. The reserved fields decide the meaning of a lock.
 fn without_content(view: View) -> View {
     match view {
         View::Present { version, stored, .. } => {

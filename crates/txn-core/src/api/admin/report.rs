@@ -46,7 +46,7 @@ impl std::fmt::Display for DocumentName {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TransactionState {
-    /// No record exists: the owner runs without a heartbeat yet, or has died before its commit.
+    /// No record exists. The owner runs without a heartbeat yet, or has died before its commit.
     NoRecord,
     /// The owner has written a heartbeat, and has not committed.
     Pending,
@@ -205,7 +205,8 @@ pub struct TransactionReport {
     pub age_ms: u64,
     /// The label of the transaction, by its record.
     pub label: Option<String>,
-    /// The process that runs the attempt, by its record or else by the registry of processes.
+    /// The process that runs the attempt. The name comes from the record, or else from the registry
+    /// of processes.
     pub process: Option<String>,
     /// The application of that process.
     pub application: Option<String>,
@@ -241,7 +242,8 @@ pub struct RecordReport {
     pub aborted_by: Option<String>,
     /// The reason for the abort.
     pub aborted_because: Option<String>,
-    /// The first write, in milliseconds since the Unix epoch by the writer's clock.
+    /// The time of the first write, in milliseconds since the Unix epoch. The time is by the clock
+    /// of the writer.
     pub created_ms: u64,
     /// The last heartbeat, in milliseconds since the Unix epoch.
     pub heartbeat_ms: Option<u64>,
@@ -274,19 +276,20 @@ pub struct ParticipantReport {
 pub enum ParticipantState {
     /// The document still has the lock of the transaction.
     Locked,
-    /// The document has the content of the transaction, or of a later one.
+    /// The document has the content of this or a later transaction.
     Applied,
     /// Another transaction holds the document.
     HeldByAnother,
-    /// A plain client removed the lock, and a later transaction wrote other content.
+    /// A later transaction wrote other content. A plain client had removed the lock.
     Overtaken,
-    /// The document was applied, and a later transaction deleted it, by its record.
+    /// A later transaction deleted the applied document. The record of the later transaction shows
+    /// the delete.
     DeletedSince,
     /// The document is absent, and no record names a later deletion.
     ///
     /// A plain client deleted the document, before the apply or after it.
     Missing,
-    /// A plain client moved the lock, so the state of the write is not known.
+    /// The state of the write is not known. A plain client moved the lock.
     Unclear,
     /// A plain client wrote the document while it was locked.
     Damaged,
@@ -294,7 +297,7 @@ pub enum ParticipantState {
     CollectionMadeAgain,
     /// The document could not be read.
     Unreadable,
-    /// The record proves no commit, so the document has no content of the transaction.
+    /// The document has no content of the transaction. The record proves no commit.
     Untouched,
 }
 
@@ -344,11 +347,11 @@ impl ParticipantState {
 pub enum Verdict {
     /// The owner may still commit.
     Running,
-    /// The owner shows no sign of life, and any process may abort the transaction.
+    /// The owner shows no sign of life. Any process may abort the transaction.
     Overdue,
     /// Committed, and not applied to all participants.
     Unapplied,
-    /// Committed and applied to all participants; only the mark of the record is missing.
+    /// Committed and applied to all participants. Only the mark of the record is missing.
     Unmarked,
     /// Committed, and an operator must repair a participant.
     Damaged,
@@ -358,7 +361,8 @@ pub enum Verdict {
     Aborted,
     /// Too old: the transaction table has dropped its day.
     Forgotten,
-    /// No record and no lock: the transaction never wrote, or was one document without a record.
+    /// No record and no lock exists. The transaction never wrote, or was one document without a
+    /// record.
     Unknown,
 }
 
@@ -408,14 +412,15 @@ pub struct DocumentLock {
     pub age_ms: u64,
     /// The time since the last change of the holder's record, in milliseconds.
     pub unchanged_ms: Option<u64>,
-    /// Whether an undecided holder has shown no sign of life for longer than its lease.
+    /// Whether an undecided holder is silent for longer than its lease.
     ///
     /// Without a record only a first attempt can be overdue. The start of later attempts is not
     /// known.
     pub overdue: bool,
     /// The reason why the record of the holder could not be read.
     pub unreadable: Option<Fault>,
-    /// The process of the holder, by its record or else by the registry of processes.
+    /// The process of the holder. The name comes from the record, or else from the registry of
+    /// processes.
     pub process: Option<String>,
     /// The application of that process.
     pub application: Option<String>,
@@ -430,9 +435,10 @@ pub struct DocumentLock {
 pub enum LockStanding {
     /// The holder is not decided.
     Undecided,
-    /// The holder is committed, and its write is not applied to the document.
+    /// The holder is committed, but its write is not applied.
     Unapplied,
-    /// The lock binds no process: the next transaction overwrites it, or the janitor removes it.
+    /// The lock binds no process. The next transaction overwrites the lock, or the janitor removes
+    /// it.
     Void,
     /// The record of the holder could not be read.
     Unknown,
@@ -543,6 +549,7 @@ pub struct AbortReport {
     pub after: TransactionState,
     /// Whether the call was a dry run.
     pub dry_run: bool,
-    /// Whether this call aborted the transaction, or would abort it in a dry run.
+    /// Whether this call aborted the transaction. In a dry run, this is whether a real call would
+    /// abort the transaction.
     pub aborts: bool,
 }

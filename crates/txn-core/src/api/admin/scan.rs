@@ -15,7 +15,7 @@ use txn_store::{Filter, Key, Source, Version};
 /// The greatest limit of a list.
 const MOST: usize = 10_000;
 
-/// The smallest entries of a scan, by key, and whether further ones were dropped.
+/// Keeps the entries of a scan with the smallest keys. Notes whether further entries were dropped.
 ///
 /// A scan may show an entry twice.
 pub(super) struct Smallest<K, V> {
@@ -92,7 +92,7 @@ pub(super) async fn domain_document(engine: &Engine) -> Result<DomainDocument> {
     Ok(document)
 }
 
-/// Visits the documents of a collection or a partition that match a filter.
+/// Visits the matching documents of a collection or a partition.
 ///
 /// Documents are refreshed first, so that the scan finds every acknowledged write.
 pub(super) async fn scan(
@@ -114,7 +114,7 @@ pub(super) async fn scan(
     }
 }
 
-/// The milliseconds from `then` until now; zero for a moment in the future.
+/// Returns the milliseconds from `then` until now. Zero for a moment in the future.
 pub(super) fn since(engine: &Engine, then_ms: u64) -> u64 {
     engine.time.unix_millis().saturating_sub(then_ms)
 }

@@ -15,7 +15,7 @@ use crate::engine::table::REGISTRY;
 use crate::error::Result;
 use txn_protocol::ids::ProcessNumber;
 
-/// The number of intervals without a renewal after which a process counts as silent.
+/// The number of missed renewal intervals after which a process is silent.
 const MISSED_RENEWALS: u64 = 4;
 
 /// A process in the registry of the domain.
@@ -29,7 +29,8 @@ pub struct ProcessReport {
     pub number: String,
     /// The time since the last renewal of the entry, in milliseconds.
     pub unchanged_ms: u64,
-    /// Whether the process missed its last renewals: it has ended, or does not reach the store.
+    /// Whether the process missed its last renewals. A silent process has ended, or does not reach
+    /// the store.
     pub silent: bool,
 }
 
@@ -39,11 +40,11 @@ pub struct ProcessReport {
 pub struct Contention {
     /// The waits, newest first.
     pub waits: Vec<LockWait>,
-    /// Whether there were more waits than the answer has: beyond the limit, beyond the memory of a
-    /// process, or in an entry that cannot be read.
+    /// Whether there were more waits than the answer has. Further waits are beyond the limit,
+    /// beyond the memory of a process, or in an entry that cannot be read.
     pub truncated: bool,
-    /// The answer has each wait that ended at this time or later, in milliseconds since the Unix
-    /// epoch. 0 if no wait is missing.
+    /// The start of the time for which the answer is complete. The answer has each wait that ended
+    /// then or later. In milliseconds since the Unix epoch; 0 if no wait is missing.
     pub complete_since_ms: u64,
     /// The processes that registered themselves, and those of the waits.
     pub processes: Vec<WaitSource>,
@@ -65,7 +66,7 @@ pub struct WaitSource {
 }
 
 impl Contention {
-    /// The name of the process with this number, unless several processes share the number.
+    /// The name of the process with this number. `None` if several processes share the number.
     #[must_use]
     pub fn process_of(&self, number: ProcessNumber) -> Option<&str> {
         let number = number.to_string();
@@ -89,7 +90,7 @@ impl Contention {
         self.waits.extend(waits);
     }
 
-    /// Adds a process, unless the answer has a process of this number and name.
+    /// Adds a process with a new pair of number and name.
     fn add_source(&mut self, number: String, process: String, recorded: bool) {
         let is = |source: &&mut WaitSource| source.number == number && source.process == process;
         match self.processes.iter_mut().find(is) {
@@ -110,7 +111,7 @@ impl Contention {
     }
 }
 
-/// A wait for a lock that has not ended, as its process wrote it last.
+/// A present wait for a lock. The values are those that its process wrote last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Waiter {
@@ -178,7 +179,7 @@ impl Admin<'_> {
         contention
     }
 
-    /// Returns the waits for locks of this process that have not ended, the longest first.
+    /// Returns the present waits for locks of this process, longest first.
     ///
     /// The process remembers at most 1,024 present waits.
     #[must_use]
@@ -221,7 +222,7 @@ impl Admin<'_> {
         Ok(contention)
     }
 
-    /// Returns the waits of all processes that have not ended, the longest first. Changes nothing.
+    /// Returns the present waits of all processes, longest first. Changes nothing.
     ///
     /// The answer has the waits of this process, and of each process with
     /// [`Config::with_write_contention`](crate::Config::with_write_contention) at its last write,
@@ -312,7 +313,7 @@ fn is_silent(entry: &ProcessEntry, unchanged_ms: u64) -> bool {
     unchanged_ms > entry.interval_ms.saturating_mul(MISSED_RENEWALS)
 }
 
-/// The process with this number in its tids, unless several processes share the number.
+/// Names the process with this number in its tids. `None` if several processes share the number.
 ///
 /// The result is the name of the process with its program and machine, and its application.
 pub(super) fn process_of(

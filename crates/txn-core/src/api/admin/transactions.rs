@@ -277,7 +277,7 @@ async fn deleted_since(
     }
 }
 
-/// The state of a participant, by the step that an apply would take next.
+/// The state of a participant. The next step of an apply decides the state.
 fn state_of(
     engine: &Engine,
     record: &Record,

@@ -81,7 +81,7 @@ pub enum Answer<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Answered<T> {
-    /// The answer of the closure, or the stored answer of an earlier call.
+    /// The answer of this call's closure or of an earlier call.
     pub value: T,
     /// Whether an earlier call with this key gave the answer.
     pub repeated: bool,
@@ -157,13 +157,13 @@ impl<T, E: From<Error>> From<Error> for Halt<T, E> {
 }
 
 impl Domain {
-    /// Runs a transaction once for each key, and gives each repetition the first answer.
+    /// Runs a transaction once per key, and repeats the first answer.
     ///
-    /// The answer is a document of the collection `<domain>-idempotency`. Its write and the writes
-    /// of the closure are one transaction. An [`Answer::Refuse`] is stored in a transaction of its
-    /// own. A caller may therefore repeat the call after every error, at once and in another
-    /// process, even after [`ErrorKind::Unknown`]. An error of the closure is not stored, so the
-    /// closure runs again for the repetition.
+    /// The answer is a document of the collection `<domain>-idempotency`. The write of this
+    /// document and the writes of the closure are one transaction. An [`Answer::Refuse`] is stored
+    /// in a transaction of its own. A caller may therefore repeat the call after every error, at
+    /// once and in another process, even after [`ErrorKind::Unknown`]. An error of the closure is
+    /// not stored, so the closure runs again for the repetition.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -326,7 +326,7 @@ impl Domain {
         scan.await.map_err(AttemptError::into_error)
     }
 
-    /// The stored answer of the key as text, if its time has not passed.
+    /// The stored answer of the key as text. `None` if the time of the key has passed.
     async fn answer_of(
         &self,
         tx: &Transaction,

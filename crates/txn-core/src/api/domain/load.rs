@@ -14,7 +14,8 @@ pub struct Load {
     pub waiting: usize,
     /// The number of running transactions that wait for a group.
     pub queued: usize,
-    /// The number of requests that request batching has sent since the domain was opened.
+    /// The number of requests that request batching sent. The count begins when the domain is
+    /// opened.
     pub requests: u64,
     /// The number of operations in these requests.
     pub operations: u64,

@@ -1,4 +1,4 @@
-//! The commit task: from the caller's commit to the end of the attempt.
+//! The commit task: from `commit` to the end of the attempt.
 //!
 //! A tracked task runs the steps of the commit and the apply after them.
 

@@ -23,7 +23,7 @@ pub(in crate::attempt) struct CommittedRecord {
     pub(in crate::attempt) record: Arc<Record>,
     /// The version of the committed record.
     pub(in crate::attempt) version: Version,
-    /// The version of the record, unless another process may have seen it committed earlier.
+    /// The version of the record. `None` if another process may have seen the commit earlier.
     pub(in crate::attempt) first: Option<Version>,
     pub(in crate::attempt) known: BTreeMap<Key, View>,
 }

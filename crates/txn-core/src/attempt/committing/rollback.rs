@@ -109,7 +109,7 @@ pub(in crate::attempt) async fn release(attempt: &Arc<Attempt>, why: Why) {
     }
 }
 
-/// Writes the `aborted` record, which spares other processes the wait for the lease.
+/// Writes the `aborted` record. This record spares other processes the wait for the lease.
 ///
 /// A lock may land late, and a heartbeat shows a live attempt.
 async fn abort_record(attempt: &Attempt, why: &str, deadline: &Deadline) {

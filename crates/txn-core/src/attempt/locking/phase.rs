@@ -16,7 +16,8 @@ use txn_store::{Key, Write};
 /// One acquisition of locks, round by round.
 pub(super) struct LockPhase<'a> {
     pub(super) attempt: &'a Arc<Attempt>,
-    /// After it the attempt sends no further lock and waits for no holder.
+    /// Ends the lock phase when cancelled. The attempt then sends no further lock, and waits for no
+    /// holder.
     pub(super) given_up: &'a CancellationToken,
     pub(super) waits: LockWaits<'a>,
     pub(super) backoff: Backoff,

@@ -260,7 +260,7 @@ pub(in crate::attempt) async fn waited_for_turn(
     Ok(true)
 }
 
-/// Returns the permit of the group for the wait, and limits all waits together.
+/// Returns the group's permit for the wait, and limits all waits together.
 ///
 /// `since`: the start of the first wait. The limit is `attempt.patience`.
 pub(in crate::attempt) fn wait_with_patience(

@@ -98,8 +98,10 @@ impl SerialBatch {
         Merge::Merged
     }
 
-    /// Whether a read of an existing document saw the commit version at the position of the next
-    /// transaction, as far as known.
+    /// Whether a read of an existing document is still current.
+    ///
+    /// The read must have seen the commit version at the position of the next transaction, as far
+    /// as known.
     ///
     /// An earlier transaction of the batch has no commit version yet.
     fn has_version_of(&self, key: &Key, read: &ReadEntry) -> bool {

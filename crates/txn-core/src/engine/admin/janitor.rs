@@ -44,7 +44,7 @@ pub struct JanitorReport {
     ///
     /// The contents of these collections are unknown.
     pub unreachable: Vec<(String, String)>,
-    /// Whether a list is shorter than the truth, because it has 10,000 entries.
+    /// Whether a list is incomplete, because it has 10,000 entries.
     pub truncated: bool,
     /// The number of transactions that were decided or applied.
     pub recovered: usize,
@@ -220,7 +220,8 @@ impl Janitor {
         faults
     }
 
-    /// Notes the partitions that the domain document names and the store does not have.
+    /// Notes missing partitions. The domain document names these partitions, and the store does not
+    /// have them.
     async fn find_lost_partitions(
         &self,
         document: &DomainDocument,

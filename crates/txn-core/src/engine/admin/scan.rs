@@ -77,7 +77,7 @@ impl Faults {
     }
 }
 
-/// Fails if a collection cannot serve transactions, or is not the one that was claimed.
+/// Fails unless the collection is the claimed one and can serve transactions.
 pub(crate) async fn confirm_incarnation(
     store: &StoreAccess,
     name: &str,

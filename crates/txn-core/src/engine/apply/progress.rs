@@ -56,9 +56,10 @@ pub(crate) struct Apply {
     ///
     /// Then the caller does not need the proof that a contended participant was applied.
     pub(super) is_for_a_retry: bool,
-    /// The participants without a lock of this transaction whose touch met a conflict.
+    /// The participants without this transaction's lock whose touch met a conflict.
     ///
-    /// Other transactions write these documents. A slow process may lose every touch to them.
+    /// Other transactions write these documents. A slow process may lose every touch to those
+    /// transactions.
     pub(super) contended: BTreeSet<Key>,
     /// Short descriptions of damaged participants, for events.
     pub(super) damages: BTreeMap<Key, (DamageCause, String)>,
@@ -105,7 +106,9 @@ impl Apply {
         }
     }
 
-    /// Lets the apply end at contended participants, because its caller locks or reads them again.
+    /// Lets the apply end at contended participants.
+    ///
+    /// The caller of the apply locks or reads these participants again.
     pub(crate) fn end_at_contended(&mut self) {
         self.is_for_a_retry = true;
     }

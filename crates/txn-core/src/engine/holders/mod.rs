@@ -1,4 +1,4 @@
-//! Lock holders: the failure detector, their verdicts, and the removal of void locks.
+//! Lock holders: failure detector, verdicts, and removal of void locks.
 
 pub(crate) mod failure_detector;
 pub(crate) mod lock;

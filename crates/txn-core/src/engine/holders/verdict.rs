@@ -169,7 +169,8 @@ impl Verdicts {
         Ok(Some(decided))
     }
 
-    /// Emits the abort of a holder, wounded by another transaction or without a sign of life.
+    /// Emits the abort of a holder. Another transaction wounded the holder, or the holder showed no
+    /// sign of life.
     fn tell_aborted(
         &self,
         holder: AttemptId,
@@ -204,9 +205,11 @@ impl Verdicts {
         self.decide_since(None, tid, found, why, deadline).await
     }
 
-    /// As [`Verdicts::decide`], for a transaction that may count as dead at this record.
+    /// As [`Verdicts::decide`], but the transaction may count as dead.
     ///
-    /// Then the result is also `None` if a heartbeat came before the write of the abort.
+    /// `dead_at`: the version of the record at which the transaction counts as dead.
+    ///
+    /// With `dead_at` the result is also `None` if a heartbeat came before the write of the abort.
     #[tracing::instrument(level = "debug", skip_all, fields(%tid, state = ?found.state()))]
     pub(super) async fn decide_since(
         &self,

@@ -533,7 +533,9 @@ impl UnderWay {
         self.hashes.extend(hashes);
     }
 
-    /// Notes documents that are applied, or that another transaction of this process takes over.
+    /// Notes documents that are applied or taken over.
+    ///
+    /// Another transaction of this process takes documents over.
     ///
     /// The turn of the process does not wait for the other documents of the attempt any longer than
     /// they take.

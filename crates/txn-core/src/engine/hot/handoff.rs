@@ -78,7 +78,7 @@ impl PublishedDocuments {
         self.documents.lock().is_empty()
     }
 
-    /// Whether the document is neither locked by a taker nor applied by the commit.
+    /// Whether the document is neither locked by a taker nor applied.
     pub(crate) fn contains(&self, key: &Key) -> bool {
         self.documents.lock().contains_key(key)
     }

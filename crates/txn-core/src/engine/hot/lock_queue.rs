@@ -1,4 +1,6 @@
-//! The wait queues of this process: one for each locked document, ordered by age.
+//! The wait queues of this process for locked documents.
+//!
+//! Each locked document has one queue, ordered by age.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -32,7 +32,9 @@ const LEAVING: Duration = Duration::from_secs(1);
 /// single transaction may have more: with a part of its documents it would start again.
 const ENOUGH_REFRESHED: usize = 500;
 
-/// The turns of this process at hot documents: the board task, and its waiters.
+/// The turns of this process at hot documents.
+///
+/// The methods are those of the board task and of its waiters.
 pub(crate) struct Turns {
     context: Arc<Context>,
     store: Arc<StoreAccess>,

@@ -15,13 +15,13 @@ use crate::event::{Event, WaitEnd};
 use txn_protocol::ids::AttemptId;
 use txn_store::Key;
 
-/// The maximum number of labels that are remembered for holders in other processes.
+/// The maximum number of remembered labels of holders in other processes.
 const MOST_LABELS: usize = 1_024;
 
 /// The maximum number of present waits that are remembered.
 const MOST_PRESENT: usize = 1_024;
 
-/// A wait of one attempt for one holder of one document, after its end.
+/// A past wait of one attempt for one holder of a document.
 ///
 /// An attempt that waits for several holders of a document in turn has several waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ impl LockWait {
     }
 }
 
-/// A wait of one attempt for one holder of one document, which has not ended.
+/// A present wait of one attempt for one holder of a document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PresentWait {
@@ -85,7 +85,7 @@ pub struct PresentWait {
     pub waited_ms: u64,
 }
 
-/// The present waits and those that ended lately, and the labels of holders.
+/// Present and recently ended waits, and the labels of holders.
 pub(crate) struct ContentionLog {
     context: Arc<Context>,
     time: Arc<Time>,
@@ -93,7 +93,7 @@ pub(crate) struct ContentionLog {
     /// The labels of holders in other processes, by their records.
     labels: Mutex<BTreeMap<AttemptId, Arc<str>>>,
     ring: Mutex<Ring>,
-    /// The holders for which attempts wait, and the start of each wait by the monotonic clock.
+    /// The present waits. Each has the holder and the start of the wait by the monotonic clock.
     present: Mutex<BTreeMap<(AttemptId, Key), (AttemptId, Duration)>>,
 }
 
@@ -122,7 +122,7 @@ impl ContentionLog {
         }
     }
 
-    /// Remembers the label of a holder in this process, beyond the end of the holder.
+    /// Remembers the label of a local holder beyond the holder's end.
     pub(crate) fn note_live(&self, holder: AttemptId) {
         self.note_label(holder, self.live_attempts.label_of(holder).as_ref());
     }
@@ -140,7 +140,9 @@ impl ContentionLog {
         self.context.emit(&Event::Waiting { tid, label, holder, holder_label, document });
     }
 
-    /// Remembers a wait since this moment of the monotonic clock, until its end.
+    /// Remembers a wait until its end.
+    ///
+    /// The wait starts at this moment of the monotonic clock.
     pub(crate) fn note_wait(
         &self,
         tid: AttemptId,
@@ -222,7 +224,9 @@ impl ContentionLog {
         });
     }
 
-    /// The last waits, newest first, and the number of all waits so far.
+    /// Returns the last waits and their total count.
+    ///
+    /// The last waits are newest first; the count is that of all waits so far.
     pub(crate) fn last(&self, limit: usize) -> (Vec<LockWait>, u64) {
         let ring = self.ring.lock();
         (ring.waits.iter().rev().take(limit).cloned().collect(), ring.total)

@@ -1,6 +1,6 @@
-//! Signals for operators: who waited for whom, and which processes use the domain.
+//! Signals for operators: waits for locks, and processes of the domain.
 //!
-//! Signals are hints. No decision of the protocol rests on them.
+//! Signals are hints. No decision of the protocol rests on a signal.
 
 pub(crate) mod contention;
 pub(crate) mod label;

@@ -12,7 +12,7 @@ use txn_protocol::format::Format;
 pub struct ProcessEntry {
     /// The format version of the process's transaction records.
     pub format: Format,
-    /// The node of the process: the random part of its commit versions, in hexadecimal.
+    /// The random part of the process's commit versions, in hexadecimal.
     ///
     /// The first four digits are the number of the process in its tids.
     pub node: String,
@@ -29,7 +29,7 @@ pub struct ProcessEntry {
     pub application: Option<String>,
     /// The version of this library in the process.
     pub library: String,
-    /// The start of the domain in the process, in milliseconds since the Unix epoch.
+    /// When the process started the domain, in milliseconds since the Unix epoch.
     pub since_ms: u64,
     /// The last renewal of the entry, in milliseconds since the Unix epoch.
     pub renewed_ms: u64,
@@ -59,7 +59,7 @@ impl ProcessEntry {
 
     /// The time after which an unchanged entry is dropped, in milliseconds.
     pub(crate) fn kept_for_ms(&self) -> u64 {
-        /// One hour: long enough to name the program of a lock that a dead process left.
+        /// An hour. The time is enough to name the program of a lock that a dead process left.
         const KEPT: u64 = 3_600_000;
         self.interval_ms.saturating_mul(10).max(KEPT)
     }

@@ -30,7 +30,7 @@ const LEAVING: Duration = Duration::from_secs(1);
 /// The maximum number of waits in the document of one process.
 const MOST_WRITTEN: usize = 500;
 
-/// How long the waits of a process are kept after their last change, in milliseconds.
+/// How long waits are kept after their last change, in milliseconds.
 const WAITS_KEPT_MS: u64 = 24 * 3_600_000;
 
 /// The last waits of one process, as stored.
@@ -42,9 +42,9 @@ pub(crate) struct ProcessWaits {
     pub(crate) written_ms: u64,
     /// The newest wait comes first.
     pub(crate) waits: Vec<LockWait>,
-    /// The number of all waits of the process at the time of the write.
+    /// The number of all waits of the process at the write.
     pub(crate) total: u64,
-    /// The waits that had not ended at the time of the write, the longest first.
+    /// The present waits at the time of the write, longest first.
     pub(crate) present: Vec<PresentWait>,
 }
 
@@ -79,7 +79,7 @@ struct OwnDocuments {
     written: u64,
     /// Whether the last write had present waits.
     has_written_present: bool,
-    /// When this process last dropped the documents of dead processes, on the monotonic clock.
+    /// When this process last dropped the documents of dead processes. By the monotonic clock.
     swept: Option<Duration>,
 }
 
@@ -102,7 +102,7 @@ impl Processes {
         Self { context, store, time, table, contention, host, program, own }
     }
 
-    /// Writes the entry of this process, and its waits if the configuration wants them.
+    /// Writes the entry of this process, and its waits if configured.
     ///
     /// A failed write is repeated on the next turn.
     pub(crate) async fn renew(&self) {
@@ -194,9 +194,11 @@ impl Processes {
         self.store.documents().read_primary(std::slice::from_ref(key)).await.into_iter().next()
     }
 
-    /// Removes the entry of this process at an orderly shutdown, and writes its last waits.
+    /// Removes this process's entry at shutdown, and writes its last waits.
     ///
-    /// Takes at most one second. A remaining entry is dropped by a janitor later.
+    /// The shutdown is an orderly one.
+    ///
+    /// The call takes at most one second. A remaining entry is dropped by a janitor later.
     pub(crate) async fn leave(&self) {
         let leave = async {
             let mut own = self.own.lock().await;

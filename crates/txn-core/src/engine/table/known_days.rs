@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::error::Error;
 use txn_protocol::ids::Day;
 
-/// The days of the transaction table, as far as this process knows them.
+/// The days of the transaction table that this process knows.
 #[derive(Debug, Default)]
 pub(super) struct KnownDays {
     /// The days with a partition that has its alias.

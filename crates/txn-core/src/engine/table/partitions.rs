@@ -129,7 +129,9 @@ impl Table {
         }
     }
 
-    /// Asks the domain document for the partition of a day, by an acknowledged touch.
+    /// Asks the domain document for the partition of a day.
+    ///
+    /// The acknowledged touch of the document proves the read.
     async fn ask_domain(&self, day: Day, deadline: &Deadline) -> Result<Making, AttemptError> {
         let document = match self.context.rules.decides(Rule::TouchGone) {
             true => self.change_domain(deadline, |_| false).await?.0,
@@ -138,7 +140,7 @@ impl Table {
         Ok(Making::asked(&document, &self.context.rules, day))
     }
 
-    /// Names a new collection as the partition of a day, unless the day has one.
+    /// Names a new collection as the partition, unless the day has one.
     ///
     /// A collection that lost to another one is dropped.
     async fn name_partition(

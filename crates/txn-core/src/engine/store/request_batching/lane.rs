@@ -147,7 +147,9 @@ impl<K: Kind> Lane<K> {
         answers
     }
 
-    /// Queues a batch once there is room, and starts a request if the bound allows one.
+    /// Queues a batch, and starts a request if the bound allows one.
+    ///
+    /// The batch waits until there is room.
     ///
     /// A task waits for room. A caller that does not poll its future would keep its permits, and
     /// block the callers after it.

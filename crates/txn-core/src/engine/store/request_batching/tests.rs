@@ -512,7 +512,7 @@ async fn writes_of(steps: &[Step], store: &MemoryStore) -> Vec<Write> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// With one request at a time, concurrent callers see the results of serial calls.
+    /// Concurrent callers see the results of serial calls. The lane sends one request at a time.
     #[test]
     fn concurrent_callers_equal_serial_callers(
         batches in proptest::collection::vec(proptest::collection::vec(step(), 1..5), 1..12),
