@@ -26,7 +26,7 @@ pub enum State {
 }
 
 impl State {
-    /// The states of records that a process still has to recover or apply.
+    /// The states of records that need recovery or an apply.
     pub const OPEN: [&'static str; 2] = ["pending", "committed"];
     /// The state of records whose transactions are applied.
     pub const FINISHED: &'static str = "finished";
@@ -73,10 +73,10 @@ pub struct Participant {
     /// duplicate of the request that landed late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placeholder: Option<Version>,
-    /// The commit version of the content under the lock, if there is one.
+    /// The commit version of the content under the lock, if any.
     ///
     /// No other transaction writes the document while the participant is not applied. So another
-    /// tid in the document was written since.
+    /// commit version in the document is a later write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<CommitVersion>,
 }
@@ -117,7 +117,7 @@ pub struct Aborted {
 /// The part of a record that is stored but never searched.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Body {
-    /// The redo log: the absolute new content of each participant that is written.
+    /// The redo log: the absolute new content of each written participant.
     #[serde(default)]
     images: Vec<Option<Box<RawValue>>>,
     /// The caller's metadata, a JSON value.
@@ -146,7 +146,8 @@ struct Wire {
     coordinator: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     application: Option<String>,
-    /// Added within the first format: a reader that does not know the label ignores it.
+    /// The label of the transaction, added within the first format. A reader that does not know the
+    /// label ignores the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     label: Option<Arc<str>>,
     created_at: u64,
@@ -164,7 +165,7 @@ pub struct Record {
     pub state: State,
     /// The attempt that the record decides.
     pub tid: AttemptId,
-    /// The author and the reason of the abort, if the attempt is aborted.
+    /// The author and the reason of the abort; `None` without an abort.
     pub aborted: Option<Aborted>,
     /// The version of all content that the transaction wrote, if committed.
     pub commit_version: Option<CommitVersion>,
@@ -273,7 +274,8 @@ impl Record {
     /// Returns none for a record with metadata or an abort, because their encoded length is
     /// unknown.
     pub fn most_bytes(&self) -> Option<usize> {
-        /// Numbers, tids and names of fields; a byte of a name may become an escape of six.
+        /// Bytes of numbers, tids and names of fields. A byte of a name may become an escape of
+        /// six.
         const FIELDS: usize = 512;
         let name = |text: &str| 6 * text.len();
         let participant = |participant: &Participant| {

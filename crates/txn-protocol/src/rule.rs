@@ -42,7 +42,7 @@ impl ShownBy {
 }
 
 const BOTH: ShownBy = ShownBy::Both;
-/// A rule of groups that is hard to break, because of the document cache.
+/// A rule of groups that is hard to break. The reason is the document cache.
 const REMEMBERED: ShownBy = ShownBy::Model {
     no_mutation: "a group reads the commit itself, while the document cache has it",
 };
@@ -85,33 +85,34 @@ macro_rules! rules {
 rules! {
     /// A lock is taken only over the content that the closure read.
     LockOverWhatWasRead = "LOCK_OVER_WHAT_WAS_READ", BOTH;
-    /// A lock is taken over an own commit only once that commit is acknowledged.
+    /// A lock over an own commit requires that commit's acknowledgement.
     LockOverAcknowledged = "LOCK_OVER_ACKNOWLEDGED", GROUPS;
-    /// A lock is taken over an own commit only over what was read of that commit. The version of
-    /// the document identifies no content.
+    /// A lock over an own commit requires a read of that commit. The version of the document
+    /// identifies no content.
     LockOverByCommit = "LOCK_OVER_BY_COMMIT", REMEMBERED;
-    /// A lock is taken over an own commit only if that commit's own lock is there.
+    /// A lock over an own commit requires that commit's own lock.
     LockOverParticipants = "LOCK_OVER_PARTICIPANTS", GROUPS;
-    /// A lock whose write was not acknowledged counts only after an acknowledged touch.
+    /// A lock without an acknowledgement counts only after an acknowledged touch.
     LockAcknowledged = "LOCK_ACKNOWLEDGED", BOTH;
     /// An older transaction does not wait for a younger one.
     WoundYounger = "WOUND_YOUNGER", BOTH;
-    /// A lock of another attempt is replaced only once the abort of its holder is acknowledged.
+    /// A foreign lock is replaced only after its holder's acknowledged abort.
     AbortBeforeTakeOver = "ABORT_BEFORE_TAKE_OVER", BOTH;
     /// A document that was only read is validated.
     ValidateReads = "VALIDATE_READS", BOTH;
     /// Validation begins after every lock is acknowledged, not before.
     ValidateAfterLocks = "VALIDATE_AFTER_LOCKS", BOTH;
-    /// A read of a document that another attempt holds is not valid, even if its version is the
-    /// same.
+    /// A read of a document that another attempt holds is invalid. An equal version changes
+    /// nothing.
     ValidateHolders = "VALIDATE_HOLDERS", BOTH;
     /// A read-only transaction waits for the undecided holders that it finds.
     ReadOnlyWaits = "READ_ONLY_WAITS", BOTH;
-    /// Of several documents that were absent when they were read, each is locked by a placeholder.
+    /// Several absent reads of a transaction are each locked by a placeholder.
     LockAbsentReads = "LOCK_ABSENT_READS", BOTH;
     /// An absence is verified first, alone, and then the versions.
     AbsenceFirst = "ABSENCE_FIRST", BOTH;
-    /// A commit version is not earlier than the server's time, if the store tells its time.
+    /// A commit version is not earlier than the server's time. The rule applies if the store tells
+    /// its time.
     VersionByServer = "VERSION_BY_SERVER", ShownBy::Mutation {
         no_model: "the models have no clocks: versions there are drawn in the order of the commits",
     };
@@ -119,7 +120,8 @@ rules! {
     VerifyReadLocks = "VERIFY_READ_LOCKS", BOTH;
     /// A commit that finds its record aborted is no commit.
     AbortFlag = "ABORT_FLAG", BOTH;
-    /// A commit that was not acknowledged is settled by an acknowledged write before anything else.
+    /// An unacknowledged commit is settled before anything else. An acknowledged write settles the
+    /// commit.
     CommitSettled = "COMMIT_SETTLED", BOTH;
     /// A refused write may have been carried out.
     RefusalInDoubt = "REFUSAL_IN_DOUBT", BOTH;
@@ -127,45 +129,46 @@ rules! {
     TouchAborted = "TOUCH_ABORTED", BOTH;
     /// A foreign `committed` record is touched before it is applied.
     TouchCommitted = "TOUCH_COMMITTED", BOTH;
-    /// A reader answers for a locked document by the record of the holder.
+    /// A reader follows the holder's record for a locked document.
     ReadTheRecord = "READ_THE_RECORD", BOTH;
-    /// A lock that the committed record of its holder does not name is void.
+    /// A lock is void if its holder's committed record omits it.
     UnnamedLockVoid = "UNNAMED_LOCK_VOID", BOTH;
-    /// A placeholder is a lock only at the version that the record names.
+    /// A placeholder is a lock only at its version in the record.
     PlaceholderVersion = "PLACEHOLDER_VERSION", BOTH;
-    /// A committed insert whose placeholder was moved or removed does not count as applied before
-    /// its record is finished.
+    /// A committed insert without its placeholder does not count as applied. The placeholder was
+    /// moved or removed, and the record is not finished.
     MovedLock = "MOVED_LOCK", BOTH;
-    /// An owner locks again in place of its moved or missing lock only under two conditions. An
-    /// acknowledged touch of its record says that no other process applied the commit, and no
-    /// deletion is on record.
+    /// An owner replaces a moved or missing lock only under two conditions. An acknowledged touch
+    /// of the owner's record says that no other process applied the commit. No deletion is on
+    /// record.
     RelockUnapplied = "RELOCK_UNAPPLIED", BOTH;
-    /// A collection that was made again proves nothing about a commit, and no apply writes it. The
-    /// apply reports the commit as lost.
+    /// A collection that was made again proves nothing about a commit. No apply writes such a
+    /// collection. The apply reports the commit as lost.
     SameCollection = "SAME_COLLECTION", BOTH;
-    /// Content counts as written since if its commit is not the one under the lock. The larger
-    /// commit version decides nothing.
+    /// Content counts as written since if its commit is another one. The compared commit is that of
+    /// the content under the lock. The larger commit version decides nothing.
     WrittenSince = "WRITTEN_SINCE", BOTH;
     /// A participant that seems applied counts only once it is touched.
     TouchApplied = "TOUCH_APPLIED", BOTH;
-    /// A process that applies touches documents that were locked since, and waits for no later
-    /// holder.
+    /// An apply touches documents that were locked since. The apply waits for no later holder.
     TouchKeepsLock = "TOUCH_KEEPS_LOCK", ShownBy::Model {
         no_mutation: "a process that waits in a ring times out or is taken for dead: no run of thousands failed",
     };
-    /// A missing participant counts as deleted only once an acknowledged write proves it.
+    /// A missing participant counts as deleted only after an acknowledged write. The write proves
+    /// the absence.
     ProveAbsence = "PROVE_ABSENCE", BOTH;
-    /// An apply that was not acknowledged is settled before the record is finished.
+    /// An unacknowledged apply is settled before the record is finished.
     ApplyAcknowledged = "APPLY_ACKNOWLEDGED", BOTH;
-    /// A write of one document is sent only if the document has no lock.
+    /// A write of one document requires a document without a lock.
     SingleSeesLocks = "SINGLE_SEES_LOCKS", BOTH;
-    /// The document's list of commits settles a write of one document that was not acknowledged.
+    /// A document's list of commits settles its unacknowledged one-document write.
     SettleSingle = "SETTLE_SINGLE", BOTH;
-    /// The own commit in a document's list counts only once it is touched.
+    /// The own commit in a document's list counts only after a touch.
     TouchOwnCommit = "TOUCH_OWN_COMMIT", BOTH;
-    /// A later commit in a document's list proves a failure only once it is touched.
+    /// A later commit in the list proves failure only after a touch. The list is that of the
+    /// document.
     TouchLaterCommit = "TOUCH_LATER_COMMIT", BOTH;
-    /// A commit stays in a document's list until its process knows the outcome.
+    /// A document's list keeps a commit until its process knows the outcome.
     KeepInDoubt = "KEEP_IN_DOUBT", BOTH;
     /// A partition gets the alias only after the domain document names it.
     OfficialBeforeAlias = "OFFICIAL_BEFORE_ALIAS", ShownBy::Model {
@@ -177,17 +180,19 @@ rules! {
     };
     /// The partition of a day that is gone is not made again.
     DroppedThrough = "DROPPED_THROUGH", BOTH;
-    /// A missing partition says nothing about its transactions while its day is not gone.
+    /// A missing partition says nothing while its day is not gone. Nothing follows for the
+    /// transactions of the day.
     MissingIsNotGone = "MISSING_IS_NOT_GONE", BOTH;
-    /// Only an acknowledged touch of the domain document says that a day is gone.
+    /// Only an acknowledged touch of the domain document proves a day gone.
     TouchGone = "TOUCH_GONE", BOTH;
     /// A partition is dropped only when nothing in it is open.
     DropOnlyResolved = "DROP_ONLY_RESOLVED", BOTH;
     /// No process writes to a partition during the last scan.
     BlockBeforeDrop = "BLOCK_BEFORE_DROP", BOTH;
-    /// The watermark is moved on the version of the domain document that was read before the block.
+    /// The watermark moves on the domain document read before the block. The condition of the write
+    /// is the version of that read.
     WatermarkBeforeBlock = "WATERMARK_BEFORE_BLOCK", BOTH;
-    /// A day is not dropped while a process may be lifting its block.
+    /// A day is not dropped while its block may be lifted. A process may be lifting the block.
     LiftSettles = "LIFT_SETTLES", BOTH;
 }
 
@@ -213,7 +218,7 @@ pub struct Rules {
     asked: Option<Arc<Asked>>,
 }
 
-/// The rule that is left out, if any, and how often the engine asked for each rule.
+/// The omitted rule, if any, and the questions for each rule. The engine asks the questions.
 #[cfg(feature = "testing")]
 #[derive(Debug)]
 struct Asked {
@@ -240,7 +245,7 @@ impl Rules {
     }
 }
 
-/// In production the rules take no space, and each question is a constant.
+/// Without the feature `testing`, rules take no space. Each question is a constant.
 #[cfg(not(feature = "testing"))]
 const _: () = assert!(Rules::all().decides(Rule::TouchAborted) && size_of::<Rules>() == 0);
 
@@ -277,7 +282,9 @@ impl Rules {
         self.asked.as_ref().and_then(|asked| asked.off)
     }
 
-    /// How often this value and its clones were asked for the omitted rule.
+    /// How often this value was asked for the omitted rule.
+    ///
+    /// The questions for clones count, too.
     ///
     /// A failure proves nothing about a rule that was never asked for.
     #[must_use]

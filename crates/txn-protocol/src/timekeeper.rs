@@ -55,8 +55,8 @@ pub enum ClockState {
     /// The two clocks moved against each other since the server's answer. The process has to ask
     /// again.
     Doubtful,
-    /// The wall clock is ahead of the server's by more than the drift. The value is a lower bound
-    /// of the difference.
+    /// The wall clock is ahead of the server's by too much. The difference exceeds the drift. The
+    /// value is a lower bound of the difference.
     Ahead(Duration),
     /// The wall clock is behind the server's by more than the drift. The value is a lower bound of
     /// the difference.
@@ -148,7 +148,7 @@ fn earliest(told: Told, now: Clocks) -> Duration {
     told.time + now.monotonic.saturating_sub(told.answered.monotonic)
 }
 
-/// Whether the two clocks moved apart by more than a quarter of the drift.
+/// Whether the two clocks moved apart. The bound is a quarter of the drift.
 fn is_apart(before: Clocks, now: Clocks, drift: Duration) -> bool {
     let expected = before.wall + now.monotonic.saturating_sub(before.monotonic);
     expected.abs_diff(now.wall) > drift / 4
@@ -167,7 +167,7 @@ mod tests {
         Clocks { wall, monotonic }
     }
 
-    /// The server was asked at noon, by a process with this wall clock. The answer took 2 s.
+    /// The server was asked at noon. The process had this wall clock. The answer took 2 s.
     fn told(wall_at_noon: Duration) -> Timekeeper {
         let mut keeper = Timekeeper::default();
         keeper.tell(

@@ -48,7 +48,8 @@ pub type Ticket = u64;
 pub struct Entry {
     /// The wish with the smallest ticket goes first.
     pub ticket: Ticket,
-    /// The step from the last ticket, or from the virtual time, before the spacing.
+    /// The step to this ticket before the spacing. The step begins at the last ticket, or at the
+    /// virtual time.
     pub stride: Ticket,
     /// Transactions that wait or run in the process.
     pub clients: u32,

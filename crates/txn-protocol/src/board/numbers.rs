@@ -40,16 +40,16 @@ pub struct Numbers {
     /// A full turn may last this time divided by the number of processes, if that is longer. On a
     /// loaded server a round trip takes 20 ms, and a turn of 100 ms is one batch.
     pub longest_cycle: Duration,
-    /// The patience with a wish that has its turn, in full turns: 5.
+    /// The patience with the wish in its turn, in full turns: 5.
     ///
     /// The other processes skip a wish if its ticket stays for these turns and for
     /// [`Self::patience_round_trips`]. A live process takes its turn, its apply and its write in
     /// less than two turns. The part of a turn beyond [`Self::longest_turn`] counts once.
     pub patience_turns: u32,
-    /// The patience in round trips of the process that has its turn: 8. Its turn takes up to six.
+    /// The patience in round trips of the process in its turn: 8. A turn takes up to six.
     pub patience_round_trips: u32,
-    /// The longest patience, for any round trip that an entry names: 10 s. The limit bounds the
-    /// effect of a damaged entry.
+    /// The longest patience, for any round trip: 10 s. An entry names the round trip. The limit
+    /// bounds the effect of a damaged entry.
     pub longest_patience: Duration,
     /// The time after which an unread board counts as empty: 200 ms.
     ///
@@ -76,7 +76,9 @@ pub struct Numbers {
     ///
     /// The engine itself reaches 0.72 with 15 round trips.
     pub slow_stride_round_trips: u32,
-    /// The pause between two polls of a process that waits for no other: 10 ms.
+    /// The pause between polls of a process without waits: 10 ms.
+    ///
+    /// The process waits for no other process.
     ///
     /// The pause grows to a quarter of the time for which the board showed no other process, at
     /// most 50 ms.
@@ -84,18 +86,18 @@ pub struct Numbers {
     /// The shortest time from one poll to the next: 1 ms. A store in the memory of the process
     /// answers without a delay.
     pub shortest_look_pause: Duration,
-    /// How long an idle process keeps its wish, in percent of a round trip: 40. The clients of the
-    /// process may return.
+    /// An idle process's wish stays this percentage of a round trip: 40. The clients of the process
+    /// may return.
     pub idle_percent: u32,
-    /// The time after which the slot of an unchanged entry is free: 10 s. The turns of all other
-    /// processes take less.
+    /// The time until an unchanged entry's slot is free: 10 s. The turns of all other processes
+    /// take less.
     pub dead_after: Duration,
     /// The pause between two polls of a dormant process: 250 ms.
     ///
     /// A dormant process polls only while it hands its documents off. Without these polls a guest
     /// next to one busy process never commits.
     pub dormant_look: Duration,
-    /// The time without a hand-off after which documents are sometimes free: 50 ms.
+    /// The time without hand-offs until documents are sometimes free: 50 ms.
     ///
     /// [`Self::handoff_round_trips`] have to pass, too.
     pub handoff_pause: Duration,

@@ -15,7 +15,7 @@ pub const BITMAP_BITS: usize = 8_192;
 
 const WORDS: usize = BITMAP_BITS / 64;
 
-/// The hash of a document's key, which is its collection and its id.
+/// The hash of a document's collection and id.
 ///
 /// The hash is part of the board's format, so each version of the library has to compute the same
 /// one. Two documents with one hash count as one document of the board, which costs order and no
@@ -24,7 +24,7 @@ const WORDS: usize = BITMAP_BITS / 64;
 pub struct KeyHash(u32);
 
 impl KeyHash {
-    /// The hash of a document: FNV-1a of 64 bits, folded to 32 bits.
+    /// Hashes a document with FNV-1a of 64 bits, folded to 32 bits.
     #[must_use]
     pub fn of(collection: &str, id: &str) -> Self {
         let bytes = collection.bytes().chain([0]).chain(id.bytes());
@@ -49,7 +49,9 @@ impl KeyHash {
     }
 }
 
-/// A set of at most [`MOST_HASHES`] hashes, or a bitmap of [`BITMAP_BITS`] bits.
+/// A set of documents: few hashes, or a bitmap.
+///
+/// A set has at most [`MOST_HASHES`] hashes. A bitmap has [`BITMAP_BITS`] bits.
 ///
 /// A bitmap answers "yes" for documents that are not in the set. The process then waits for a turn
 /// that it did not need to wait for.

@@ -175,7 +175,7 @@ fn later_wish_blocks_nothing() {
     assert!(policy.may_lock(hash(1), ms(11)) && policy.take_arrival() && !policy.take_arrival());
 }
 
-/// A process that has used its turn, with its ticket and its work under way.
+/// A process that has used its turn. The result has the policy, the ticket, and the work under way.
 fn used_turn() -> (Policy, Option<Ticket>, Work) {
     let mut policy = wishing(ms(10));
     let ticket = policy.ticket();

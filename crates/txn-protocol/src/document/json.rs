@@ -70,7 +70,7 @@ pub(super) fn fields(text: &str) -> Result<Vec<Field<'_>>, JsonError> {
 
 struct Top<'a>(Vec<Field<'a>>);
 
-/// Up to this number of names, comparisons are faster than a sorted set.
+/// The number of names up to which comparisons beat a sorted set.
 const FEW: usize = 8;
 
 impl<'de: 'a, 'a> Deserialize<'de> for Top<'a> {

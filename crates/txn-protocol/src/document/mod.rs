@@ -104,7 +104,8 @@ pub struct Stored {
     pub image: Image,
 }
 
-/// Bytes of the reserved fields except [`Stored::recent`], and of one tid in that.
+/// The bytes of the reserved fields except [`Stored::recent`]. [`RECENT_BYTES`] are the bytes of
+/// one tid in that field.
 const RESERVED_BYTES: usize = 192;
 const RECENT_BYTES: usize = 35;
 

@@ -27,7 +27,7 @@ pub struct Age {
 }
 
 impl AttemptId {
-    /// The first attempt of a transaction that started at `ticks`, with `own` random bits.
+    /// The first attempt of a transaction that started at `ticks`. The id has `own` random bits.
     pub(super) fn first(ticks: u64, process: [u8; 2], own: u32) -> Self {
         let ([a, b], [c, d, e, f]) = (process, own.to_be_bytes());
         Self(TimeUuid::from_parts(Parts { ticks, sequence: 0, node: [a, b, c, d, e, f] }))

@@ -33,7 +33,7 @@ struct State {
 /// The maximum number of versions that the source remembers.
 const ISSUED: usize = 10_000;
 
-/// An error: a version that was read is too far in the future.
+/// The error of a read version too far in the future.
 ///
 /// The distance exceeds the difference that is allowed between clocks.
 #[derive(Debug, PartialEq, Eq)]
@@ -76,7 +76,8 @@ impl IdSource {
         self.0.lock().node = node_of(entropy.word());
     }
 
-    /// The first attempt of a transaction that starts `now`, since the Unix epoch.
+    /// The first attempt of a transaction that starts `now`. `now` is the time since the Unix
+    /// epoch.
     pub fn start(&self, now: Duration, drift: Duration, entropy: &dyn Entropy) -> AttemptId {
         let mut state = self.0.lock();
         let ticks = ticks_of(now).max(state.last_start + 1);

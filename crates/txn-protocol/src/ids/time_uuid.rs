@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-/// Ticks of 100 ns between the Gregorian epoch of timeuuids (1582-10-15) and the Unix epoch.
+/// Ticks of 100 ns between the epochs of timeuuids and Unix. The epoch of timeuuids is the
+/// Gregorian one (1582-10-15).
 const UNIX_EPOCH_TICKS: u64 = 0x01B2_1DD2_1381_4000;
 
-/// The largest value of the 14 bits that RFC 9562 calls the clock sequence.
+/// The largest clock sequence of 14 bits. RFC 9562 defines the clock sequence.
 pub(super) const MAX_SEQUENCE: u16 = (1 << 14) - 1;
 
 /// A moment, 14 bits of the owner's choice, and a random node.
@@ -25,7 +26,9 @@ pub(super) struct Parts {
     pub(super) node: [u8; 6],
 }
 
-/// The number of a process: the first bytes of the node in all its ids.
+/// The number of a process: its node's first bytes.
+///
+/// All ids of the process have the node.
 ///
 /// Rarely two processes share a number. `Display` writes four hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,7 +83,7 @@ pub(super) fn unix_time_of(ticks: u64) -> Duration {
     Duration::from_nanos(ticks.saturating_sub(UNIX_EPOCH_TICKS).saturating_mul(100))
 }
 
-/// Whole days between the Unix epoch and a moment; negative before the epoch.
+/// Whole days since the Unix epoch. Negative before the epoch.
 pub(super) fn unix_days_of(ticks: u64) -> i64 {
     const TICKS_PER_DAY: i128 = 24 * 60 * 60 * 10_000_000;
     let days = (i128::from(ticks) - i128::from(UNIX_EPOCH_TICKS)).div_euclid(TICKS_PER_DAY);
@@ -116,7 +119,7 @@ impl FromStr for TimeUuid {
     }
 }
 
-/// Text forms of a type that wraps a [`TimeUuid`]: the UUID, with hyphens.
+/// Text forms of a wrapped [`TimeUuid`]: the UUID, with hyphens.
 macro_rules! as_text {
     ($name:ident) => {
         impl std::fmt::Display for $name {

@@ -18,7 +18,7 @@ pub enum Phase {
     Locking,
     /// The attempt validates the reads that it did not lock.
     Validating,
-    /// The attempt holds locks, has nothing to commit, and verifies its locks once more.
+    /// The attempt only holds locks, and verifies its locks once more. There is nothing to commit.
     Verifying,
     /// The attempt sends the write that decides.
     Committing,
@@ -27,7 +27,7 @@ pub enum Phase {
 /// The remaining work of an attempt, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// Documents have to be locked, or new contents tried out together with the locks.
+    /// Whether documents must be locked, or new contents tried out. The same request sends both.
     pub to_lock: bool,
     /// Documents were read, are not locked, and are not validated.
     pub to_validate: bool,

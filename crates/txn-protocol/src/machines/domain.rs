@@ -26,7 +26,7 @@ pub struct DomainDocument {
     /// Partitions of days that are gone, while these partitions may still exist.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub dropping: BTreeMap<Day, String>,
-    /// Days with a noted lift of their write block, and their last marks.
+    /// The noted lifts of write blocks: the days and their last marks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lifted: BTreeMap<Day, String>,
     /// The collections of the domain, by physical name, with their identity.
@@ -84,9 +84,11 @@ impl DomainDocument {
         }
     }
 
-    /// Makes a partition official, if the day has none and is not gone.
+    /// Makes a collection the official partition of a day.
     ///
-    /// Returns whether that changed the document.
+    /// The day must have no partition, and must not be gone.
+    ///
+    /// Returns whether the call changed the document.
     pub fn name_partition(&mut self, rules: &Rules, day: Day, name: &str) -> bool {
         let free = self.day(rules, day) == DayStanding::Unmade;
         if free {
@@ -106,9 +108,11 @@ impl DomainDocument {
         free
     }
 
-    /// Notes a lift of the write blocks of these days, unless they are gone.
+    /// Notes a lift of the write blocks of days.
     ///
-    /// Returns whether that changed the document.
+    /// Days that are gone are left out.
+    ///
+    /// Returns whether the call changed the document.
     pub fn note_lift(&mut self, days: &BTreeSet<Day>, mark: &str) -> bool {
         let mut noted = false;
         for day in days {
@@ -120,7 +124,9 @@ impl DomainDocument {
         noted
     }
 
-    /// Moves the watermark: the day is gone, and its partition has to be deleted.
+    /// Moves the watermark to a day that is gone.
+    ///
+    /// The partition of the day has to be deleted.
     pub fn drop_day(&mut self, day: Day) {
         self.dropped_through = self.dropped_through.max(Some(day));
         if let Some(name) = self.partitions.remove(&day) {

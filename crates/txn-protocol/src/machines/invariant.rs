@@ -12,9 +12,9 @@ use crate::ids::CommitVersion;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Invariant {
-    /// A lock that counts as held was acknowledged, and is not in doubt.
+    /// A held lock was acknowledged, and is not in doubt.
     HeldLockAcknowledged,
-    /// A record is replaced only through its writer, which the owner's last write seals.
+    /// Only the writer of a record replaces the record. The owner's last write seals the writer.
     RecordFromWriter,
     /// A commit version is later than every version that the commit overwrites.
     CommitTidLater,
@@ -49,7 +49,7 @@ impl fmt::Display for Invariant {
     }
 }
 
-/// Checks that a commit version is later than the versions that it overwrites.
+/// Checks that a commit version is later than all overwritten versions.
 ///
 /// # Errors
 /// [`Invariant::CommitTidLater`].

@@ -9,7 +9,7 @@ use super::domain::{DayStanding, DomainDocument};
 use crate::ids::Day;
 use crate::rule::{Rule, Rules};
 
-/// The longest time between the note of a lift and its request's arrival.
+/// The longest time from a lift's note to its request's arrival.
 ///
 /// The request carries no condition. So a day is not dropped while such a request may still arrive.
 pub const LIFT_SETTLES: Duration = Duration::from_secs(600);
@@ -17,7 +17,7 @@ pub const LIFT_SETTLES: Duration = Duration::from_secs(600);
 /// How long after its note a block may be lifted.
 pub const LIFT_WITHIN: Duration = Duration::from_secs(60);
 
-/// The next step of a process that makes the partition of a day.
+/// The next step of a process that makes a day's partition.
 ///
 /// The domain document names the collection before an alias leads to it. So a process with a slow
 /// clock that wakes late never revives a dropped day.
@@ -125,7 +125,9 @@ impl Dropping {
     }
 }
 
-/// Whether a day may be dropped, by the age of a noted lift.
+/// Whether a day may be dropped, given its noted lift.
+///
+/// `lift_known_for` is the age of the note.
 #[must_use]
 pub fn may_drop(rules: &Rules, lift_known_for: Option<Duration>) -> bool {
     lift_known_for.is_none_or(|known| known >= LIFT_SETTLES) || !rules.decides(Rule::LiftSettles)

@@ -1,4 +1,4 @@
-//! The record of an attempt: decision, commit, finish, and the writes of the owner.
+//! The record of an attempt: decision, commit, finish, and owner's writes.
 //!
 //! Other processes decide the record; the owner commits and finishes it. All writes of the owner go
 //! through one writer, one after the other.
@@ -48,7 +48,9 @@ pub enum Decision {
     Committed,
 }
 
-/// Decides a holder that is dead, wounded or decided already: the recovery table.
+/// Decides a holder by the recovery table.
+///
+/// The holder is dead, wounded or decided already.
 ///
 /// A write of this machine has the state `aborted`.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +59,8 @@ pub struct Decide<'a> {
     pub rules: &'a Rules,
     /// Whether this process wrote `aborted`, and the write was acknowledged.
     pub known_aborted: bool,
-    /// The record at which the holder counts as dead; none if it is aborted for another reason.
+    /// The record at which the holder counts as dead. `None` if the holder is aborted for another
+    /// reason.
     ///
     /// A later write of an undecided record is a sign of life, so that no write settles it.
     pub dead_at: Option<RecordVersion>,
@@ -184,7 +187,9 @@ pub enum Beat {
 }
 
 impl RecordWriter {
-    /// The condition of the next heartbeat, which is sent now; none once sealed.
+    /// Returns the condition of the heartbeat to send now.
+    ///
+    /// `None` if the writer is sealed.
     pub fn beat(&mut self) -> Option<Condition> {
         match *self {
             Self::Unwritten | Self::InDoubt => {
@@ -201,7 +206,7 @@ impl RecordWriter {
         *self = Self::Pending(version);
     }
 
-    /// Takes the record as it was read after a heartbeat without an acknowledgement.
+    /// Takes the record that was read after an unacknowledged heartbeat.
     pub fn seen(&mut self, seen: RecordVersion) -> Beat {
         match (seen.state, seen.version) {
             (HolderState::Record(State::Pending), Some(version)) => {

@@ -12,7 +12,9 @@ use crate::rule::{Rule, Rules};
 use crate::rules::single::{Settling, settling};
 use crate::rules::validate::Observed;
 
-/// The next step for one document, by the document as it was read.
+/// The next step for one document.
+///
+/// The step follows from the document as it was read.
 ///
 /// `P` is the fact that the step proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +54,11 @@ pub trait Machine {
     /// The next step for the document as it was read.
     fn next(&self, seen: &Self::Seen) -> Settle<Self::Proven>;
 
-    /// The fact that a conflict or a missing answer proves without a further read.
+    /// The fact that a write proves without acknowledgement or further read.
     ///
-    /// There is none while the rules are in force.
+    /// The write met a conflict, or has no answer.
+    ///
+    /// There is no such fact while the rules are in force.
     fn guessed(&self) -> Option<Self::Proven> {
         None
     }
@@ -69,7 +73,9 @@ pub enum SingleOutcome {
     Overtaken,
 }
 
-/// Settles a write of one document without a record, by the document itself.
+/// Settles a write of one document by the document itself.
+///
+/// Such a write has no record.
 #[derive(Clone, Copy, Debug)]
 pub struct SingleWrite<'a> {
     /// The rules in force.
@@ -112,7 +118,7 @@ impl Machine for SingleWrite<'_> {
 /// The meaning of an answer to a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The answer is knowledge: the write has this version, or a checked condition holds.
+    /// The answer is knowledge. The write has this version, or a checked condition holds.
     Proof(Option<Version>),
     /// The write did not happen, and may be sent again. The text says why.
     Later(String),

@@ -45,7 +45,7 @@ pub enum Applying {
     /// If this transaction was never applied, it was overtaken. If it was applied, the document was
     /// deleted since. A touch on this version proves the rest.
     PerhapsOvertaken(Version),
-    /// The collection was dropped and made again: the commit can never be applied there.
+    /// The commit can never be applied. The collection was dropped and made again.
     Elsewhere,
     /// Nothing is left to do.
     Done,
@@ -56,10 +56,12 @@ pub enum Applying {
     Damaged,
 }
 
-/// Whether a lock at `version` is the one that the participant's record names.
+/// Whether a lock is the one that the participant's record names.
 ///
-/// A conditional lock can land only once, so its tid identifies it. The `create` of a placeholder
-/// can be duplicated, so only its recorded version does.
+/// The lock is at `version`.
+///
+/// A conditional lock can land only once, so the tid identifies the lock. The `create` of a
+/// placeholder can be duplicated, so only the recorded version identifies a placeholder.
 ///
 /// The content under that lock is the content that was locked. A plain client that had read an
 /// earlier lock put back a lock over any other content.
@@ -229,13 +231,13 @@ fn under_own_lock(
     }
 }
 
-/// The next step for content of this commit or of a later one.
+/// The next step for content of this or a later commit.
 ///
-/// The list of recent commits is in their order, and begins again after a deletion
+/// The list of recent commits has the order of the commits, and begins again after a deletion
 /// ([`super::recent`]). An owner that applies keeps its commit in the list. So a list without this
 /// commit, but with a commit from under its lock, says that the later commits did not follow it.
-/// Without the owner's knowledge two conditions are necessary: the list has the commit under the
-/// lock, and no later commit of the owner's process.
+/// Without the owner's knowledge two conditions are necessary. The list has the commit under the
+/// lock, and the list has no later commit of the owner's process.
 fn followed(
     rules: &Rules,
     committed: Committed,
@@ -279,7 +281,9 @@ fn followed(
     Applying::Touch(version)
 }
 
-/// The step that removes a lock of an aborted transaction, or of no participant.
+/// The step that removes an unneeded lock.
+///
+/// The lock is that of an aborted transaction, or of no participant.
 pub fn unlocking(now: &View, tid: AttemptId) -> Applying {
     match now {
         View::Present { version, stored, .. } if stored.lock == Some(tid) => {

@@ -15,7 +15,7 @@ pub enum Locking {
     CreatePlaceholder,
     /// Lock the document on this version.
     LockAt(Version),
-    /// The lock is there but was not acknowledged: touch it on this version.
+    /// Touch the unacknowledged lock on this version.
     Settle(Version),
     /// Another attempt holds the document: a conflict.
     Held(AttemptId),
@@ -59,7 +59,7 @@ pub enum LockingOver {
     Keep(Version),
 }
 
-/// The read of a commit, as it counts for a lock over this commit.
+/// Adapts a read for a lock over the read commit.
 ///
 /// At the version of the commit's own lock the document has the content before the commit. So the
 /// version identifies no content.

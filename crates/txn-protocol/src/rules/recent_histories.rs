@@ -51,7 +51,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..200)
 }
 
-/// A write that was sent, with an outcome that its process does not know.
+/// A write that was sent. The process does not know the outcome.
 struct Sent {
     commit: CommitVersion,
     read: Observed,
@@ -59,7 +59,7 @@ struct Sent {
     content: Stored,
 }
 
-/// A commit by a record, as its owner or another process knows it.
+/// A commit by a record. The owner or another process knows the commit.
 struct Applied {
     commit: CommitVersion,
     participant: Participant,
@@ -112,7 +112,7 @@ impl Document {
         tid_at(process, ticks)
     }
 
-    /// The content of a commit, with the list that the writing process makes.
+    /// The content of a commit, with the writing process's list.
     fn content(&self, process: u64, commit: CommitVersion) -> Stored {
         let own = |tid: CommitVersion| tid.node()[5] == process as u8;
         let is_known = |tid: CommitVersion| own(tid) && !self.in_doubt.contains(&tid);
@@ -207,7 +207,7 @@ impl Document {
     }
 }
 
-/// A tid of a process, with this number of ticks since the start.
+/// A tid of a process, `ticks` after the start.
 fn tid_at(process: u64, ticks: u64) -> CommitVersion {
     let (high, low) = (ticks >> 32, ticks & u64::from(u32::MAX));
     format!("{low:08x}-{high:04x}-11f1-8000-0123456789{process:02x}").parse().expect("a tid")

@@ -8,11 +8,11 @@ use txn_store::Version;
 /// The next step for a write of one document without an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settling {
-    /// The document is still as it was read: send the same write again.
+    /// Send the same write again. The document is still as it was read.
     Resend,
     /// The write is in the list. An acknowledged touch on this version proves the commit.
     CommittedOnceTouched(Version),
-    /// The list goes back to the read, and the write is not in it.
+    /// The list goes back to the read, without the write.
     ///
     /// The list has the commit that was read, or an entry of the list that was read. An
     /// acknowledged touch on this version prevents the write for good.

@@ -17,12 +17,14 @@ pub struct Observed {
     pub commit_version: Option<CommitVersion>,
     /// The committed content; none if the document does not exist. A placeholder has none.
     pub image: Option<Image>,
-    /// The undecided holder of the lock at that version, if there was one.
+    /// The undecided holder of the lock at that version, if any.
     pub holder: Option<AttemptId>,
 }
 
 impl Observed {
-    /// The logical version of a view, if its lock belongs to no committed transaction.
+    /// The logical version of a view.
+    ///
+    /// The lock of the view belongs to no committed transaction.
     pub fn of(view: &View) -> Self {
         match view {
             View::Absent => Self { version: None, commit_version: None, image: None, holder: None },
@@ -53,7 +55,9 @@ impl Observed {
     }
 }
 
-/// The result of the validation of a read, after every lock is acknowledged.
+/// The result of validating a read.
+///
+/// The validation takes place after every lock is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
     /// The read is still current.

@@ -8,7 +8,9 @@ use super::{BoardWrite, Policy, Written};
 use crate::board::document::{MOST_SLOTS, Slot};
 
 impl Policy {
-    /// How many slots a poll reads: all at first, then the used slots and two more.
+    /// How many slots a poll reads.
+    ///
+    /// The first poll reads all slots, each later poll the used slots and two more.
     ///
     /// The first ticket depends on the number of other processes. With two slots, a slow process
     /// next to four fast ones saw two of them, and waited twice as long for its first turn.
@@ -22,7 +24,7 @@ impl Policy {
         (used.map_or(0, |number| number + 1).max(own) + 2).min(MOST_SLOTS)
     }
 
-    /// When to poll the board next; none during a poll, or without work.
+    /// When to poll the board next. `None` during a poll, or without work.
     #[must_use]
     pub fn next_look(&self, now: Duration) -> Option<Duration> {
         let due = self.next_look_of_a_board_that_answers(now)?;
@@ -107,7 +109,7 @@ impl Policy {
         }
     }
 
-    /// Keeps the own slot if a poll shows an earlier state of it.
+    /// Keeps the own slot if a poll shows an earlier state.
     ///
     /// Only own writes change the own slot. A poll that was sent before the answer to the last
     /// write may show less.
@@ -131,7 +133,7 @@ impl Policy {
         }
     }
 
-    /// The first slot without a wish, or with the wish of a dead process.
+    /// The first free slot. A free slot has no wish, or the wish of a dead process.
     fn free_slot(&self, now: Duration) -> Option<usize> {
         let is_free = |(slot, _): &(Slot, Option<Version>)| {
             slot.wish.as_ref().is_none_or(|(node, _)| {

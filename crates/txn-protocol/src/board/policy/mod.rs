@@ -18,15 +18,17 @@ use super::set::{DocumentSet, KeyHash};
 /// The present work of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Work {
-    /// The documents of all transactions that wait, and of batches without a record.
+    /// The documents of waiting transactions, and of batches without a record.
     pub wanted: DocumentSet,
     /// Transactions that wait or run.
     pub clients: u32,
-    /// The earliest wait of a transaction that lost a document to another process.
+    /// The earliest wait of a transaction that another process passed over. The transaction lost a
+    /// document to the other process.
     pub passed_over_since: Option<Duration>,
-    /// Whether a batch without a record holds a lock, or has requested one.
+    /// Whether a batch without a record holds or requested a lock.
     pub is_locking: bool,
-    /// Whether a batch, an unapplied commit or an unapplied release is under way.
+    /// Whether the process has a batch or unapplied work under way. Unapplied work is a commit or a
+    /// release.
     pub is_under_way: bool,
 }
 
@@ -94,9 +96,9 @@ pub struct Policy {
     round_trip: Duration,
     /// Whether a request was measured; otherwise the round trip is a guess.
     is_measured: bool,
-    /// Until when the process polls the board; none if the policy is dormant.
+    /// Until when the process polls the board. `None` if the policy is dormant.
     engaged_until: Option<Duration>,
-    /// The slots as the last poll or the last own write showed them.
+    /// The slots by the last poll or the last own write.
     slots: Vec<(Slot, Option<Version>)>,
     own_slot: Option<usize>,
     /// The wishes of the other processes.
@@ -104,7 +106,7 @@ pub struct Policy {
     looked_at: Option<Duration>,
     /// When a request for the board failed, if none succeeded since.
     failed_at: Option<Duration>,
-    /// Since when the board shows no other process, and the process met none.
+    /// Since when the process is alone. The board shows no other process, and the process met none.
     alone_since: Option<Duration>,
     observed: BTreeMap<Node, Observed>,
     /// The other processes that have their turn before this one.
@@ -163,7 +165,7 @@ impl Policy {
         }
     }
 
-    /// Whether the policy is dormant: the process conflicted with no other process lately.
+    /// Whether the policy is dormant. The process conflicted with no other process lately.
     ///
     /// A dormant policy permits every lock and writes nothing. A dormant process polls the board
     /// only while it hands documents off.
@@ -243,7 +245,8 @@ impl Policy {
         self.put_in_order(now);
     }
 
-    /// Notes a hand-off: a batch locked a document over the commit of another batch.
+    /// Notes a hand-off between batches. A batch locked a document over the commit of another
+    /// batch.
     ///
     /// A process that hands its documents off without a pause lets no other process lock them, and
     /// meets no other process. So a dormant process polls the board now and then while it hands
@@ -263,7 +266,7 @@ impl Policy {
         }
     }
 
-    /// Notes the commit of a batch that wrote, or that locked its reads.
+    /// Notes a commit of a batch that has locks. The batch wrote, or locked its reads.
     pub fn committed(&mut self, now: Duration) {
         if let Some(wish) = &mut self.wish {
             wish.first_lock.get_or_insert(now);
@@ -376,7 +379,7 @@ impl Policy {
         self.must_look |= self.writing.take().is_some();
     }
 
-    /// The sets of the other processes' wishes, as the last poll showed them.
+    /// The documents that other processes want, by the last poll. Each set is that of one wish.
     pub fn wanted_by_others(&self) -> impl Iterator<Item = &DocumentSet> {
         self.others.values().map(|entry| &entry.set)
     }
@@ -403,7 +406,7 @@ impl Policy {
         std::mem::take(&mut self.wants_refresh)
     }
 
-    /// Until when nothing changes by time alone, if no poll is due before.
+    /// Returns when time alone changes a decision, or a poll is due.
     #[must_use]
     pub fn next_change(&self, now: Duration) -> Option<Duration> {
         let look = self.next_look(now).map(|at| at.max(now));
@@ -496,7 +499,8 @@ impl Policy {
         (self.heads, self.is_blocked) = (heads, is_blocked);
     }
 
-    /// Skips each process at the head that took no new ticket for too long.
+    /// Skips processes at the head that renew no ticket. Such a process took no new ticket for too
+    /// long.
     fn skip(&mut self, now: Duration) {
         let Some(looked_at) = self.looked_at else { return };
         let is_late = |(node, observed): (&Node, &Observed)| {
@@ -533,7 +537,7 @@ impl Policy {
         }
     }
 
-    /// Notes the start of the turn, and for how long it has no lock.
+    /// Notes the start of the turn, and its time without a lock.
     fn note_arrival(&mut self, now: Duration) {
         let has_work = !self.work.wanted.is_empty();
         let is_locking = self.work.is_locking;
@@ -552,7 +556,8 @@ impl Policy {
         }
     }
 
-    /// Whether the process takes a new ticket because its turn passes without a lock.
+    /// Whether the process takes a new ticket before it is skipped. The turn of the process passes
+    /// without a lock.
     ///
     /// The other processes would skip the old ticket.
     fn must_renew(&self, now: Duration) -> bool {

@@ -6,7 +6,10 @@ use super::{Policy, Wish};
 use crate::board::document::{Entry, LAST_TICKET, Node, Ticket, micros};
 
 impl Policy {
-    /// How long a process without a hand-off counts as one that hands documents off.
+    /// How long a hand-off counts.
+    ///
+    /// After this time without a hand-off, the process no longer counts as one that hands documents
+    /// off.
     pub(super) fn handoff_pause(&self) -> Duration {
         self.numbers.handoff_pause.max(self.round_trip * self.numbers.handoff_round_trips)
     }
@@ -27,7 +30,7 @@ impl Policy {
         turn.clamp(self.numbers.shortest_turn, longest)
     }
 
-    /// The own turn: the part of a full turn that corresponds to the clients.
+    /// The own part of a full turn, by the number of clients.
     pub(super) fn own_turn(&self, now: Duration) -> Duration {
         let own = self.clients();
         let most = self.live(now).map(|(_, entry)| entry.clients).max().unwrap_or(1).max(own);
@@ -39,7 +42,7 @@ impl Policy {
         own_turn.mul_f64(share.min(1.0))
     }
 
-    /// How long the other processes wait for a process that has its turn.
+    /// How long other processes wait for a process in its turn.
     pub(super) fn patience(&self, round_trip: Duration, now: Duration) -> Duration {
         let turn = self.turn(now);
         let short = turn.min(self.numbers.longest_turn);
@@ -53,7 +56,9 @@ impl Policy {
         others.map_or(self.round_trip, |others| others.min(self.round_trip))
     }
 
-    /// Whether a process with this round trip is slow, next to the fastest one.
+    /// Whether a process is slow, compared with the fastest one.
+    ///
+    /// `round_trip` is that of the process.
     pub(super) fn is_slow(&self, round_trip: Duration, now: Duration) -> bool {
         round_trip > self.fastest(now).saturating_mul(self.numbers.slow_factor)
     }
@@ -63,7 +68,9 @@ impl Policy {
         self.work.clients.max(turn).max(1)
     }
 
-    /// Takes a new ticket, for a first wish, after a turn, or after a turn without a lock.
+    /// Takes a new ticket, if none serves the process.
+    ///
+    /// A process takes a ticket for a first wish, after a turn, or after a turn without a lock.
     pub(super) fn take_ticket(&mut self, now: Duration) {
         let clients = self.clients();
         let stride = self.stride(clients, now);
@@ -96,7 +103,9 @@ impl Policy {
         });
     }
 
-    /// The virtual time: the latest one at which another process took its ticket.
+    /// The virtual time of the board.
+    ///
+    /// The virtual time is the latest one at which another process took its ticket.
     fn virtual_time(&self, now: Duration) -> Ticket {
         let taken = self.live(now).map(|(_, entry)| entry.ticket.saturating_sub(entry.stride));
         taken.max().unwrap_or(0)
