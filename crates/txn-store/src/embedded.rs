@@ -20,7 +20,7 @@ use crate::{
 /// Documents sort by this pair, so that a document without routing comes first.
 pub type Place = (Arc<str>, Option<Arc<str>>);
 
-/// The limits of embedded stores: ids of 512 bytes, documents of 50 MiB.
+/// The limits of embedded stores. Ids have at most 512 bytes, documents at most 50 MiB.
 pub const LIMITS: Limits = Limits::new(512, 50 << 20);
 
 /// Returns a refusal if no state of the store could accept `write`.

@@ -276,9 +276,9 @@ pub enum Outcome {
     ///
     /// See [`Write::require_alias`]. An earlier try inside the store may have been applied.
     MissingCollection,
-    /// The write was not applied and never will be; a retry may succeed.
+    /// The write was not applied and never will be. A retry may succeed.
     ///
-    /// For example: no server is listening, the request was refused whole before any item ran, or
+    /// For example, no server is listening, the request was refused whole before any item ran, or
     /// the store never sends a write again. The text gives the reason.
     Rejected(String),
     /// The last try was refused for the moment.
@@ -336,7 +336,8 @@ pub struct Refusal {
 /// Kinds of [`Refusal`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalKind {
-    /// The document does not fit the mapping of the collection, or is not a JSON object.
+    /// The document does not fit the mapping, or is no JSON object. The mapping is that of the
+    /// collection.
     Document,
     /// The id or the routing is empty or too long.
     Id,
@@ -397,7 +398,7 @@ pub enum Filter {
     },
 }
 
-/// The last moment of a date, the end of the year 9999, in milliseconds since the Unix epoch.
+/// The last moment of a date: the end of the year 9999. In milliseconds since the Unix epoch.
 pub const LAST_DATE_MS: u64 = 253_402_300_799_999;
 
 impl Filter {

@@ -55,7 +55,9 @@ impl<'a> Pages<'a> {
         matches!(self.at, At::Beginning)
     }
 
-    /// Returns the documents of the next page with their versions; `None` after the last page.
+    /// Returns the next page's documents with their versions.
+    ///
+    /// `None` after the last page.
     ///
     /// # Errors
     /// As [`Store::scan`]. If the first page fails, the next call asks for it again. A lost page of

@@ -1,4 +1,4 @@
-//! The base of all parts: own collections, short calls, and rules that panic.
+//! Base of all parts: own collections, short calls, and panicking rules.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::{
     Source, Store, StoreError, StoreErrorKind, Version, Write, WriteOp,
 };
 
-/// The number of repetitions of a read that may be stale, and the pause.
+/// The repetitions of a read that may be stale, and their pause.
 const STALE: (u32, Duration) = (400, Duration::from_millis(25));
 
 /// Panics with the rule and the observation, unless the rule holds.
@@ -44,7 +44,7 @@ pub(super) fn compact(source: &str) -> String {
     source.chars().filter(keep).collect()
 }
 
-/// Whether the read shows this version and this source, except for white space.
+/// Whether the read shows this version and this source. White space is ignored.
 pub(super) fn shows(read: &Read, version: Version, source: &str) -> bool {
     matches!(read, Read::Found { version: v, source: s }
         if *v == version && compact(s) == compact(source))
@@ -150,7 +150,9 @@ impl<'a> Fixture<'a> {
         reads.pop().expect("one read, checked")
     }
 
-    /// Repeats a read that may be stale until the answer is as wanted.
+    /// Repeats a read until the answer is as wanted.
+    ///
+    /// The read may be stale.
     pub(super) async fn soon(&self, what: &str, keys: &[Key], want: impl Fn(&[Read]) -> bool) {
         let mut reads = Vec::new();
         for _ in 0..STALE.0 {
@@ -172,7 +174,9 @@ impl<'a> Fixture<'a> {
         self.soon(what, std::slice::from_ref(key), want).await;
     }
 
-    /// Checks that the document is absent: now on the primary, soon in all reads.
+    /// Checks that a document is absent.
+    ///
+    /// The primary shows this now, and all reads soon.
     pub(super) async fn absent(&self, what: &str, key: &Key) {
         let read = self.read(key).await;
         rule(what, read == Read::Absent, &read);

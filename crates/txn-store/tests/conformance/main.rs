@@ -1,4 +1,6 @@
-//! The memory store passes the conformance suite, and stores that break a rule do not.
+//! The memory store passes the conformance suite.
+//!
+//! Stores that break a rule fail.
 
 mod broken;
 
@@ -19,7 +21,7 @@ async fn memory_store_passes_on_one_thread_with_options() {
     conformance::run(Arc::new(MemoryStore::new()), options).await;
 }
 
-/// Shows that the suite detects each fault, with the words of the broken rule.
+/// The suite detects each fault, with the words of the rule. The rule is the broken one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_breaks_a_rule_fails() {
     let faults = [

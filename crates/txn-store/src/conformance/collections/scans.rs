@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::conformance::fixture::{Fixture, compact, not_found, rule};
 use crate::{CollectionSpec, Filter, Key, Outcome, Role, Source, Version, Write, WriteOp};
 
-/// The number of documents in the collection that is scanned page by page.
+/// The number of documents in the paged collection.
 const DOCUMENTS: usize = 57;
 
 type Documents = BTreeMap<Key, (Version, Source)>;

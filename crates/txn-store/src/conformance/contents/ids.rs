@@ -129,7 +129,7 @@ async fn all_applied(fixture: &Fixture<'_>, what: &str, writes: Vec<Write>) -> V
     writes.iter().zip(&outcomes).filter_map(version).collect()
 }
 
-/// Returns the keys that only one of the two maps has, with their routings.
+/// Returns the keys that only one map has, with their routings.
 fn differing(one: &BTreeMap<Key, Version>, other: &BTreeMap<Key, Version>) -> Vec<String> {
     let lacks = |a: &BTreeMap<Key, Version>, b: &BTreeMap<Key, Version>| {
         let keys = a.iter().filter(|(key, version)| b.get(key) != Some(version));

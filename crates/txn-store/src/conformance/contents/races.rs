@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::conformance::fixture::{Fixture, rule};
 use crate::{Key, Outcome, Read, Source, Store, Version, Write, WriteOp};
 
-/// The number of counters in a batch, and of documents that creators race for.
+/// The counters of a batch, and the documents that creators race for.
 const DOCUMENTS: usize = 8;
 
 /// A counter, with the increments of each writer.
@@ -58,7 +58,9 @@ async fn count(fixture: &Fixture<'_>, keys: Vec<Key>, increments: u32) {
     }
 }
 
-/// Increments each counter until all increments of this writer are known to have happened.
+/// Increments each counter until all own increments are known.
+///
+/// All increments of this writer must have happened.
 async fn increment(store: Arc<dyn Store>, keys: Vec<Key>, writer: u32, increments: u64) {
     let me = format!("writer-{writer}");
     for target in 1..=increments {

@@ -86,7 +86,9 @@ pub(in crate::conformance) async fn run(fixture: &mut Fixture<'_>) {
     shown(fixture, &docs, &keys, &second, &sources).await;
 }
 
-/// Checks that each kind of read shows the bytes of every key and value.
+/// Checks that all reads show the bytes of keys and values.
+///
+/// Each kind of read must show every key and every value.
 async fn shown(
     fixture: &Fixture<'_>,
     docs: &str,
