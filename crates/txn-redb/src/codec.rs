@@ -22,7 +22,8 @@ use crate::error::Fault;
 /// The record of a collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The identity, and the first part of the keys of the collection's documents.
+    /// The identity of the collection. The keys of the collection's documents begin with this
+    /// number.
     pub(crate) uid: u64,
     /// Whether writes are blocked.
     pub(crate) blocked: bool,

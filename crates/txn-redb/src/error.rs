@@ -135,7 +135,7 @@ const RESTORE: &str = "restore the file from a copy";
 pub(crate) enum Fault {
     /// A failure of the disk or the operating system, which may recover.
     Storage(String),
-    /// The pages do not hold redb's data: they were overwritten or cut off.
+    /// The pages do not hold redb's data. The pages were overwritten or cut off.
     Corrupt(String),
     /// One entry does not have this crate's layout.
     Damaged(String),

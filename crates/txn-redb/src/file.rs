@@ -144,7 +144,9 @@ impl File {
         self.closing.load(Ordering::Relaxed)
     }
 
-    /// Closes the file after all running work, and returns when the file is closed.
+    /// Closes the file after all running work.
+    ///
+    /// Returns when the file is closed.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
         let mut database = self.database.write();
@@ -174,7 +176,9 @@ fn initialize(database: &Database) -> Result<(), Fault> {
     Ok(writer.commit()?)
 }
 
-/// Checks that the file is a store of this format, and reads its counter.
+/// Reads the counter, and checks that the file is a store.
+///
+/// The store must have this format.
 fn check(path: &Path, reader: &ReadTransaction) -> Result<u64, OpenError> {
     let fault = |fault: Fault| OpenError::fault(path, fault);
     let table = |definition: Definition| {

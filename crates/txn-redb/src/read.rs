@@ -14,11 +14,11 @@ use crate::error::Fault;
 use crate::file::{File, Snapshot};
 use crate::view::{Resolved, Step};
 
-/// The size at which a page ends even if it is not full.
+/// The size at which a page ends even if not full.
 ///
 /// The documents of a page do not exceed this size, except for a single larger one.
 const PAGE_BYTES: usize = 64 << 20;
-/// The number of documents that a scan reads between two checks of the clock.
+/// How many documents a scan reads between checks of the clock.
 const STRIDE: usize = 128;
 
 /// Reads documents, all of them in one state of the file.
@@ -42,7 +42,7 @@ pub(crate) fn get_many(file: &File, keys: &[Key]) -> Vec<Read> {
     all.unwrap_or_else(|fault| vec![Read::Unavailable(fault.into()); keys.len()])
 }
 
-/// Judges writes that change nothing, all of them in one state of the file.
+/// Judges writes that change nothing, in one state of the file.
 pub(crate) fn answer_all(file: &File, writes: &[Write]) -> Vec<Outcome> {
     let all = file.look(|snapshot| {
         let answer = |write| match snapshot.judge(write) {
@@ -96,7 +96,7 @@ pub(crate) struct PageOf {
     pub(crate) deadline: Instant,
 }
 
-/// Returns one page: the documents after a position, in the order of their keys.
+/// Returns one page of documents after a position, ordered by key.
 ///
 /// The page ends when it is full, when its documents exceed `PAGE_BYTES`, or at the deadline. Then
 /// the cursor is the last document that the scan read, even if the filter excluded the document.

@@ -22,7 +22,7 @@ use crate::file::File;
 use crate::read::{self, PageOf};
 use crate::writer::{NoAnswer, Queue, deadline};
 
-/// The maximum number of keys that a read handles on the caller's thread.
+/// The maximum number of keys of a read on the caller's thread.
 ///
 /// A read takes a few microseconds, less than the hop to another thread, and never waits for the
 /// writer. Larger reads and scans go to the blocking threads of the runtime.
@@ -92,11 +92,13 @@ impl RedbStore {
         Self::start(path, file, clock, config)
     }
 
-    /// Opens the store on a backend of redb with these settings, for tests of disk faults.
+    /// Opens the store on a backend of redb.
     ///
-    /// The backend takes the place of the file: it has the bytes of the store, and its
-    /// `sync_data` decides the durability of a write. Errors contain `name` as the path. Release
-    /// numbers of this crate follow those of redb, because [`StorageBackend`] is its trait.
+    /// The function is for tests of disk faults. `config` has the settings.
+    ///
+    /// The backend replaces the file. The backend has the bytes of the store, and its `sync_data`
+    /// decides the durability of a write. Errors contain `name` as the path. Release numbers of
+    /// this crate follow those of redb, because [`StorageBackend`] is its trait.
     ///
     /// # Errors
     /// The same as [`open`](Self::open).

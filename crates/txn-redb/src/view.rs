@@ -74,7 +74,9 @@ impl<T: ReadableTable<Bytes, Bytes>> View<T> {
         Ok(Read::Found { version, source })
     }
 
-    /// Decides on a write that was not refused ([`embedded::refuse`]), from the stored state.
+    /// Decides on a write from the stored state.
+    ///
+    /// The write was not refused before ([`embedded::refuse`]).
     pub(crate) fn judge<'a>(&self, write: &'a Write) -> Result<Step<'a>, Fault> {
         let Write { key, require_alias, op } = write;
         let Some(collection) = self.resolve(&key.collection)? else {

@@ -18,7 +18,7 @@ use crate::file::File;
 const GROUP_OPERATIONS: usize = 8192;
 const GROUP_BYTES: usize = 16 << 20;
 
-/// The size of an operation in the queue without its source, in bytes.
+/// The bytes of a queued operation without its source.
 const OPERATION_BYTES: usize = 1024;
 /// The unit of the queue's bound, in bytes.
 const UNIT: usize = 1024;
@@ -138,7 +138,7 @@ struct Writer {
     /// After a failed transaction the number is ahead of the file's counter, so that one life of
     /// the store never assigns a version twice.
     clock: u64,
-    /// Set after redb panicked in a write transaction, because redb's memory is then unreliable.
+    /// The panic of redb in a write transaction. After a panic, redb's memory is unreliable.
     broken: Option<Fault>,
 }
 
@@ -328,7 +328,7 @@ fn in_doubt(answer: Answer, fault: &Fault) -> Answer {
     }
 }
 
-/// Returns the time at which a request that begins now is given up.
+/// Returns when a request that begins now is given up.
 pub(crate) fn deadline(timeout: Duration) -> Instant {
     Instant::now() + timeout
 }

@@ -46,7 +46,8 @@ fn open(place: &Place, bytes: &[u8]) -> Option<RedbStore> {
     None
 }
 
-/// Reads, scans and writes; returns the number of operations that were refused as damage.
+/// Returns the number of operations that were refused as damage. The operations are reads, scans
+/// and writes.
 async fn refused(store: &RedbStore) -> usize {
     let keys = keys();
     let mut refused = 0;

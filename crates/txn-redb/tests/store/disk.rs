@@ -36,7 +36,8 @@ impl Dice {
 pub(crate) enum Sync {
     /// The disk acknowledges a sync after all writes are durable.
     Honest,
-    /// The disk acknowledges a sync, and has made nothing durable since it was opened.
+    /// The disk acknowledges a sync without durability. Nothing is durable since the disk was
+    /// opened.
     Lying,
 }
 
@@ -62,7 +63,9 @@ struct State {
 pub(crate) struct Disk(Arc<Mutex<State>>);
 
 impl Disk {
-    /// A disk with these bytes that loses its power after a number of writes and syncs.
+    /// A disk that loses its power later.
+    ///
+    /// `bytes` is the content. The power ends after `left` writes and syncs.
     pub(crate) fn new(bytes: Vec<u8>, left: usize, sync: Sync) -> Self {
         let state =
             State { synced: bytes.clone(), current: bytes, unsynced: Vec::new(), left, sync };
@@ -116,7 +119,9 @@ impl Disk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a step, and returns the state if the disk still has power.
+    /// Counts a step, and returns the state of a powered disk.
+    ///
+    /// Fails if the disk has no power.
     fn step(&self) -> Result<MutexGuard<'_, State>, Error> {
         let mut state = self.state();
         state.left = state.left.saturating_sub(1);

@@ -21,7 +21,7 @@ use txn_store::{
     WriteOp,
 };
 
-/// A directory that is removed at the end, and the path of the store.
+/// The path of the store, in a directory that the test removes.
 struct Place {
     _directory: TempDir,
     path: PathBuf,

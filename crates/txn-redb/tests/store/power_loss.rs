@@ -1,8 +1,8 @@
-//! Power losses: no acknowledged write is lost, and no request is half there.
+//! Power losses lose no acknowledged write, and split no request.
 //!
 //! A store writes until its disk loses the power. The next store opens the bytes that survived. So
 //! a chain of stores has one power loss each, some of them during the opening and its repair.
-//! `TXN_REDB_POWER_LOSSES=100000` tries more of them.
+//! `TXN_REDB_POWER_LOSSES=100000` tries more power losses.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ struct Expected {
     count: u64,
 }
 
-/// The number of power losses that were survived, and of those with acknowledged writes.
+/// The number of survived power losses. A second number counts those with acknowledged writes.
 #[derive(Debug, Default)]
 struct Survived {
     losses: usize,
