@@ -19,7 +19,7 @@ use txn_store::{
     Read, Store, StoreError, StoreErrorKind, Write, WriteOp,
 };
 
-/// The number of contents of one document that are kept for stale reads.
+/// How many contents of a document stay for stale reads.
 const REMEMBERED: usize = 4;
 
 /// Passes calls to another store, with the faults of a [`FaultPlan`].
@@ -285,7 +285,9 @@ impl FaultStore {
             .is_some_and(|outage| outage.collection.as_ref().is_none_or(|out| **out == *collection))
     }
 
-    /// Begins an outage at random after a write that was applied and answered otherwise.
+    /// Begins an outage at random after a write with another answer.
+    ///
+    /// The write was applied.
     fn perhaps_an_outage(&self, write: &Write) {
         if let Some(Outage { lasts, everywhere }) = self.throw(None, FaultRng::outage) {
             let collection = (!everywhere).then(|| write.key.collection.clone());

@@ -83,7 +83,9 @@ impl<'a> Call<'a> {
     }
 }
 
-/// A part of a script for one call: a wait, an error, or both.
+/// A part of a script for one call.
+///
+/// The part is a wait, an error, or both.
 #[derive(Default)]
 pub struct Step {
     wait: Option<BoxFuture<'static, ()>>,
@@ -184,7 +186,9 @@ impl Scripted {
         }
     }
 
-    /// Wraps a store whose reads and writes of documents each take this long.
+    /// Wraps a store with slow calls for documents.
+    ///
+    /// Each read and each write of documents takes `span`.
     #[must_use]
     pub fn slow(inner: Arc<dyn Store>, span: Duration) -> Self {
         let store = Self::new(inner);
@@ -200,7 +204,7 @@ impl Scripted {
         self.before.lock().push(Arc::new(hook));
     }
 
-    /// Adds a hook that runs between a call that was carried out and its answer.
+    /// Adds a hook between a call's execution and its answer.
     pub fn after(&self, hook: impl Fn(Call<'_>) -> Step + Send + Sync + 'static) {
         self.after.lock().push(Arc::new(hook));
     }
@@ -295,7 +299,9 @@ impl Scripted {
         self.closed.lock().contains_key(&*key.collection)
     }
 
-    /// Returns the fates of the writes, up to the first write without an answer.
+    /// Returns the fates of the writes.
+    ///
+    /// The fates end at the first write without an answer.
     fn fates(&self, writes: &[Write]) -> Vec<Fate> {
         let mut fates = Vec::with_capacity(writes.len());
         for write in writes {
@@ -437,7 +443,9 @@ impl Layer for Scripted {
     }
 }
 
-/// A point of a script at which one call waits for the test.
+/// A point of a script at which one call waits.
+///
+/// The test releases the call.
 #[derive(Debug, Default)]
 pub struct Breakpoint {
     is_set: AtomicBool,

@@ -28,13 +28,14 @@ pub struct Manners {
     pub slow_replication: f64,
     /// The time of `slow_replication` is that of a hung replica: [`HUNG`].
     pub hung_replication: bool,
-    /// A copy without the newest writes answers a read that any copy may answer.
+    /// A copy without the newest writes answers a read. Any copy may answer such a read.
     pub lagging_copy: f64,
     /// A scan omits a document written since the last refresh. A write block prevents this fault.
     pub scan_hides: f64,
-    /// A scan omits older documents, too, as no real server does: shows code that relies on scans.
+    /// A scan omits older documents, too. No real server does so. The fault shows code that relies
+    /// on scans.
     pub scan_hides_all: bool,
-    /// The maximum page size of a scan, in documents; `None` for the requested size.
+    /// The maximum page size of a scan, in documents. `None` for the requested size.
     pub page: Option<usize>,
     /// The answer with a page of a scan is lost. The scroll has advanced.
     pub lost_page: f64,
@@ -46,7 +47,7 @@ pub struct Manners {
     pub reordered: f64,
     /// A node does not know an alias that is younger than [`NEWS`].
     pub late_news: f64,
-    /// The server sends an item again internally, and answers for the last try.
+    /// The server repeats an item internally, and answers for the last try.
     ///
     /// The last try is refused: by a full queue, a block, a closed index, or the first try. The
     /// first try is carried out at once or up to [`FIRST_TRY`] later.
@@ -162,7 +163,7 @@ impl Document {
         self.durable.as_ref().map(|(version, source)| (*version, source))
     }
 
-    /// Makes the write at this index of `dirty` durable, with the writes before it.
+    /// Makes a write durable, with the writes before it. `at` is the index of the write in `dirty`.
     fn acknowledge(&mut self, at: usize) {
         if let Some(write) = self.dirty.drain(..=at).next_back() {
             self.durable = write.source.map(|source| (write.version, source));

@@ -385,7 +385,7 @@ impl FaultRng {
         self.fraction() < self.plan.scan_hides
     }
 
-    /// Returns the delays of a call before and after it reaches the store.
+    /// Returns the delays of a call before and after the store.
     pub(super) fn delay(&mut self) -> (Duration, Duration) {
         let (at, span) = (self.fraction(), self.span(self.plan.max_delay));
         if at >= self.plan.delay {

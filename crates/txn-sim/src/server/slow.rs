@@ -70,7 +70,7 @@ pub struct HeldUp {
     pub until: Duration,
 }
 
-/// The times of a request through the slow part: its execution and its answer.
+/// The times of a request through the slow part. The times are those of execution and answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     before: Duration,
@@ -104,7 +104,9 @@ impl Server {
         self.state.lock().held_up.clone()
     }
 
-    /// Returns the times of a request, if a document is in the slow part.
+    /// Returns the times of a request with a slow document.
+    ///
+    /// `None` without a document in the slow part.
     fn way_of<'a>(&self, keys: impl Iterator<Item = &'a Key>, call: Call) -> Option<Way> {
         let mut state = self.state.lock();
         let part = state.slow.as_ref()?;
