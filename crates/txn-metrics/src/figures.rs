@@ -49,8 +49,8 @@ pub(crate) const RESULTS: &[&str] = &[
     "other",
 ];
 
-/// The values of `label` for a transaction without a label, for a group of several labels, and for
-/// a label outside of the list.
+/// The values of `label` that are no label themselves. The values stand for a transaction without a
+/// label, for a group of several labels, and for a label outside of the list.
 pub(crate) const LABELS: &[&str] = &[NONE, SEVERAL, OTHER];
 
 /// A transaction without a label.

@@ -171,9 +171,11 @@ impl Metrics {
         self.systems.requests(state, count);
     }
 
-    /// Takes the number of nodes that requests avoid, and the number of all nodes.
+    /// Takes the number of avoided nodes, and that of all nodes.
     ///
-    /// `EsStore::nodes_left_out` returns them.
+    /// Requests avoid such nodes.
+    ///
+    /// `EsStore::nodes_left_out` returns both numbers.
     pub fn nodes(&self, (left_out, all): (usize, usize)) {
         self.systems.nodes(left_out, all);
     }

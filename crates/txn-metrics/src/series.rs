@@ -6,7 +6,7 @@ use metrics::{Counter, counter};
 
 use crate::figures::{LABELS, NONE, OTHER, SEVERAL};
 
-/// The series of a metric, one for each known value of a label.
+/// The series of a metric, one per known label value.
 #[derive(Debug)]
 pub(crate) struct ByValue<S>(Vec<(&'static str, S)>);
 

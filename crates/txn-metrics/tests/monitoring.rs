@@ -25,7 +25,7 @@ fn named(text: &str) -> Vec<(&str, &str)> {
     named
 }
 
-/// The figure of a series, whose name has a suffix for a histogram.
+/// Returns the figure of a series. The name of a histogram's series has a suffix.
 fn figure(series: &str) -> Option<&'static Figure> {
     let is = |figure: &&Figure| match figure.kind {
         Kind::Histogram => ["_bucket", "_sum", "_count"]
