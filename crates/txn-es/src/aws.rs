@@ -174,7 +174,9 @@ impl AwsSigner {
     }
 }
 
-/// Loads the default chain with its own HTTP client, on the store's threads.
+/// Loads the default chain on the store's threads.
+///
+/// The chain has its own HTTP client.
 async fn environment() -> SdkConfig {
     let client = aws_smithy_http_client::Builder::new();
     let client = client.tls_provider(TlsProvider::Rustls(CryptoMode::Ring)).build_https();

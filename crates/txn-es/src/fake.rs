@@ -21,7 +21,9 @@ pub(crate) struct Fake {
 pub(crate) const ROOT: &str = r#"{"version":{"number":"8.19.0"}}"#;
 
 impl Fake {
-    /// Starts a server with three indices; the handler answers bulk requests and reads.
+    /// Starts a server with three indices.
+    ///
+    /// `handler` answers bulk requests and reads.
     ///
     /// `a` has its identity alias, `b` has none, and `d` belongs to an application.
     pub(crate) async fn new(

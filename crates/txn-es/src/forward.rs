@@ -1,4 +1,6 @@
-//! Requests of other programs, sent to the nodes of the store with its login.
+//! Requests of other programs with the login of the store.
+//!
+//! The requests go to the nodes of the store.
 
 use std::fmt;
 
@@ -50,7 +52,7 @@ pub struct ForwardedAnswer {
 pub enum ForwardError {
     /// No node has received a byte of the request.
     NotSent(StoreError),
-    /// The request may have been carried out, or may be carried out later.
+    /// The outcome is unknown. The request may have been carried out, or may be carried out later.
     Lost(StoreError),
     /// A server has answered, and the answer exceeds the limit.
     TooLarge(StoreError),

@@ -12,7 +12,7 @@ use crate::collections::template_requests::TemplateRequests;
 use crate::index::admin::AdminRequests;
 use crate::index::{mapping, names, templates};
 
-/// A `GET` request for an inspection of the cluster or of some indices.
+/// A `GET` request that inspects the cluster or some indices.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inspection<'a> {
     /// The path, with its query, not escaped. `{indices}` stands for the indices.
@@ -23,7 +23,7 @@ pub struct Inspection<'a> {
     pub body: Option<&'a str>,
 }
 
-/// An index template that would make a new index unfit, or prevent its creation.
+/// An index template that would make a new index unfit. The template may also prevent the creation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TemplateFault {

@@ -98,15 +98,15 @@ impl EsStore {
         self.guarded.server()
     }
 
-    /// Returns the number of nodes that requests avoid now, and the number of all nodes.
+    /// Returns the number of avoided nodes, and that of all nodes.
     ///
-    /// A node is left out after failures, until a probe succeeds.
+    /// Requests avoid a node after failures, until a probe succeeds.
     #[must_use]
     pub fn nodes_left_out(&self) -> (usize, usize) {
         self.guarded.nodes_left_out()
     }
 
-    /// Sends a `GET` request, and returns the answer as the text of a JSON value.
+    /// Sends a `GET` request, and returns the answer as JSON text.
     ///
     /// The answer has at most 16 MiB.
     ///
@@ -118,10 +118,11 @@ impl EsStore {
         self.guarded.call(|parts| parts.inspector.inspect(inspection)).await
     }
 
-    /// Finds an index template that would spoil a new partition of the transaction table.
+    /// Finds an index template that would spoil a new partition.
     ///
-    /// The name need not exist. The call applies the checks of [`Store::open_collection`] to the
-    /// index as the server would make it. `None` also if the account may not read templates.
+    /// `name` is that of a partition of the transaction table, and need not exist. The call applies
+    /// the checks of [`Store::open_collection`] to the index as the server would make it. `None`
+    /// also if the account may not read templates.
     ///
     /// # Errors
     /// [`StoreErrorKind::Unavailable`](txn_store::StoreErrorKind) if the server does not answer.
@@ -129,16 +130,20 @@ impl EsStore {
         self.guarded.call(|parts| parts.inspector.template_fault(name)).await
     }
 
-    /// Finds an ingest pipeline that the templates of the cluster give a new index.
+    /// Finds a template's ingest pipeline for a new index.
+    ///
+    /// The templates of the cluster give a new index this pipeline.
     ///
     /// `None` also if the account may not read templates.
     pub async fn template_pipeline(&self, name: &str) -> Option<String> {
         self.guarded.call(|parts| parts.inspector.template_pipeline(name)).await
     }
 
-    /// Sends a request of another program once, with the login of the store.
+    /// Sends a request of another program once.
     ///
-    /// The caller decides which requests it forwards: the engine does not see their writes.
+    /// The request has the login of the store.
+    ///
+    /// The caller decides which requests this call forwards. The engine does not see their writes.
     /// Redirects are not followed.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use parking_lot::RwLock;
 use secrecy::{ExposeSecret, SecretString};
 use txn_store::StoreError;
 
-/// The secrets of logins, in each form in which a server may repeat them. Clones share them.
+/// The secrets of logins, in each form that a server repeats. Clones share the secrets.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(Arc<RwLock<VecDeque<SecretString>>>);
 

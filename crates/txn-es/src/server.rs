@@ -109,7 +109,7 @@ async fn ask(transport: &Transport) -> Result<Option<Server>, StoreError> {
     }
 }
 
-/// Returns the clock of the node that answers, as time since the Unix epoch.
+/// Returns the answering node's clock, as time since the Unix epoch.
 pub(crate) async fn time(transport: &Transport) -> Result<Option<Duration>, StoreError> {
     // The smallest request that returns the time, because the servers send no `Date`.
     let path = "/_nodes/_local/stats/process";

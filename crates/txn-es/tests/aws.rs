@@ -87,7 +87,9 @@ impl Arrived {
         self.check().unwrap_or_else(|| Some("no signature of AWS".to_owned()))
     }
 
-    /// Returns the fault of the signature; the outer `None` if there is no signature.
+    /// Returns the fault of the signature.
+    ///
+    /// The outer `None`: there is no signature.
     fn check(&self) -> Option<Option<String>> {
         let wrong = |what: &str| Some(Some(what.to_owned()));
         let authorization = self.header("authorization");
@@ -156,7 +158,7 @@ impl Arrived {
     }
 }
 
-/// A gateway in front of a minimal server, which counts accepted and refused requests.
+/// A gateway in front of a minimal server. The gateway counts accepted and refused requests.
 struct Gateway {
     url: String,
     admitted: Arc<AtomicUsize>,

@@ -9,7 +9,9 @@ use txn_store::{
 
 use crate::live::{self, Plain};
 
-/// Runs a test on every server, with a name that the test may use.
+/// Runs a test on every server.
+///
+/// The test may use the name that it receives.
 async fn everywhere<F: Future<Output = ()>>(
     what: &str,
     test: impl Fn(EsStore, Plain, String) -> F,

@@ -14,7 +14,7 @@ fn roles() -> [Role; 4] {
     [Role::Partition, Role::Registry, Role::System { owner: owner.clone() }, Role::Data { owner }]
 }
 
-/// A template for every index of a name, which is removed at the end.
+/// A template for every index of a name. The test removes the template at the end.
 struct Template {
     plain: Plain,
     path: String,

@@ -1,11 +1,15 @@
-//! Texts with one term that is too long are refused before the write.
+//! Texts with an oversized term are refused before the write.
+//!
+//! Each text is one term.
 
 use serde_json::{Value, json};
 use txn_store::{CollectionSpec, Key, Outcome, RefusalKind, Role, Store, Write, WriteOp};
 
 use crate::live;
 
-/// Returns mappings of the field `f` that make one term of a long text.
+/// Returns mappings of `f` that make one term of a text.
+///
+/// The text is long.
 ///
 /// Custom analyzers are in a module that the packaged Elasticsearch lacks.
 fn forms(is_opensearch: bool) -> Vec<(&'static str, Value)> {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use txn_es::{EsConfig, EsStore};
 use txn_store::{CollectionSpec, Filter, Key, Role, Store, Version, Write, WriteOp};
 
-/// The secrets, in each form in which they are sent or can be repeated.
+/// The secrets, in each form that can be sent or repeated.
 const SECRETS: [&str; 4] = ["hunter2", "c2hvcDpodW50ZXIy", "c2hvcDpod", "gateway-key-1"];
 
 const REASON: &str = "unable to authenticate user [shop:hunter2] for REST request [Basic c2hvcDpodW50ZXIy], \
@@ -34,7 +34,9 @@ fn error(status: &str) -> String {
     )
 }
 
-/// A hostile server: finds the index, adds aliases, and spoils every other answer.
+/// A hostile server that spoils most answers.
+///
+/// The server finds the index, and adds aliases.
 fn answer(mode: &str, path: &str) -> (String, String) {
     let ok = |text: String| ("200".to_owned(), text);
     if mode != "items" {

@@ -207,7 +207,7 @@ fn told(text: String, status: u16) -> String {
     if text.is_empty() { format!("status {status}") } else { text }
 }
 
-/// The meaning of an answer to a whole request for all of its operations.
+/// The meaning of one answer for all operations of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Whole {
     /// Larger than the server or a proxy accepts. Nothing was carried out.
@@ -288,7 +288,7 @@ pub(crate) fn is_perhaps_about_one(answer: &Answer) -> bool {
     }
 }
 
-/// The number of refused parts after which the whole request counts as refused.
+/// The number of refused parts that refuse the whole request.
 ///
 /// The limit applies only while no part was accepted.
 pub(crate) const MOST_REFUSED: usize = 16;
@@ -386,7 +386,7 @@ pub(crate) fn describe(cause: &Cause) -> String {
     text
 }
 
-/// Settings that make servers refuse, where the error does not name the setting.
+/// Remedies for errors that do not name the setting. A setting makes the server refuse.
 const REMEDIES: &[(&str, &str)] = &[
     (
         "Limit of total fields",

@@ -7,7 +7,8 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-/// Types of errors about indices, templates and the cluster, never about a document.
+/// Types of errors that are never about a document. The errors are about indices, templates and the
+/// cluster.
 const WITHOUT_VALUES: &[&str] = &[
     "index_not_found_exception",
     "index_closed_exception",
@@ -140,7 +141,7 @@ const KNOWN: &str = "a about accept accepted accepts access accessors account ac
     user using valid validation value values vector vectors version was weight were when where which while \
     whitespace whole whose will with within without would write written wrong yet zero";
 
-/// Markers after which the rest is hidden: a value follows, perhaps without quotes.
+/// Markers after which the rest is hidden. A value follows, perhaps without quotes.
 const VALUE_FOLLOWS: &[&str] = &[
     "Preview of ",
     "preview of ",
@@ -217,7 +218,9 @@ fn place_in_request(text: &str) -> usize {
     }
 }
 
-/// Matches a form at the start of a text; returns the filtered text and the rest.
+/// Matches a form at the start of a text.
+///
+/// Returns the filtered text and the rest.
 fn read<'a>(form: &str, text: &'a str) -> Option<(String, &'a str)> {
     let mut told = String::new();
     let (mut form, mut rest) = (form, text);
@@ -242,7 +245,9 @@ fn read<'a>(form: &str, text: &'a str) -> Option<(String, &'a str)> {
     Some((told, rest))
 }
 
-/// Returns the known words outside of brackets and quotes, and before a following value.
+/// Returns the known words of a text.
+///
+/// A word counts outside of brackets and quotes, and before a following value.
 fn known_words(text: &str) -> String {
     let opens = |(at, sign): (usize, char)| match sign {
         '[' | '(' | '{' | '<' | '"' | '`' => true,

@@ -15,7 +15,7 @@ use txn_store::{StoreError, StoreErrorKind};
 /// The length stays the same, and the byte ends no string.
 const STAND_IN: u8 = 0x7f;
 
-/// The text of an answer, with the same byte offsets as its body.
+/// The text of an answer. The byte offsets are those of the body.
 pub(crate) struct Text<'a> {
     body: &'a [u8],
     text: Cow<'a, str>,
@@ -49,7 +49,9 @@ fn masked(body: &[u8]) -> String {
     text
 }
 
-/// Returns the string in a piece of an answer, and replaces broken surrogates.
+/// Returns the string in an answer, and replaces broken surrogates.
+///
+/// `raw` is the piece of the answer.
 pub(crate) fn string(raw: &RawValue) -> Option<String> {
     // Errors are objects most of the time, and a failed parse would format an error text.
     if !raw.get().starts_with('"') {

@@ -94,7 +94,9 @@ pub(crate) fn unknown_settings(answer: &[u8]) -> BTreeSet<String> {
     found
 }
 
-/// Collects from the error and from its suppressed errors: each names one setting.
+/// Collects the settings that an error names.
+///
+/// The suppressed errors count, too; each names one setting.
 fn collect_unknown(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::String(text) => {

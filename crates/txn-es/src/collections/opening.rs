@@ -1,4 +1,6 @@
-//! Opens collections: finds or creates the index, checks it, and adds the fields and aliases.
+//! Opens collections: finds or creates the index, and checks it.
+//!
+//! Then adds the fields and aliases.
 
 use std::sync::Arc;
 

@@ -128,7 +128,9 @@ impl ReadCheck {
         Ok(())
     }
 
-    /// Returns some documents, among them one for each field, if there is one.
+    /// Returns sample documents, at least one for each field.
+    ///
+    /// A field without a document has none.
     async fn sample(&self, index: &Index) -> Result<Vec<Hit>, StoreError> {
         let path = format!("/{}/_msearch", names::segment(&index.name));
         let body = searches(index.properties());
@@ -194,7 +196,7 @@ fn collect_fields(properties: &Map<String, Value>, above: &str, paths: &mut Vec<
     }
 }
 
-/// Returns the path of the first field that a read hides or changes.
+/// Returns the first field path that a read hides or changes.
 fn hidden_field(shown: &str, stored: &str) -> Option<String> {
     let parsed = |text| serde_json::from_str::<Value>(text).ok();
     difference(&parsed(shown)?, &parsed(stored)?)

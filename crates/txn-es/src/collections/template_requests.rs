@@ -1,4 +1,6 @@
-//! Asks the server for index templates, and for what they give a new index.
+//! Asks the server for index templates and their effect.
+//!
+//! The effect is what the templates give a new index.
 
 use reqwest::Method;
 use serde::de::DeserializeOwned;
@@ -27,7 +29,9 @@ impl TemplateRequests {
         (self.list("/_index_template").await, self.list("/_template").await)
     }
 
-    /// Adds the applicable index template to the error, if the account can read it.
+    /// Adds the applicable index template to the error.
+    ///
+    /// The account must be able to read the template.
     pub(crate) async fn blame(&self, name: &str, error: StoreError) -> StoreError {
         let (composable, legacy) = self.all().await;
         let message = match templates::applying(name, &composable, &legacy) {

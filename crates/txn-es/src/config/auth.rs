@@ -23,9 +23,9 @@ pub enum EsAuth {
         /// The password of the user.
         password: SecretString,
     },
-    /// An API key in its encoded form: `base64(id:key)`, as the server issues it.
+    /// An API key in its encoded form: `base64(id:key)`. The server issues this form.
     ApiKey(SecretString),
-    /// A bearer token, such as a service account token or an OAuth token.
+    /// A bearer token, for example of a service account or OAuth.
     ///
     /// Elasticsearch also accepts a JSON Web Token.
     Bearer(SecretString),

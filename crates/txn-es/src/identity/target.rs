@@ -28,10 +28,10 @@ const IDENTITY: &str = "-txn-";
 /// The length of a UUID in hexadecimal digits.
 const UUID_DIGITS: usize = 32;
 
-/// The former prefix of identity aliases, and the number of digits after it.
+/// The former prefix of identity aliases. The number is that of the digits after the prefix.
 const FORMER_IDENTITY: (&str, usize) = ("txn-identity-", 44);
 
-/// The longest index name that leaves space for the identity alias, in bytes.
+/// The longest index name with space for the alias, in bytes. The alias is the identity alias.
 pub(crate) const MAX_NAME_BYTES: usize =
     crate::index::names::MAX_BYTES - IDENTITY.len() - UUID_DIGITS;
 
@@ -41,9 +41,9 @@ pub(crate) struct Target {
     /// The name of the index.
     pub(crate) name: Arc<str>,
     pub(crate) uuid: IndexUuid,
-    /// Whether the index holds documents of an application, which may have a routing.
+    /// Whether an application's documents are in the index. Such documents may have a routing.
     pub(crate) data: bool,
-    /// The identity alias for operations; `None` if it is missing and cannot be added.
+    /// The identity alias for operations. `None` if the alias is missing and cannot be added.
     pub(crate) identity_alias: Option<Arc<str>>,
     /// Set after an answer showed that the name now means another index.
     stale: AtomicBool,
@@ -58,7 +58,7 @@ pub(crate) struct Target {
 #[derive(Debug, Default)]
 struct SharedAliases {
     names: BTreeSet<Arc<str>>,
-    /// The time of the last try to remove the aliases from the copies.
+    /// The last try to remove the aliases from the copies.
     tried: Option<Instant>,
 }
 
@@ -115,7 +115,9 @@ impl Target {
         self.stale.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that an alias for operations also names a copy of this index.
+    /// Notes that an alias for operations names a copy, too.
+    ///
+    /// The copy is one of this index.
     pub(crate) fn note_shared(&self, alias: &Arc<str>) {
         self.shared.lock().names.insert(alias.clone());
     }
@@ -141,13 +143,17 @@ impl Target {
         self.shared.lock().tried = None;
     }
 
-    /// Returns the version of a document of this index; `None` if a number is out of bounds.
+    /// Returns the version of a document of this index.
+    ///
+    /// `None` if a number is out of bounds.
     pub(crate) fn version(&self, seq_no: u64, primary_term: u64) -> Option<Version> {
         let version = Version { incarnation: self.uuid.incarnation(), term: primary_term, seq_no };
         self.condition(version).map(|_| version)
     }
 
-    /// Returns the condition of a write; `None` for a version of another index.
+    /// Returns the condition of a write.
+    ///
+    /// `None` for a version of another index.
     pub(crate) fn condition(&self, version: Version) -> Option<Condition> {
         let Version { incarnation, term: primary_term, seq_no } = version;
         let is_long = |number| i64::try_from(number).is_ok();
@@ -162,7 +168,7 @@ pub(crate) fn identity_alias(index: &str, uuid: &IndexUuid) -> String {
     format!("{index}{IDENTITY}{}", uuid.hex())
 }
 
-/// Checks that the name of an index leaves space for its identity alias.
+/// Checks that an index name leaves space for its identity alias.
 pub(crate) fn check_length(index: &str) -> Result<(), StoreError> {
     let len = index.len();
     if len <= MAX_NAME_BYTES {
@@ -176,7 +182,9 @@ pub(crate) fn check_length(index: &str) -> Result<(), StoreError> {
     )))
 }
 
-/// Returns the pattern of the identity aliases of all indices under this name.
+/// Returns the pattern of the identity aliases under a name.
+///
+/// All indices of this name have such an alias.
 pub(crate) fn identity_aliases(index: &str) -> String {
     format!("{index}{IDENTITY}*")
 }

@@ -8,7 +8,7 @@ use txn_store::StoreError;
 
 use crate::index::definition::misconfigured;
 
-/// The UUID of one index: 16 bytes, which the servers show in base64.
+/// The UUID of one index: 16 bytes. The servers show the UUID in base64.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IndexUuid {
     text: Arc<str>,
@@ -33,7 +33,7 @@ impl IndexUuid {
         &self.text
     }
 
-    /// Returns the incarnation in versions of this index: 63 bits of the UUID.
+    /// Returns the incarnation in this index's versions: 63 bits of the UUID.
     ///
     /// 63 bits are a positive number for every JSON parser. Both halves enter, because some bits of
     /// each half are the same in every UUID.

@@ -59,7 +59,9 @@ fn is_text(value: Option<&Value>) -> bool {
     value.is_some_and(Value::is_string)
 }
 
-/// Flattens settings, which may be nested or dotted, with or without a leading `index`.
+/// Flattens settings.
+///
+/// The settings may be nested or dotted, with or without a leading `index`.
 fn flatten(path: &str, settings: Object, flat: &mut Object) {
     for (name, value) in settings {
         let path = match name.strip_prefix("index") {

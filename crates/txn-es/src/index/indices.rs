@@ -53,7 +53,7 @@ impl Indices {
         mapping::sole(name, &answer.body).map(Some)
     }
 
-    /// Returns the target of a name, from the cache or from the server.
+    /// Returns the target of a name, from cache or server.
     pub(crate) async fn target(&self, name: &str) -> Result<Arc<Target>, Miss> {
         if let Some(target) = self.targets.get(name) {
             return Ok(target);
@@ -80,7 +80,7 @@ impl Indices {
         join_all(lookups).await.into_iter().collect()
     }
 
-    /// Remembers the index as the target of the name that was asked for.
+    /// Remembers the index as the target of a requested name.
     ///
     /// `aliased`: whether the index has its identity alias.
     pub(crate) fn remember(
@@ -97,7 +97,9 @@ impl Indices {
         Ok(target)
     }
 
-    /// Removes a name from the cache, and every other name of its index.
+    /// Removes an index from the cache, given one of its names.
+    ///
+    /// All names of the index are removed.
     pub(crate) fn forget(&self, name: &str) {
         self.targets.forget(name);
     }
@@ -123,7 +125,9 @@ impl Indices {
         }
     }
 
-    /// Returns the names of the indices with a prefix, including closed and hidden ones.
+    /// Returns the names of the indices with a prefix.
+    ///
+    /// Closed and hidden indices are included.
     pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<Arc<str>>, StoreError> {
         if let Some(fault) = names::fault(prefix) {
             let text = format!("{prefix:?} does not begin the name of an index: {fault}");

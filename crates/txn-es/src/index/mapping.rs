@@ -120,7 +120,9 @@ impl Index {
         Self { name: name.to_owned(), mappings, settings, ..Self::default() }
     }
 
-    /// An index as a server would make it, from a template and the request of its creation.
+    /// Returns an index as a server would make it.
+    ///
+    /// The index results from a template and the request of its creation.
     ///
     /// OpenSearch takes each part of the mapping from the request, and Elasticsearch merges.
     pub(crate) fn foreseen(
@@ -147,7 +149,9 @@ impl Index {
         Self::unmade(name, mappings, settings)
     }
 
-    /// Whether a rollover policy moves the alias to the next index of a series.
+    /// Whether a rollover policy moves the alias.
+    ///
+    /// The alias moves to the next index of a series.
     fn is_rolled_over_by(&self, alias: &str) -> bool {
         let policies = self.settings.iter().filter(|(name, _)| name.ends_with(".rollover_alias"));
         policies.into_iter().any(|(_, value)| value.as_str() == Some(alias))
@@ -193,7 +197,9 @@ impl Index {
         self.mark()?.get(DOMAIN)?.as_str().map(str::to_owned)
     }
 
-    /// Returns the name of the identity alias; an error if the name would be too long.
+    /// Returns the name of the identity alias.
+    ///
+    /// Fails if the name would be too long.
     pub(crate) fn identity_alias(&self) -> Result<String, StoreError> {
         check_length(&self.name)?;
         Ok(identity_alias(&self.name, &self.uuid()?))
@@ -211,7 +217,9 @@ impl Index {
         aliases.filter(move |alias| is_identity_alias(alias) && *alias != mine)
     }
 
-    /// Returns the change that removes the owner from `_meta`, if there is an owner.
+    /// Returns the change that removes the owner from `_meta`.
+    ///
+    /// `None` without an owner.
     pub(crate) fn without_owner(&self) -> Option<Value> {
         self.owner()?;
         let mut meta = self.mappings.get("_meta")?.as_object()?.clone();
@@ -324,7 +332,9 @@ impl Index {
         partial.map(|list| format!("_source has {list}"))
     }
 
-    /// Returns the values of a source that exceed the longest term, with their fields.
+    /// Returns the values that exceed the longest term, with their fields.
+    ///
+    /// The values are those of `source`.
     pub(crate) fn long_values(&self, source: &str, is_opensearch: bool) -> BTreeSet<LongValue> {
         let source: Map<String, Value> = serde_json::from_str(source).unwrap_or_default();
         let properties = self.mappings.get("properties").and_then(Value::as_object);
@@ -502,7 +512,9 @@ impl Index {
     }
 }
 
-/// Returns the wanted fields that a mapping, or an object in a mapping, lacks.
+/// Returns the wanted fields that a mapping lacks.
+///
+/// `found` is the mapping, or an object in a mapping.
 fn lacking(found: &Map<String, Value>, wanted: &Map<String, Value>) -> Map<String, Value> {
     let fields = |of: &Map<String, Value>| {
         of.get("properties").and_then(Value::as_object).cloned().unwrap_or_default()
@@ -534,7 +546,7 @@ fn reserved() -> [(&'static str, Value); 4] {
     ]
 }
 
-/// Whether a flag of a mapping is set, as boolean or as text.
+/// Whether a mapping's flag is set, as boolean or as text.
 fn is_on(flag: &Value) -> bool {
     flag == true || flag == "true"
 }

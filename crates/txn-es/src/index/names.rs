@@ -2,10 +2,10 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// The longest name of an index or alias that the servers accept, in bytes.
+/// The longest accepted name of an index or alias, in bytes. The servers accept no longer name.
 pub(crate) const MAX_BYTES: usize = 255;
 
-/// Returns why a text cannot be the name of one index or alias.
+/// Returns why a text cannot name one index or alias.
 ///
 /// In addition to the servers' rules, this check refuses texts that would change the meaning of a
 /// request: wildcards, lists, date arithmetic, remote clusters.

@@ -23,14 +23,15 @@ pub(crate) struct LongValue {
 pub(crate) enum Measure {
     /// One term, which is too long.
     OneTerm,
-    /// The terms of the field's analyzer or normalizer, which only the server knows.
+    /// The terms of the field's analyzer or normalizer. Only the server knows these terms.
     Analyzed,
 }
 
 /// The fields of an index.
 pub(crate) struct Fields<'a> {
     properties: &'a Map<String, Value>,
-    /// Whether texts without an explicit analyzer get another one than the servers' default.
+    /// Whether the default analyzer is not the servers' default. Texts without an explicit analyzer
+    /// get the default one.
     has_own_default: bool,
     ignore_above: Option<u64>,
     has_whole_wildcards: bool,
@@ -55,7 +56,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns the long values of a document, with each field that indexes them.
+    /// Returns a document's long values, with each field that indexes them.
     ///
     /// A value reaches the field with its name, the multi-fields, and the targets of `copy_to`.
     /// Fields without a mapping are not indexed.

@@ -1,4 +1,6 @@
-//! Sends bulk requests: split by the limits, and halved to find a refused item.
+//! Splits bulk requests by the limits, and sends the parts.
+//!
+//! A refused part is halved to find the refused item.
 
 use std::collections::HashSet;
 use std::sync::Arc;

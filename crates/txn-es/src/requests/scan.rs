@@ -122,7 +122,9 @@ pub(crate) struct Found {
     pub(crate) scroll_id: Option<String>,
 }
 
-/// Returns the scroll id of an otherwise useless answer, to end the scroll.
+/// Returns the scroll id of a useless answer.
+///
+/// The id serves to end the scroll.
 pub(crate) fn scroll_of(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Scroll {

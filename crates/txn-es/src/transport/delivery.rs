@@ -25,7 +25,8 @@ use crate::answers::classify;
 /// A silent node has given no answer at all.
 const SILENCE: u32 = 10;
 
-/// The slowest upload that is not silence: 1,000 bytes per millisecond (1 MB/s).
+/// The slowest upload that is not silence, in bytes per millisecond. 1,000 bytes per millisecond
+/// are 1 MB/s.
 const SLOWEST_UPLOAD: u64 = 1_000;
 
 /// The nodes of one cluster.
@@ -74,7 +75,9 @@ impl Outgoing {
         Room { bytes: self.room, meter: self.meter.as_ref() }
     }
 
-    /// Returns the request to the node at an address, which may have a prefix.
+    /// Returns the request to the node at an address.
+    ///
+    /// The address may have a prefix.
     fn to(&self, base: &Url) -> reqwest::Request {
         let mut url = base.clone();
         url.set_path(&format!("{}{}", base.path().trim_end_matches('/'), self.path));
@@ -194,11 +197,11 @@ impl Nodes {
         is_elsewhere && Instant::now() < outgoing.deadline
     }
 
-    /// Sends a request to one node after another, until a node receives it.
+    /// Tries one node after another until a node receives the request.
     ///
-    /// The nodes in the argument `others` were tried before: they come last, on a new connection.
-    /// The function adds the nodes to `tried`, and notifies `silent` if the node that received the
-    /// request answers nothing.
+    /// The nodes in the argument `others` were tried before. These nodes come last, on a new
+    /// connection. The function adds the nodes to `tried`, and notifies `silent` if the node that
+    /// received the request answers nothing.
     async fn once(
         self: &Arc<Self>,
         outgoing: &Outgoing,
@@ -246,7 +249,9 @@ impl Nodes {
         best.get(turn % best.len().max(1)).copied()
     }
 
-    /// Sends a request to one node, and again if a refused login has changed.
+    /// Sends a request to one node, with a second try.
+    ///
+    /// The second try follows if a refused login has changed.
     async fn admitted(
         self: &Arc<Self>,
         at: usize,
@@ -462,7 +467,9 @@ impl Nodes {
         }
     }
 
-    /// Adds the state of the other nodes to the error if no node serves.
+    /// Adds the other nodes' state to the error.
+    ///
+    /// The state is added if no node serves.
     fn beside(&self, mut error: StoreError) -> StoreError {
         if self.nodes.len() > 1 && self.nodes.iter().all(|node| node.health.lock().is_out()) {
             let labels = self.labels().collect::<Vec<_>>().join(", ");

@@ -77,7 +77,7 @@ impl Health {
         })
     }
 
-    /// Notes that a probe failed, and returns the pause before the next one.
+    /// Notes a failed probe, and returns the pause before the next.
     ///
     /// `None` if the node has served a request in the meantime.
     pub(crate) fn probe_failed(&mut self) -> Option<Duration> {

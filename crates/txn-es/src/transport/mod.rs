@@ -51,13 +51,14 @@ impl fmt::Display for Transport {
     }
 }
 
-/// Counts the bytes of an answer while they arrive: whether so many more bytes may be kept.
+/// Counts the bytes of an answer while they arrive. The result says whether so many more bytes may
+/// be kept.
 pub type AnswerMeter = Arc<dyn Fn(usize) -> bool + Send + Sync>;
 
 /// The class of a request: its timeout, and whether it is repeatable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestClass {
-    /// Changes nothing, and may be sent a second time if no answer comes.
+    /// Changes nothing. May be sent a second time if no answer comes.
     Read,
     /// Writes documents.
     Write,
@@ -89,7 +90,9 @@ const MOST_ROOM: usize = 128 << 20;
 /// The size of names, version or error in an answer, in bytes.
 const BESIDE: usize = 8 << 10;
 
-/// Returns the answer limit for this many documents of at most `bytes` each.
+/// Returns the answer limit for this many documents.
+///
+/// Each document has at most `bytes`.
 pub(crate) fn room_for(documents: usize, bytes: usize) -> usize {
     let one = bytes.saturating_add(BESIDE);
     one.saturating_mul(documents).min(MOST_ROOM).max(one).max(1 << 20)
@@ -108,7 +111,7 @@ pub(crate) struct Answer {
 pub(crate) enum Failure {
     /// No node has received a byte of the request.
     NotSent(StoreError),
-    /// The request may have been carried out, or may be carried out later.
+    /// The outcome is unknown. The request may have been carried out, or may be carried out later.
     Lost(StoreError),
     /// The request may have been carried out. The answer exceeds the limit.
     TooLarge(StoreError),
@@ -159,9 +162,9 @@ impl Transport {
         }
     }
 
-    /// Returns how long a server may wait before it answers with a failure.
+    /// Returns the time after which a server answers with a failure.
     ///
-    /// Shorter than the store's own timeout, so that the answer can still arrive.
+    /// This time is shorter than the store's own timeout, so that the answer can still arrive.
     pub(crate) fn server_timeout(&self, class: RequestClass) -> String {
         format!("{}ms", (self.timeout(class).as_millis() * 3 / 4).max(1))
     }
@@ -173,7 +176,9 @@ impl Transport {
         self.driver.run(delivery).await.unwrap_or_else(|driver::Panicked| Err(panicked()))
     }
 
-    /// Sends a request of another program once, with its headers, and waits for the answer.
+    /// Sends a request of another program once, with its headers.
+    ///
+    /// Waits for the answer.
     pub(crate) async fn forward(
         &self,
         request: Request<'_>,

@@ -23,7 +23,7 @@ pub(super) struct Node {
     connections: Connections,
     pooled: RwLock<Client>,
     fresh: Client,
-    /// Whether the node has answered before, and so speaks the protocol of its address.
+    /// Whether the node has answered before. Such a node speaks the protocol of its address.
     known: AtomicBool,
 }
 

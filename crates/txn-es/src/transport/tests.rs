@@ -106,7 +106,9 @@ fn write() -> Request<'static> {
     Request { method: Method::POST, path, query, body, items: 1, room: 1_000, class }
 }
 
-/// A peer that answers every connection with these bytes, and then with `tail` forever.
+/// A peer that answers every connection with the same bytes.
+///
+/// `tail` follows forever.
 async fn peer(answer: String, tail: &'static [u8]) -> (Transport, Arc<AtomicUsize>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://shop:hunter2@{}", listener.local_addr().unwrap());

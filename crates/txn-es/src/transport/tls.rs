@@ -161,7 +161,9 @@ impl ServerCertVerifier for WatchedTls<Arc<WebPkiServerVerifier>> {
     }
 }
 
-/// Parses the certificates of a PEM text; errors for unreadable ones or an empty text.
+/// Parses the certificates of a PEM text.
+///
+/// Unreadable certificates and an empty text are errors.
 fn certificates(pem: &[u8]) -> Vec<Result<CertificateDer<'static>, ()>> {
     let all: Vec<_> =
         CertificateDer::pem_slice_iter(pem).map(|each| each.map_err(|_| ())).collect();

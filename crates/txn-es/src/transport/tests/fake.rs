@@ -31,7 +31,9 @@ pub(super) struct Fake {
 }
 
 impl Fake {
-    /// Starts a server that answers with the results of a function, or with nothing.
+    /// Starts a server that answers with the results of a function.
+    ///
+    /// The function may also answer nothing.
     pub(super) async fn start<F>(answer: F) -> Self
     where
         F: Fn(&Received) -> Option<(u16, String)> + Send + Sync + 'static,

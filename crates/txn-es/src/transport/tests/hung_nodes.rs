@@ -45,7 +45,9 @@ impl FakeNode {
         self.requests.load(Ordering::SeqCst)
     }
 
-    /// Drops all bytes on old connections, as a load balancer that forgot them.
+    /// Drops all bytes on old connections.
+    ///
+    /// A load balancer that forgot the connections does the same.
     fn forget_connections(&self) {
         self.forgets_before.store(self.connections.load(Ordering::SeqCst), Ordering::SeqCst);
     }

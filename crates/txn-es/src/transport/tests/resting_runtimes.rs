@@ -5,7 +5,7 @@ use tokio::runtime::Builder;
 
 use super::*;
 
-/// A server on its own thread, which answers every request after a pause.
+/// A server that answers every request after a pause. The server has its own thread.
 fn server(pause: Duration) -> String {
     let (tell, address) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
