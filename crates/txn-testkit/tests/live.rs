@@ -50,7 +50,9 @@ impl Client {
     }
 }
 
-/// Checks that a crash loses no acknowledged write, and a pause loses nothing.
+/// Checks that a crash loses no acknowledged write.
+///
+/// A pause loses nothing.
 ///
 /// Nothing of a private server stays.
 fn survives(kind: ServerKind) {
@@ -148,7 +150,9 @@ fn a_cluster_survives_the_loss_of_a_node() {
     assert_eq!(client.get(&format!("{}/things/_doc/1", cluster.url())).unwrap().0, 200);
 }
 
-/// Checks that a cut node loses its place in the cluster, while its client still reaches the node.
+/// Checks that a cut node loses its place in the cluster.
+///
+/// The client of the node still reaches the node.
 fn heals_after_a_cut(kind: ServerKind) {
     let cluster = up_private(kind).unwrap();
     let client = Client::of(&cluster);

@@ -67,7 +67,9 @@ impl Drop for Echo {
     }
 }
 
-/// Answers with the request, or with its body alone if that is an object.
+/// Answers with the request.
+///
+/// If the body is an object, the answer is the body alone.
 async fn echo(
     seen: Arc<Mutex<Vec<String>>>,
     request: Request<Incoming>,

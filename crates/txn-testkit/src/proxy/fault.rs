@@ -6,7 +6,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The server carries the request out, and the connection is cut before the answer.
+    /// The server carries the request out, but the answer is lost. The connection is cut before the
+    /// answer.
     LoseAnswer,
     /// The connection is cut, and the server does not receive the request.
     CutBefore,
@@ -14,11 +15,12 @@ pub enum Fault {
     DelayBefore(Duration),
     /// The answer arrives after a delay.
     DelayAfter(Duration),
-    /// The server receives the request twice at once; the client gets one answer.
+    /// The server receives the request twice at once. The client gets one answer.
     Duplicate,
     /// The request is carried out and answered, and repeated after a delay.
     DuplicateLate(Duration),
-    /// The proxy refuses with 429 and the error type of an overloaded server.
+    /// The proxy refuses with 429, as an overloaded server. The error type is that of such a
+    /// server.
     TooManyRequests,
     /// The proxy refuses with 503 and a text that no server uses.
     ServiceUnavailable,

@@ -58,7 +58,9 @@ impl Manners {
         self.body_limit.is_some_and(|limit| body.len() > limit)
     }
 
-    /// Returns the path at the server; `None` if the proxy does not know the path.
+    /// Returns the path at the server.
+    ///
+    /// `None` if the proxy does not know the path.
     pub(crate) fn path<'a>(&self, path: &'a str) -> Option<&'a str> {
         let Some(prefix) = &self.path_prefix else { return Some(path) };
         match path.strip_prefix(prefix.as_str())? {
@@ -68,7 +70,9 @@ impl Manners {
         }
     }
 
-    /// Returns the answer without the hidden field; `None` if there is nothing to hide.
+    /// Returns the answer without the hidden field.
+    ///
+    /// `None` if there is nothing to hide.
     pub(crate) fn hide(&self, route: Route, path: &str, answer: &[u8]) -> Option<Bytes> {
         let name = self.hidden_field.as_deref()?;
         if !matches!(route, Route::MultiGet | Route::Search | Route::Document) {

@@ -81,7 +81,7 @@ pub struct Proxy {
 
 /// The state that the tasks of a proxy share.
 pub(crate) struct Shared {
-    /// Scheme, host and port of the server, without a slash at the end.
+    /// Scheme, host and port of the server, without a final slash.
     target: String,
     client: Upstream,
     plan: Mutex<Plan>,

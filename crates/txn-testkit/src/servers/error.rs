@@ -69,7 +69,9 @@ impl<T> OnPath<T> for io::Result<T> {
     }
 }
 
-/// Returns the last `count` lines of a text, cut to a terminal's width.
+/// Returns the last lines of a text, cut to terminal width.
+///
+/// `count` is the number of lines.
 pub(crate) fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let shorten = |line: &&str| line.chars().take(200).collect::<String>();

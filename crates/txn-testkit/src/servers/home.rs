@@ -13,7 +13,8 @@ use crate::servers::launching::account::Account;
 /// The variable that overrides the folder.
 pub(crate) const HOME_VARIABLE: &str = "TXN_SERVERS_HOME";
 
-/// The variable that overrides the folder with one folder per server, for data in memory.
+/// The variable that overrides the folder of the servers' data. The folder has one folder per
+/// server, and may be in memory.
 const DATA_VARIABLE: &str = "TXN_SERVERS_DATA";
 
 /// The folder if the servers' account cannot enter the default one.

@@ -106,9 +106,11 @@ pub fn up_private(kind: ServerKind) -> Result<Running> {
     up_private_with(kind, |_| Ok(()))
 }
 
-/// Starts a private server whose nodes have a heap of this many MiB.
+/// Starts a private server with a given heap per node.
 ///
-/// A node ends at the first `OutOfMemoryError`. [`Running::restart_node`] starts it again.
+/// `heap` is in MiB.
+///
+/// A node ends at the first `OutOfMemoryError`. [`Running::restart_node`] starts the node again.
 /// Otherwise like [`up_private`].
 ///
 /// # Errors
@@ -117,7 +119,9 @@ pub fn up_private_with_heap(kind: ServerKind, heap: u32) -> Result<Running> {
     start_private(kind, Some(heap), |_| Ok(()))
 }
 
-/// Starts a private server after `prepare`, which receives the nodes with empty folders of data.
+/// Starts a private server after a preparation.
+///
+/// `prepare` receives the nodes with empty folders of data.
 ///
 /// Otherwise like [`up_private`]. Everything mounted on a folder of data is unmounted at the end.
 ///

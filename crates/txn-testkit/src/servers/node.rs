@@ -78,7 +78,9 @@ impl Node {
         self.process.kill()
     }
 
-    /// Kills all processes of the node with SIGKILL, also those of a start.
+    /// Kills all processes of the node with SIGKILL.
+    ///
+    /// The processes of a start are killed, too.
     ///
     /// A start of the node that is under way fails.
     ///

@@ -40,7 +40,9 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Returns the recorded state of a folder; `None` if it cannot be read.
+    /// Returns the recorded state of a folder.
+    ///
+    /// `None` if the state cannot be read.
     pub(crate) fn load(folder: &Path) -> Option<Self> {
         let text = fs::read_to_string(folder.join(FILE)).ok()?;
         serde_json::from_str(&text).ok()
@@ -93,7 +95,9 @@ impl State {
     }
 }
 
-/// Ends the server of this folder, removes its data, and returns whether it ran.
+/// Ends the server of a folder, and removes its data.
+///
+/// Returns whether the server ran.
 ///
 /// The logs stay.
 pub(crate) fn take_down(folder: &Path, patiently: bool) -> Result<bool> {

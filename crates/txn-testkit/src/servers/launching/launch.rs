@@ -256,7 +256,7 @@ enum Watch {
     Ended(String),
 }
 
-/// Watches the process of a starting node, and notes the server's process id.
+/// Watches a starting node's process, and notes the server's process id.
 fn watch(state: &mut State, index: usize, child: &mut Child) -> Result<Watch> {
     let ended = child.try_wait().map_err(|error| Error::Other(error.to_string()))?;
     if let Some(status) = ended

@@ -218,7 +218,9 @@ mod tests {
         child.wait().unwrap();
     }
 
-    /// A thread of another process may have the id of a dead process.
+    /// A thread may have the id of a dead process.
+    ///
+    /// The thread belongs to another process.
     #[test]
     fn thread_with_a_reused_process_id_is_left_alone() {
         let (told, number) = std::sync::mpsc::channel();

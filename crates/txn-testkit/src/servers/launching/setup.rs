@@ -17,7 +17,7 @@ pub(crate) struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// Returns a command that runs in a node's folder, under the servers' account.
+    /// Returns a command in a node's folder, under the servers' account.
     ///
     /// The command inherits none of the caller's variables. A detached command has its own session,
     /// and so outlives the caller.

@@ -52,7 +52,7 @@ impl Supervised {
         &self.folder
     }
 
-    /// Returns the error for an unhealthy program, with the end of its output.
+    /// Returns the error for an unhealthy program, with its last output.
     pub(in crate::servers) fn not_healthy(&self, server: &str, reason: &str) -> Error {
         let log = log_of(&self.folder);
         let tail = last_lines(&fs::read_to_string(&log).unwrap_or_default(), 20);

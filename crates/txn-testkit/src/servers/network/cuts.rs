@@ -31,7 +31,9 @@ pub struct Link {
 }
 
 impl Link {
-    /// Returns both directions between each port of one side and each port of the other.
+    /// Returns both directions between each pair of ports.
+    ///
+    /// A pair has one port of each side.
     #[must_use]
     pub fn between(one: &[Port], other: &[Port]) -> Vec<Self> {
         let to = Self::towards(one, other);
@@ -39,7 +41,9 @@ impl Link {
         to.iter().copied().chain(back).collect()
     }
 
-    /// Returns the direction from each port of one side to each port of the other.
+    /// Returns the direction from `from` to `to` for each pair.
+    ///
+    /// A pair has one port of each side.
     #[must_use]
     pub fn towards(from: &[Port], to: &[Port]) -> Vec<Self> {
         let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to)));
@@ -47,9 +51,12 @@ impl Link {
     }
 }
 
-/// Returns the rules that replace all earlier rules, in one transaction of `nft`.
+/// Returns rules that replace all rules in one `nft` transaction.
 ///
-/// Address resolution passes. Without its answers, one direction would take the other one with it.
+/// Earlier rules are removed.
+///
+/// Address resolution passes. Without answers of the address resolution, a cut of one direction
+/// would also cut the other one.
 pub(super) fn rules(links: &[Link]) -> String {
     // A table can only be deleted if it exists.
     let mut text = "add table bridge txn\ndelete table bridge txn\n".to_owned();

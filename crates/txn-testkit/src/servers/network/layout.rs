@@ -14,7 +14,7 @@ const CLIENTS: usize = 2;
 const OBSERVER: &str = "observer";
 
 impl Network {
-    /// Returns the names of the ports of the machine: the clients, and the observer.
+    /// Returns the machine's port names: the clients and the observer.
     fn client_ports() -> impl Iterator<Item = String> {
         (0..CLIENTS).map(|client| Port::Client(client).to_string()).chain([OBSERVER.to_owned()])
     }
@@ -42,7 +42,9 @@ impl Network {
         Self::client_ports().map(|port| self.named(port)).collect()
     }
 
-    /// Returns the first three bytes of a subnet: 0 for the nodes, then one for each client.
+    /// Returns the first three bytes of a subnet.
+    ///
+    /// Subnet 0 is that of the nodes. Each client has one of the next subnets.
     ///
     /// The range 198.18.0.0/15 is reserved for tests of networks (RFC 2544).
     fn subnet(&self, number: usize) -> String {
@@ -50,12 +52,14 @@ impl Network {
         format!("198.18.{}", usize::from(self.number) * per_network + number)
     }
 
-    /// Returns the address of a node, under which the other nodes know it.
+    /// Returns the address of a node for the other nodes.
     pub(crate) fn address(&self, node: usize) -> String {
         format!("{}.{}", self.subnet(0), node + 1)
     }
 
-    /// Returns the address of a node for the observer, whose traffic no cut concerns.
+    /// Returns the address of a node for the observer.
+    ///
+    /// No cut concerns the traffic of the observer.
     pub(crate) fn observer_address(&self, node: usize) -> String {
         format!("{}.{}", self.subnet(CLIENTS + 1), node + 1)
     }
@@ -78,7 +82,9 @@ impl Network {
     /// The port for other nodes.
     pub(crate) const TRANSPORT_PORT: u16 = 9_300;
 
-    /// Returns a command that runs its further arguments in the namespace of a node.
+    /// Returns a command that runs programs in a node's namespace.
+    ///
+    /// The further arguments of the command are the program.
     ///
     /// Only root may enter a namespace, so the account changes afterwards.
     pub(crate) fn command(&self, folder: &Path, node: &str, account: Option<&Account>) -> Command {

@@ -1,4 +1,6 @@
-//! Nodes and clients in network namespaces on a bridge, with cuts between them.
+//! Nodes and clients in network namespaces, with cuts between them.
+//!
+//! A bridge connects the namespaces.
 //!
 //! Each node has a namespace of its own. The bridge is in a further namespace, so its filter rules
 //! touch no other traffic of the machine. Clients are processes of the machine itself. Each client
@@ -33,7 +35,9 @@ pub use speed::Rate;
 /// The name of an interface has at most 15 characters, so a number has at most two digits.
 const MOST_NETWORKS: u8 = 16;
 
-/// The settings of a node in a namespace, the same for Elasticsearch and OpenSearch.
+/// The settings of a node in a namespace.
+///
+/// Elasticsearch and OpenSearch have the same settings.
 ///
 /// Clients come from several subnets. The checks find a missing node after 2 to 4 s instead of
 /// 30 s, so a short fault already has an election. A new master waits for the missing node for 5 s
@@ -54,7 +58,8 @@ cluster.follower_lag.timeout: 10s
 /// The network of the nodes of one cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
-    /// The number of the network on this machine, in all of its names and addresses.
+    /// The number of the network on this machine. All names and addresses of the network have this
+    /// number.
     number: u8,
     nodes: usize,
 }
@@ -86,7 +91,9 @@ pub fn check_namespaces() -> Result<()> {
 }
 
 impl Network {
-    /// Chooses a number that no recorded network has, and no running process uses.
+    /// Chooses a free number for a network.
+    ///
+    /// No recorded network has the number, and no running process uses it.
     pub(crate) fn choose(nodes: usize, taken: &[u8]) -> Result<Self> {
         (0..MOST_NETWORKS)
             .filter(|number| !taken.contains(number))

@@ -1,4 +1,6 @@
-//! The limit of open files, which Elasticsearch checks unless it listens on 127.0.0.1 only.
+//! The limit of open files that Elasticsearch checks.
+//!
+//! A node that listens on 127.0.0.1 only does not check the limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -8,7 +8,9 @@ use super::cuts::Port;
 pub struct Rate(pub u32);
 
 impl Network {
-    /// Returns a command of `tc` for what a node receives, and one for what the node sends.
+    /// Returns two commands of `tc` for a node.
+    ///
+    /// The first command concerns what the node receives, the second what the node sends.
     fn at_both_ends(&self, node: usize, action: &str) -> Vec<String> {
         let port = Port::Node(node).to_string();
         let bridge = self.bridge_namespace();

@@ -75,9 +75,11 @@ pub(crate) fn pid_file(node: &Node) -> PathBuf {
     node.folder.join("pid")
 }
 
-/// Copies the product's configuration, without the log of garbage collections and the dumps.
+/// Copies the product's configuration without two kinds of output.
 ///
-/// Both would go to folders outside of the node's.
+/// The log of garbage collections and the dumps are left out.
+///
+/// Both would go to folders outside of the node's folder.
 fn copy_defaults(from: &Path, to: &Path) -> Result<()> {
     for entry in fs::read_dir(from).on("read", from)? {
         let path = entry.on("read", from)?.path();

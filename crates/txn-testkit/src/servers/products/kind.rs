@@ -28,16 +28,17 @@ pub enum ServerKind {
     ///
     /// Only private servers can be of this kind.
     OpenSearchCluster,
-    /// Elasticsearch 8, three nodes in network namespaces, which can be cut off from each other.
+    /// Elasticsearch 8, three nodes that can be cut off. The nodes are in network namespaces. A cut
+    /// separates nodes from each other.
     ///
     /// Needs root. Only private servers can be of this kind.
     Partitioned,
     /// OpenSearch 3, otherwise like [`ServerKind::Partitioned`]. Needs a JDK.
     PartitionedOpenSearch,
-    /// Elasticsearch 8, one node, with TLS for its HTTP interface and a superuser.
+    /// Elasticsearch 8, one node, with TLS for HTTP and a superuser.
     ///
-    /// Further users, roles and API keys cannot be created over HTTP. Elasticsearch keeps them in
-    /// an index that needs analyzers, which the package lacks.
+    /// Further users, roles and API keys cannot be created over HTTP. Elasticsearch keeps users,
+    /// roles and keys in an index that needs analyzers, which the package lacks.
     Secured,
 }
 

@@ -9,7 +9,9 @@ use crate::servers::home::write_private;
 
 const ROLES: &str = include_str!("roles.yml");
 
-/// Writes the roles, and one user with the same name for each role.
+/// Writes the roles, and one user for each role.
+///
+/// A user has the name of its role.
 pub(crate) fn write(config: &Path, superuser: &Credentials) -> Result<()> {
     let path = config.join("roles.yml");
     fs::write(&path, ROLES).on("write", &path)?;
@@ -21,7 +23,9 @@ pub(crate) fn write(config: &Path, superuser: &Credentials) -> Result<()> {
     write_private(&config.join("users_roles"), &users_roles)
 }
 
-/// Returns the roles of the file: unindented lines that end with a colon.
+/// Returns the roles of the file.
+///
+/// A role is an unindented line that ends with a colon.
 fn names() -> impl Iterator<Item = &'static str> {
     ROLES.lines().filter_map(|line| line.strip_suffix(':')).filter(|name| !name.starts_with(' '))
 }

@@ -7,7 +7,7 @@ use rcgen::{
 
 use crate::servers::error::Result;
 
-/// An authority, and a server certificate with its key; all of them PEM.
+/// PEM texts: an authority, and a server certificate with its key.
 #[derive(Debug)]
 pub struct Certificates {
     /// The certificate of the authority.
