@@ -25,7 +25,7 @@ pub struct Watched<T> {
 }
 
 struct State<T> {
-    /// The digest of the files at the last look; `None` if they could not be read.
+    /// The digest of the files at the last read. `None` if the files could not be read.
     seen: Option<[u8; 32]>,
     value: Arc<T>,
 }

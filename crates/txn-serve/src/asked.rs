@@ -126,7 +126,9 @@ fn key_text(parts: &Parts, caller: &Caller) -> Result<Option<String>, Problem> {
     }))
 }
 
-/// The key of the request, bound to its method, path, query and body.
+/// The key of the request.
+///
+/// The key is bound to the method, the path, the query and the body.
 fn key(text: &str, parts: &Parts, body: &Bytes, config: &ServeConfig) -> IdempotencyKey {
     let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
     let mut request = format!("{} {target}\n", parts.method).into_bytes();

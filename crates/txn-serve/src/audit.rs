@@ -1,4 +1,6 @@
-//! The audit log: one line for each request, without ids and contents, and one for each action.
+//! The audit log: one line for each request and each action.
+//!
+//! A line of a request has no ids and no contents.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

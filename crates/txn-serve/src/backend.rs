@@ -20,7 +20,8 @@ use crate::http::reply::Reply;
 use crate::systems::opened::Systems;
 use crate::transactions::reservation::Reservations;
 
-/// How long the gateway remembers the collections of the domain, and names that are none.
+/// How long the gateway remembers collections, and names without one. The collections are those of
+/// the domain.
 const FOREIGN: Duration = Duration::from_secs(1);
 
 /// The maximum number of remembered names.
@@ -116,7 +117,9 @@ impl Backend {
         self.find(name).await?.ok_or_else(|| no_collection(name))
     }
 
-    /// Finds a collection for a write, and creates it if the gateway may.
+    /// Finds a collection for a write, or creates it.
+    ///
+    /// A gateway that may not create collections fails for a missing one.
     pub(crate) async fn for_write(
         &self,
         caller: &Caller,
@@ -174,7 +177,9 @@ impl Backend {
         self.operations.collection(name).await.map_err(reserved)
     }
 
-    /// The physical names of the collections of the domain, at most one second old.
+    /// Returns the physical names of the domain's collections.
+    ///
+    /// The names are at most one second old.
     pub(crate) async fn collections(&self) -> Result<Arc<BTreeSet<String>>, Problem> {
         if let Some((at, collections)) = &*self.collections.lock()
             && at.elapsed() < FOREIGN

@@ -20,7 +20,9 @@ pub struct ServeConfig {
     ///
     /// The largest document also depends on the store.
     pub max_body: usize,
-    /// The maximum number of bytes of all bodies of running requests and all answers together.
+    /// The maximum number of bytes of all bodies and answers together.
+    ///
+    /// The bodies are those of running requests.
     ///
     /// An answer above 16 KiB counts until the client has taken it. Beyond this number a request is
     /// refused with 429. A body without a known length counts as `max_body`. The answer of a write
@@ -37,7 +39,7 @@ pub struct ServeConfig {
     /// The maximum number of connections. Further clients wait until a connection ends.
     /// Default: 1,024.
     pub max_connections: usize,
-    /// How long a connection may take for the head of a request, idle time included.
+    /// The time limit for the head of a request. The time includes the idle time of the connection.
     /// Default: 60 s.
     pub head_timeout: Duration,
     /// How long a client may take for the body of a request. Default: 30 s.
@@ -79,18 +81,22 @@ pub struct ServeConfig {
     pub tokens: Option<Tokens>,
     /// The certificate of the gateway. Default: none, and connections are not encrypted.
     pub tls: Option<Tls>,
-    /// The servers that carry out requests for other indices, with the login of this store.
+    /// The servers that carry out requests for other indices.
+    ///
+    /// The requests have the login of this store.
     ///
     /// Without [`tokens`](Self::tokens), each caller of the gateway can read what this login can
     /// read. Default: none.
     pub servers: Option<EsStore>,
-    /// Whether writes to indices that are no collections pass through to the servers.
+    /// Whether writes to indices that are no collections pass through.
+    ///
+    /// The writes go to the servers.
     ///
     /// Each caller can then write to indices of applications that this login can write to, and can
     /// create and delete such indices. Default: yes.
     pub pass_writes: bool,
-    /// The largest answer that is passed through, and the largest answer with documents, in bytes.
-    /// Default: 64 MiB.
+    /// The size limit of answers, in bytes. The limit holds for answers that are passed through,
+    /// and for answers with documents. Default: 64 MiB.
     pub max_answer: usize,
     /// Renders the answer of `GET /metrics`. Default: none, and the path does not exist.
     pub metrics: Option<RenderMetrics>,

@@ -52,7 +52,9 @@ fn security_schemes() -> Value {
     })
 }
 
-/// The parameters of an operation: those in the path, in the query and in headers.
+/// The parameters of an operation.
+///
+/// These are the parameters in the path, in the query and in headers.
 fn parameters(path: &str, work: Work) -> Vec<Value> {
     let mut parameters: Vec<Value> = path
         .split('/')

@@ -33,7 +33,7 @@ pub(crate) struct Sample {
     pub(crate) commits: u64,
     /// Requests with the status 429, or 500 and above.
     pub(crate) failures: u64,
-    /// The median and the 99th percentile of the time to the answer; `None` without requests.
+    /// The median and the 99th percentile of the answer time. `None` without requests.
     pub(crate) times: Option<(Duration, Duration)>,
 }
 

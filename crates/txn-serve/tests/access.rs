@@ -12,7 +12,7 @@ use txn_serve::{NewToken, ServeConfig, Tokens};
 
 use super::desk::{Answer, Desk, add, text, told};
 
-/// A file of tokens, and the tokens by the order of their entries.
+/// A file of tokens. The tokens have the order of their entries.
 pub(crate) struct File {
     directory: TempDir,
     pub(crate) tokens: Vec<String>,

@@ -180,7 +180,9 @@ async fn client_that_reads_no_answer_is_cut() {
     assert!(!whole, "the client has received the whole answer");
 }
 
-/// A client that reads no answer before it has sent its body receives the refusal of the body.
+/// A client with a large body receives its refusal.
+///
+/// The client reads no answer before it has sent the body.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_with_a_large_body_receives_its_refusal() {
     let running = start(ServeConfig::default().with_max_body(4 << 20)).await;

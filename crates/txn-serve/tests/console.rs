@@ -24,11 +24,11 @@ pub(crate) const PAGES: [&str; 8] = [
     "/_console/recover",
 ];
 
-/// An id that would be a script, if a page did not escape it.
+/// An id that is a script on a page without escapes.
 const HOSTILE: &str = "<script>alert(1)</script>\"'&\u{202e}";
 
 impl Answer {
-    /// Checks the status and the form of a page, and returns its text.
+    /// Checks the status and form of a page, and returns its text.
     #[track_caller]
     pub(crate) fn page(self, status: u16) -> String {
         assert_eq!(self.status.as_u16(), status, "{}", self.text);

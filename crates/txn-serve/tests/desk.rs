@@ -31,7 +31,9 @@ pub(crate) struct Answer {
     pub(crate) text: String,
 }
 
-/// A member of a problem, which is in the error on a path of the servers.
+/// Returns a member of a problem.
+///
+/// On a path of the servers the member is in the error.
 pub(crate) fn told<'a>(body: &'a Value, name: &str) -> &'a Value {
     body.get(name).unwrap_or(&body["error"][name])
 }
@@ -78,7 +80,7 @@ pub(crate) struct Socket {
 }
 
 impl Desk {
-    /// Serves the gateway on a socket of this machine, until it is stopped.
+    /// Serves the gateway on a local socket until it is stopped.
     pub(crate) async fn listen(&self) -> Socket {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
         let address = listener.local_addr().expect("an address");

@@ -22,7 +22,9 @@ fn put(id: &str) -> Value {
     json!({ "put": { "target": { "collection": "stock", "id": id }, "document": { "n": 1 } } })
 }
 
-/// A processor that sends the payloads of its events, and fails for the key `bad`.
+/// A processor that sends the payloads of its events.
+///
+/// The processor fails for the key `bad`.
 async fn processor(desk: &Desk) -> (Outbox, Processor, mpsc::UnboundedReceiver<String>) {
     let outbox = Outbox::open(&desk.domain, OutboxConfig::default()).await.expect("opens");
     let (sender, payloads) = mpsc::unbounded_channel();

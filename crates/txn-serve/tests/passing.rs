@@ -122,7 +122,7 @@ async fn server() -> (EsStore, Received) {
     (store, received)
 }
 
-/// A gateway in front of a server, and the requests of the server.
+/// A gateway in front of a server, and the server's requests.
 ///
 /// The domain has the collection `stock`.
 pub(crate) async fn desk_with(config: ServeConfig) -> (Desk, Received) {

@@ -1,4 +1,6 @@
-//! Rights on requests for the servers, and requests that try to reach other indices.
+//! Rights on requests for the servers.
+//!
+//! Some requests try to reach other indices.
 
 use hyper::Method;
 use serde_json::{Value, json};
@@ -8,7 +10,9 @@ use super::access::{File, ask, lacks};
 use super::desk::{Answer, Desk};
 use super::passing::{Received, desk_with};
 
-/// A gateway whose caller has `verbs` on `logs` and `app-*`, and what the server receives.
+/// A gateway with a limited caller, and the server's requests.
+///
+/// The caller has `verbs` on `logs` and `app-*`.
 async fn desk(verbs: &[&str]) -> (Desk, String, Received) {
     let mut file = File::new();
     let token = file.add("shop", &["logs", "app-*"], verbs);

@@ -20,7 +20,9 @@ fn adding(amount: i64) -> Value {
     json!({ "operations": [add("stock", "a", amount)] })
 }
 
-/// A gateway whose store loses answers and applies writes late, once it is enabled.
+/// A gateway with an unreliable store.
+///
+/// Once enabled, the store loses answers and applies writes late.
 async fn unreliable(seed: u64) -> (Arc<FaultStore>, Desk) {
     let mut plan = FaultPlan::rough(seed).with_late_unknown(0.2).with_lost_unknown(0.2);
     plan.max_late = Duration::from_secs(2);
@@ -109,7 +111,9 @@ async fn keyed_requests_survive_unknown_outcomes() {
     assert!(unknown > 0, "no outcome was unknown: the test shows nothing");
 }
 
-/// Without a key, an unknown outcome is a status that no client repeats, with the tid.
+/// Without a key, an unknown outcome names the tid.
+///
+/// No client repeats a request after this status.
 #[tokio::test(start_paused = true)]
 async fn unknown_outcome_without_a_key_names_the_tid() {
     let (mut unknown, mut outcomes) = (0, 0);

@@ -1,4 +1,6 @@
-//! Reads for update: reservations, contents of running commits, and commits that follow them.
+//! Reads for update.
+//!
+//! The tests cover reservations, contents of running commits, and commits that follow them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +32,7 @@ fn settings() -> ServeConfig {
 #[derive(Debug)]
 struct Gate {
     is_open: watch::Sender<bool>,
-    /// Whether the answer of the next commit is lost, and all later calls fail.
+    /// Whether the answer of the next commit is lost. All later calls then fail.
     cuts_commit: AtomicBool,
     is_cut: AtomicBool,
 }
@@ -58,7 +60,9 @@ impl Tap for Gate {
     }
 }
 
-/// A gateway behind a gate, with the document `a`, and the store behind the gate.
+/// Returns a gateway behind a gate, and the store behind it.
+///
+/// The store has the document `a`.
 async fn gated(groups: bool) -> (Arc<Desk>, Arc<Gate>, Arc<dyn Store>) {
     gated_by(groups, settings()).await
 }
@@ -215,7 +219,7 @@ async fn reads_follow_commits_that_still_run() {
     assert_eq!(desk.content("/stock/_doc/a").await, json!({ "n": 6 }));
 }
 
-/// Two reads, of which the second one has the content of the first one's commit.
+/// Two reads, the second with the content of the first's commit.
 ///
 /// `interfere` runs while the writes of this gateway wait.
 async fn two_commits(groups: bool, interfere: impl AsyncFnOnce(Arc<dyn Store>)) -> [Answer; 2] {
@@ -295,7 +299,9 @@ async fn blind_write_passes_its_content_on() {
 /// Makes the commit of a read.
 type CommitOf = Box<dyn Fn(&Value) -> Value>;
 
-/// The answer of a commit on the contents of another one, which has then lost its lock.
+/// The answer of a commit on another commit's contents.
+///
+/// The other commit has lost its lock.
 ///
 /// `cuts`: whether the answer of the commit is lost.
 async fn after_a_lost_lock(

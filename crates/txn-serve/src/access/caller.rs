@@ -47,7 +47,7 @@ impl Caller {
         }
     }
 
-    /// Whether the verb holds for the name of a collection or an index.
+    /// Whether the verb holds for a collection or an index. `name` is its name.
     pub(crate) fn may(&self, verb: Verb, name: &str) -> bool {
         match self {
             Self::Anyone => true,
@@ -93,7 +93,9 @@ impl Caller {
         }
     }
 
-    /// Refuses a request that is for the gateway, or for no certain collection.
+    /// Refuses a request without any of the verbs.
+    ///
+    /// The request is for the gateway, or for no certain collection.
     ///
     /// # Errors
     /// [`Code::Forbidden`], with the first verb.

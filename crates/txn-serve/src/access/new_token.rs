@@ -26,7 +26,9 @@ impl fmt::Debug for NewToken {
 }
 
 impl NewToken {
-    /// Makes a token with a name, whose verbs hold for the collections and indices.
+    /// Makes a token whose verbs hold for the collections and indices.
+    ///
+    /// `name` is the name of the token.
     ///
     /// The verbs are `read`, `write`, `create`, `pass-reads` and `pass-writes` for collections and
     /// indices, `lock` for categories of locks, and `emit` for topics of events. The verbs

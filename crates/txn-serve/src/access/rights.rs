@@ -1,4 +1,4 @@
-//! Rights: verbs, and the patterns of the collections and indices for which they hold.
+//! Rights: verbs, and the patterns of their collections and indices.
 
 use std::fmt;
 
@@ -58,7 +58,7 @@ impl fmt::Display for Verb {
     }
 }
 
-/// The name of a collection or an index, or the beginning of names.
+/// The name of a collection or an index, or their beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Pattern {
@@ -118,7 +118,9 @@ impl Right {
         Self { collections, verbs }
     }
 
-    /// The reason why the right says nothing, or less than its author may think.
+    /// Returns the reason why the right is a mistake.
+    ///
+    /// The right says nothing, or less than its author may think.
     pub(crate) fn check(&self) -> Result<(), String> {
         let Some(first) = self.verbs.first() else {
             return Err("a right has no verbs".to_owned());

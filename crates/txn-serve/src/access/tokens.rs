@@ -120,7 +120,9 @@ fn parse(contents: &[Vec<u8>]) -> Result<Vec<Arc<Holder>>, String> {
     Ok(holders)
 }
 
-/// The reason without values: one of them may be a token that was pasted by mistake.
+/// Returns the reason without values.
+///
+/// A value may be a token that was pasted by mistake.
 fn unfit(text: &str, error: &toml::de::Error) -> String {
     let at = error.span().map_or(0, |span| span.start);
     let line = text.get(..at).unwrap_or_default().split('\n').count();

@@ -1,4 +1,6 @@
-//! Actions of operators: each has a page that asks, and needs a reason.
+//! Actions of operators.
+//!
+//! Each action has a page that asks, and needs a reason.
 
 use hyper::StatusCode;
 use maud::{Markup, html};

@@ -16,7 +16,7 @@ use crate::samples::Samples;
 /// The style of all pages.
 const STYLE: &str = include_str!("../../assets/console.css");
 
-/// The seconds between two reads of a page that a caller may ask for.
+/// The permitted seconds between two reads of a page. A caller may ask for this number.
 const REFRESHES: std::ops::RangeInclusive<u64> = 2..=3_600;
 
 /// Answers a request for a page, or the form of an operator.
@@ -84,7 +84,9 @@ async fn view(
     })
 }
 
-/// The status, the title and the content of an action, or of the page that asks before it.
+/// Returns the status, title and content of an action.
+///
+/// Before the action, the content is that of the page that asks.
 async fn action(
     backend: &Backend,
     asked: &mut Asked,

@@ -48,7 +48,9 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Selects the waits, present ones and long ones first, and places their attempts.
+    /// Selects the waits, and places their attempts.
+    ///
+    /// Present waits and long waits come first.
     pub(super) fn new(mut edges: Vec<Edge>) -> Self {
         edges.sort_by(|a, b| {
             (b.is_present, b.waited_ms, a.waiter, a.holder, &a.document).cmp(&(

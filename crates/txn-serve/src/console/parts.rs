@@ -49,7 +49,9 @@ pub(super) fn transaction_path(tid: &str) -> String {
     format!("/_console/transaction?{}", query(&[("tid", tid)]))
 }
 
-/// The ends of a tid: the time is at its begin, and the process at its end.
+/// Returns the two ends of a tid.
+///
+/// The time is at the begin of the tid, and the process at the end.
 pub(super) fn short(tid: &str) -> String {
     match (tid.get(..8), tid.len().checked_sub(4).and_then(|at| tid.get(at..))) {
         (Some(begin), Some(end)) if tid.len() > 12 => format!("{begin}…{end}"),
@@ -62,7 +64,7 @@ pub(super) fn document(name: &DocumentName) -> Markup {
     document_of(&name.collection, &name.id, name.routing.as_deref())
 }
 
-/// The link to the story of a document, by the parts of its name.
+/// The link to a document's story, by its name parts.
 pub(super) fn document_of(collection: &str, id: &str, routing: Option<&str>) -> Markup {
     let mut pairs = vec![("collection", collection), ("id", id)];
     pairs.extend(routing.map(|routing| ("routing", routing)));
@@ -128,7 +130,9 @@ pub(super) fn faults(faults: &[Fault]) -> Markup {
     }
 }
 
-/// A table in a part of the page that scrolls sideways on small screens.
+/// A table that scrolls sideways on small screens.
+///
+/// The table is in a part of the page of its own.
 ///
 /// The header of a column with numbers begins with `>`.
 pub(super) fn table(name: &str, header: &[&str], rows: &[Markup]) -> Markup {

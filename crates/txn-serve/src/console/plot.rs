@@ -47,7 +47,9 @@ pub(super) enum Axis {
 }
 
 impl Axis {
-    /// An axis from 0 to 1, 2 or 5 times a power of ten.
+    /// An axis from 0 to a round number.
+    ///
+    /// The number is 1, 2 or 5 times a power of ten.
     pub(super) fn linear(lines: &[Line]) -> Self {
         let highest = lines.iter().flat_map(Line::values).fold(0.0, f64::max);
         if !highest.is_finite() || highest <= 0.0 {
@@ -58,7 +60,9 @@ impl Axis {
         Self::Linear(step.unwrap_or(10.0) * power)
     }
 
-    /// An axis on which one long time does not hide the short ones.
+    /// A logarithmic axis.
+    ///
+    /// A single long time does not hide the short ones.
     pub(super) fn logarithmic(lines: &[Line]) -> Self {
         let powers = || lines.iter().flat_map(Line::values).filter(|it| *it > 0.0).map(f64::log10);
         let lowest = powers().fold(f64::INFINITY, f64::min).floor().clamp(-3.0, 5.0);

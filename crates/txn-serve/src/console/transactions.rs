@@ -212,7 +212,9 @@ fn actions(report: &TransactionReport) -> Markup {
     }
 }
 
-/// Lists transactions, locks and parts without progress, with the next step for each.
+/// Lists everything without progress, with the next step for each.
+///
+/// The list has transactions, locks and parts.
 pub(super) async fn stuck(backend: &Backend, asked: &mut Asked) -> Result<Markup, Problem> {
     let limit = take_limit(asked)?;
     asked.finish_parameters()?;

@@ -12,7 +12,7 @@ use crate::backend::Backend;
 use crate::http::problem::Problem;
 use crate::operator::answers::take_limit;
 
-/// The time for which an ended wait stays in the picture, in milliseconds.
+/// How long an ended wait stays in the picture, in milliseconds.
 const LATELY_MS: u64 = 60_000;
 
 /// Shows the present and the past waits.

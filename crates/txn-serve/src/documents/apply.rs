@@ -37,7 +37,9 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// The reason for an action that fits, in a bulk of which another action was refused.
+    /// The reason for a fitting action in a refused bulk.
+    ///
+    /// Another action of the bulk was refused.
     pub(crate) fn untouched() -> Self {
         Self {
             status: StatusCode::FAILED_DEPENDENCY,
@@ -186,7 +188,9 @@ fn unmet(action: &Action<'_>, condition: Fingerprint, found: Option<&str>) -> Op
     Some(Fault { status: StatusCode::CONFLICT, kind: CONFLICT, reason })
 }
 
-/// Checks a content before it is written, so that the fault names its action.
+/// Checks a content before its write.
+///
+/// Thus the fault names the action of the content.
 fn checked(domain: &Domain, planned: &Planned<'_>, content: &str) -> Result<Image, Fault> {
     let image = Image::parse(content).map_err(|error| unfit(error.to_string()))?;
     let key = planned.documents.key(planned.id());

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 /// The text of a token for a missing document.
 const ABSENT: &str = "absent";
 
-/// The numbers of a fingerprint are below this bound, which JavaScript represents exactly.
+/// The bound of a fingerprint's numbers. JavaScript represents the numbers below exactly.
 const BOUND: u64 = 1 << 53;
 
 /// A version of a document, equal for equal contents.
@@ -44,7 +44,9 @@ pub(crate) fn token(content: Option<&str>) -> String {
     token
 }
 
-/// The digest of a content without white space between its tokens, which a store may change.
+/// The digest of a content, except white space between tokens.
+///
+/// A store may change such white space.
 fn digest(content: &str) -> [u8; 32] {
     let mut hash = Sha256::new();
     let (mut start, mut in_string, mut escaped) = (0, false, false);

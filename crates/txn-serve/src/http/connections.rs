@@ -116,7 +116,9 @@ impl Connections {
     }
 }
 
-/// Answers the requests of a connection, until it ends or one of the marks is set.
+/// Answers the requests of a connection.
+///
+/// The connection ends by itself, or at one of the marks.
 async fn serve<S>(
     gateway: Arc<Gateway>,
     stream: S,
@@ -163,9 +165,11 @@ async fn answer(
     Box::pin(gateway.answer(request)).await
 }
 
-/// Whether the request names this machine as its host, and comes from no page of another site.
+/// Whether the request names this machine, and no other site sent it.
 ///
-/// Such a page can reach a loopback address, also under a name of its own.
+/// The host of the request must be this machine.
+///
+/// A page of another site can reach a loopback address, even under a name of its own.
 fn is_local(request: &Request<Incoming>) -> bool {
     let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
     let host = text(HOST).or_else(|| request.uri().authority().map(Authority::as_str));

@@ -1,16 +1,20 @@
-//! Forms of the console, which only a page of this gateway may send.
+//! Forms of the console.
+//!
+//! Only a page of this gateway may send such a form.
 
 use hyper::header::{self, HeaderMap, HeaderName};
 
 use super::problem::{Code, Problem};
 
-/// The header of a browser that relates the site of the page to the site of the request.
+/// The header that relates a page's site to the request's site. A browser sends this header.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The largest form, in bytes.
 const LARGEST: usize = 16 << 10;
 
-/// Refuses the form of another site, and a body that is no form.
+/// Refuses a foreign form, and a body that is no form.
+///
+/// A foreign form is one of another site.
 ///
 /// A browser sends the login of the gateway with the form of any site. So a form needs proof that a
 /// page of the gateway has sent it. No page can set or leave out these headers.

@@ -22,7 +22,7 @@ const SMALL: usize = 16 << 10;
 /// How many times the largest body is discarded before the connection closes.
 const DISCARDED: usize = 4;
 
-/// The requests that may run, and the bytes that their bodies and answers may have.
+/// The permitted requests, and the bytes of their bodies and answers.
 #[derive(Debug)]
 pub(crate) struct Limits {
     requests: Arc<Semaphore>,
@@ -39,7 +39,7 @@ pub(crate) struct Buffered {
     _units: OwnedSemaphorePermit,
 }
 
-/// The share that an answer has of the bytes of all bodies and answers.
+/// The share of an answer in the bytes of all answers. The bytes include those of all bodies.
 #[derive(Debug)]
 pub(crate) struct Share {
     units: Arc<Semaphore>,
@@ -70,7 +70,9 @@ impl Share {
         true
     }
 
-    /// Binds the share to the bytes of an answer, until the client has taken them.
+    /// Binds the share to an answer until the client takes it.
+    ///
+    /// The client must have taken all bytes.
     pub(crate) fn bind(&self, bytes: Bytes) -> Bytes {
         match self.held.lock().permit.take() {
             Some(permit) => Bytes::from_owner(Bound { bytes, _permit: permit }),
@@ -149,7 +151,9 @@ impl Limits {
         }
     }
 
-    /// Discards the rest of a body, up to a size and a time.
+    /// Discards the rest of a body.
+    ///
+    /// A size and a time limit the discarded rest.
     async fn discard<B: Body<Data = Bytes>>(&self, mut body: Pin<&mut B>) {
         let most = self.max_body.saturating_mul(DISCARDED);
         let discard = async {

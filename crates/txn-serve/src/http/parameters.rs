@@ -41,7 +41,9 @@ impl Parameters {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Removes parameters without a value, which a form sends for its empty fields.
+    /// Removes parameters without a value.
+    ///
+    /// A form sends these parameters for its empty fields.
     pub(crate) fn drop_empty(&mut self) {
         self.0.retain(|_, value| !value.is_empty());
     }

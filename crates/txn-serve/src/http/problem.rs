@@ -1,4 +1,6 @@
-//! Problems: errors of the gateway, as RFC 9457 and the servers write them.
+//! Problems: errors of the gateway, in two shapes.
+//!
+//! The shapes are those of RFC 9457 and of the servers.
 
 use hyper::{Method, StatusCode};
 use serde_json::{Map, Value, json};
@@ -134,7 +136,9 @@ impl Problem {
         &self.methods
     }
 
-    /// The refusal of a request that has no room beside the bodies and answers of others.
+    /// The refusal of a request without room for its bytes.
+    ///
+    /// The bodies and answers of other requests use the room.
     pub(crate) fn overloaded_by_bytes() -> Self {
         let detail =
             "the bodies and answers of the running requests are too large: send it again later";
@@ -147,13 +151,15 @@ impl Problem {
         self
     }
 
-    /// Adds a field of a bulk's answer, which is beside the error in each shape.
+    /// Adds a field beside the error of a bulk's answer.
+    ///
+    /// The field is beside the error in each shape.
     pub(crate) fn beside(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.beside.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Replaces the status, and the type of the error in the servers' words.
+    /// Replaces the status and the error type of the servers.
     pub(crate) fn of_kind(mut self, status: StatusCode, kind: &'static str) -> Self {
         (self.status, self.kind) = (status, kind);
         self
@@ -187,8 +193,9 @@ impl Problem {
         matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
     }
 
-    /// Makes an unknown outcome a status that clients repeat, because an `Idempotency-Key` makes
-    /// the repetition safe.
+    /// Gives an unknown outcome a status that clients repeat.
+    ///
+    /// An `Idempotency-Key` makes the repetition safe.
     #[must_use]
     pub(crate) fn repeatable(mut self) -> Self {
         if self.code == Code::Unknown {

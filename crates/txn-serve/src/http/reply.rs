@@ -30,15 +30,17 @@ const SCHEME: HeaderValue = HeaderValue::from_static("Bearer realm=\"txn\"");
 const BROWSER_SCHEME: HeaderValue =
     HeaderValue::from_static("Basic realm=\"txn console\", charset=\"UTF-8\"");
 
-/// The permissions of a page: its own style, and forms to its own site. No page runs a script.
+/// The permissions of a page: its own style, and own forms. The forms go to the own site. No page
+/// runs a script.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 );
 
-/// The pause that a client should make after a refusal for now, in seconds.
+/// The pause for a client after a temporary refusal, in seconds.
 const PAUSE: HeaderValue = HeaderValue::from_static("1");
 
-/// The types of JSON that a client of Elasticsearch may ask for, by its major version.
+/// The JSON types of requests from Elasticsearch clients. Each type belongs to a major version of
+/// the client.
 const COMPATIBLE: [(&str, HeaderValue); 3] = [
     (
         "compatible-with=9",
@@ -128,7 +130,9 @@ impl Reply {
         Self::new(StatusCode::OK, Content::Style, body.to_owned())
     }
 
-    /// Adds the tid of the transaction to the body, if there is one.
+    /// Adds the tid of the transaction to the body.
+    ///
+    /// Without a transaction the body stays unchanged.
     #[must_use]
     pub(crate) fn with_tid(mut self) -> Self {
         let tid = self.receipt.and_then(|receipt| receipt.tid);

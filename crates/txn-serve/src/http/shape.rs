@@ -3,7 +3,8 @@
 /// The shape of the errors of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// A path of the servers: errors are plain JSON, as their clients expect.
+    /// A path of the servers, with errors in plain JSON. The clients of the servers expect this
+    /// form.
     Server,
     /// A path of the gateway: errors are `application/problem+json`.
     Problem,

@@ -8,12 +8,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// The number of bytes that a waiting client must take within the timeout.
+/// The bytes that a waiting client must take within the timeout.
 ///
 /// Without this number a client could hold a large answer by taking one byte now and then.
 const LEAST: usize = 16 << 10;
 
-/// A stream whose writes fail if the client takes too little of an answer.
+/// A stream that fails if the client takes too little.
+///
+/// The writes of an answer fail.
 pub(crate) struct SlowClient<S> {
     stream: S,
     timeout: Duration,
@@ -94,7 +96,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for SlowClient<S> {
         self.stream.is_write_vectored()
     }
 
-    /// Flushed means that the client or its system has taken the whole answer.
+    /// A flush means that the client has taken the whole answer.
+    ///
+    /// The system of the client may have taken the answer instead.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(context))?;
         self.waiting = None;

@@ -1,4 +1,6 @@
-//! TLS: a certificate with its key, which are read again after a change.
+//! TLS: a certificate with its key.
+//!
+//! Both are read again after a change.
 
 use std::io;
 use std::path::PathBuf;
@@ -45,6 +47,8 @@ impl Tls {
     }
 }
 
+/// Parses the certificate and the key.
+///
 /// The reasons name no part of a file, because one of the files is secret.
 fn parse(contents: &[Vec<u8>]) -> Result<Arc<ServerConfig>, String> {
     let [certificate, key] = contents else {

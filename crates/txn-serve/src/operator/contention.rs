@@ -1,4 +1,6 @@
-//! Hot documents, past waits for locks, and two ranges of past waits side by side.
+//! Hot documents and past waits for locks.
+//!
+//! Two ranges of past waits can be compared side by side.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,7 +17,8 @@ pub const MOST_MINUTES: u64 = 7 * 24 * 60;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LabelCount {
-    /// The label; `None` for transactions without one, or if the process did not know it.
+    /// The label of a transaction. `None` for transactions without a label, or if the process did
+    /// not know the label.
     pub label: Option<String>,
     /// The number of waits.
     pub waits: u64,
@@ -101,7 +104,9 @@ pub struct HotList {
     pub next: String,
 }
 
-/// Lists the hottest documents of the last minutes, or of all recorded waits. Changes nothing.
+/// Lists the hottest documents of the last minutes.
+///
+/// Without `minutes`, all recorded waits count. Changes nothing.
 ///
 /// # Errors
 /// The errors of the store for the registry.
@@ -135,7 +140,9 @@ fn hot(contention: &Contention, minutes: Option<u64>, limit: usize) -> HotList {
     }
 }
 
-/// Lists the waits that ended in the last minutes, or all recorded ones. Changes nothing.
+/// Lists the waits that ended in the last minutes.
+///
+/// Without `minutes`, all recorded waits are listed. Changes nothing.
 ///
 /// # Errors
 /// The errors of the store for the registry.
@@ -219,7 +226,7 @@ pub struct ComparedWaits {
     pub later: ComparedSpan,
     /// The earlier range.
     pub earlier: ComparedSpan,
-    /// The documents, by the change of the total time, the largest change first.
+    /// The documents, with the largest change of the total time first.
     pub documents: Vec<ComparedDocument>,
     /// Whether there are more documents.
     pub truncated: bool,
@@ -229,7 +236,9 @@ pub struct ComparedWaits {
     pub next: String,
 }
 
-/// Compares the last minutes with the range of the same length that ended `against` minutes ago.
+/// Compares the last minutes with an earlier range of that length.
+///
+/// The earlier range ended `against` minutes ago.
 ///
 /// Changes nothing. `against` is at least `minutes`, because the ranges would overlap otherwise.
 ///
@@ -426,7 +435,8 @@ mod tests {
 
     const NOW_MS: u64 = 1_000_000_000;
 
-    /// Labels, document, minutes since the end of the wait, and its length in milliseconds.
+    /// Labels, document, and two times. The times are the minutes since the wait's end, and its
+    /// length in milliseconds.
     type Row = (Option<&'static str>, &'static str, &'static str, u64, u64);
 
     fn wait((label, holder_label, id, ago, waited_ms): Row) -> LockWait {

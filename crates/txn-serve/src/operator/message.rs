@@ -21,7 +21,8 @@ pub struct Message {
     pub code: &'static str,
     /// How urgent it is.
     pub severity: Severity,
-    /// The subject: a document, a collection, a partition, a node, a process or a template.
+    /// The subject of the message. A document, a collection, a partition, a node, a process or a
+    /// template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// The finding.

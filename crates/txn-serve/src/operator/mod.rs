@@ -1,4 +1,6 @@
-//! Views of a domain for operators, which the command `txn` and the gateway share.
+//! Views of a domain for operators.
+//!
+//! The command `txn` and the gateway share these views.
 
 pub(crate) mod answers;
 mod contention;

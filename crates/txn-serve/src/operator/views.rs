@@ -12,7 +12,7 @@ use txn_core::{AttemptId, Domain, Result};
 
 use super::contention::next_step_of_waits;
 
-/// A transaction with an open record, or a holder of locks without a record.
+/// A transaction with an open record, or a lock holder without one.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct TransactionRow {
@@ -56,7 +56,9 @@ impl From<OpenTransaction> for TransactionRow {
 }
 
 impl TransactionRow {
-    /// A holder that has written no record, or whose record cannot be read.
+    /// A holder without a readable record.
+    ///
+    /// The record does not exist, or cannot be read.
     fn of_lock(lock: &DocumentLock) -> Self {
         Self {
             tid: lock.holder,
@@ -212,7 +214,7 @@ pub fn transaction_json(report: &TransactionReport) -> Value {
     json
 }
 
-/// The waits for the lock of a document that have not ended, the longest first. Changes nothing.
+/// Returns the present waits for a document's lock, longest first. Changes nothing.
 ///
 /// # Errors
 /// The errors of the store for the registry.
@@ -227,7 +229,9 @@ pub async fn waiters_of(domain: &Domain, document: &DocumentName) -> Result<Vec<
     Ok(waiters)
 }
 
-/// The report of a document as JSON, with its waiters and the next step.
+/// The report of a document, as JSON.
+///
+/// The JSON includes the waiters and the next step.
 #[must_use]
 pub fn document_json(report: &DocumentReport, waiters: &[Waiter]) -> Value {
     let mut json = serde_json::to_value(report).unwrap_or_default();

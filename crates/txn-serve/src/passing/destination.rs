@@ -225,7 +225,9 @@ impl<'a> Destinations<'a> {
     }
 }
 
-/// Refuses a write for the servers whose path or parameters have no known form.
+/// Refuses a write of an unknown form for the servers.
+///
+/// The path or the parameters of the write have no known form.
 fn checked(destination: Destination, parts: &Parts) -> Result<Destination, Problem> {
     if destination != Destination::Domain {
         let path = segments(parts.uri.path())?;

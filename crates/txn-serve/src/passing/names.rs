@@ -1,7 +1,9 @@
-//! The indices that a read for the servers names: in its path, its parameters and its body.
+//! The indices that a read for the servers names.
+//!
+//! The names are in the path, the parameters and the body.
 //!
 //! The servers carry a read out with the login of the gateway. So a caller with rights on some
-//! indices gets no read in which the gateway could overlook a name: paths, wildcards and fields
+//! indices gets no read in which the gateway could overlook a name. Paths, wildcards and fields
 //! without a known meaning need the right on all indices.
 
 use std::fmt;
@@ -13,7 +15,7 @@ use crate::access::caller::Caller;
 use crate::access::rights::Verb;
 use crate::http::problem::Problem;
 
-/// Calls that reach the indices of their path, and those that their bodies name.
+/// Calls that reach the indices of their path and body.
 const BOUND: [&str; 27] = [
     "_alias",
     "_analyze",
@@ -44,7 +46,7 @@ const BOUND: [&str; 27] = [
     "_validate",
 ];
 
-/// Calls that other words turn into another call, such as a stored template.
+/// Calls that other words turn into another call. A stored template is an example.
 const ALONE: [&str; 3] = ["_async_search", "_msearch", "_search"];
 
 /// Parameters that name indices, or that stand for a body.
@@ -63,8 +65,8 @@ const NAMING_PARAMETERS: [&str; 9] = [
 /// Fields of a body that name indices.
 const NAMING: [&str; 4] = ["_index", "index", "indices", "target_index"];
 
-/// Fields of a body whose indices are not visible: open searches, encoded queries, templates, and
-/// shapes with a default index.
+/// Fields of a body whose indices are not visible. These fields are open searches, encoded queries,
+/// templates, and shapes with a default index.
 const UNBOUND: [&str; 8] = [
     "collate",
     "indexed_shape",
@@ -76,7 +78,7 @@ const UNBOUND: [&str; 8] = [
     "wrapper",
 ];
 
-/// Refuses a read without the rights on all indices that it may reach.
+/// Refuses a read without rights on all indices within reach.
 pub(crate) fn check_read(
     caller: &Caller,
     path: &[String],
@@ -103,7 +105,7 @@ pub(crate) fn check_read(
     check_body(caller, body)
 }
 
-/// Refuses a body that names an index without a right to read it.
+/// Refuses a body that names an index without read right.
 pub(crate) fn check_body(caller: &Caller, body: &[u8]) -> Result<(), Problem> {
     if body.is_empty() || caller.may_all(Verb::PassReads, "") {
         return Ok(());
@@ -117,7 +119,9 @@ pub(crate) fn check_body(caller: &Caller, body: &[u8]) -> Result<(), Problem> {
     found.names.iter().try_for_each(|names| check_names(caller, names))
 }
 
-/// Refuses a list of names and patterns, unless the caller may read all indices of each.
+/// Refuses a list of names without the right to all.
+///
+/// The caller must have the right to read all indices of each name and pattern.
 pub(crate) fn check_names(caller: &Caller, names: &str) -> Result<(), Problem> {
     let mut has_pattern = false;
     for name in names.split(',') {

@@ -10,7 +10,7 @@ use super::upstream::unsent;
 use super::writes::{is_reserved, refused};
 use crate::http::problem::Problem;
 
-/// The parts of an index that show its owner, or that change writes to it.
+/// The parts of an index that show owner and pipelines. A pipeline changes writes to the index.
 const PARTS: &str = "error.type,*.aliases,*.data_stream,*.mappings._meta.txn,*.settings.index.uuid,\
                      *.settings.index.default_pipeline,*.settings.index.final_pipeline";
 
@@ -47,7 +47,9 @@ impl Index {
         self.mappings["_meta"]["txn"]["domain"].as_str()
     }
 
-    /// The ingest pipeline that the servers apply to each document, or at the end.
+    /// The ingest pipeline of the index.
+    ///
+    /// The servers apply the pipeline to each document, or at the end.
     fn pipeline(&self) -> Option<&str> {
         let settings = &self.settings["index"];
         let names = ["default_pipeline", "final_pipeline"].map(|name| settings[name].as_str());

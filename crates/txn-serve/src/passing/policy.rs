@@ -63,7 +63,9 @@ const SHOWN: [&str; 14] = [
     "_template",
 ];
 
-/// Judges a request by its method and the decoded parts of its path.
+/// Judges a request by its method and its decoded path.
+///
+/// `segments` are the parts of the path.
 ///
 /// # Errors
 /// [`Code::NotPassed`] if the request is no read.
@@ -86,7 +88,9 @@ fn is_name(segment: &str) -> bool {
     !segment.is_empty() && !segment.starts_with('_')
 }
 
-/// Whether a GET is no call of administrators that shows secrets, such as `_security`.
+/// Whether a GET shows no secrets of administrators.
+///
+/// `_security` is a call that shows such secrets.
 fn is_shown(segments: &[&str]) -> bool {
     match segments {
         [""] => true,

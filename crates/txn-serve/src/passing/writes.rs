@@ -61,11 +61,14 @@ pub(crate) enum Kind {
     Documents,
     /// The creation of an index.
     Creation,
-    /// The deletion of an index, or a change of its mapping or settings.
+    /// The deletion of an index, or a change of it. The change concerns the mapping or the
+    /// settings.
     Index,
 }
 
-/// Whether a text is the literal name of an index or an alias that the gateway writes to.
+/// Whether a text is a literal name for the gateway's writes.
+///
+/// The name is that of an index or an alias.
 ///
 /// Names of the system's own indices begin with a dot.
 pub(crate) fn is_literal(name: &str) -> bool {
@@ -74,14 +77,18 @@ pub(crate) fn is_literal(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
 }
 
-/// Whether the engine reserves a name, even if there is no such index.
+/// Whether the engine reserves a name.
+///
+/// A reserved name need not belong to an index.
 pub(crate) fn is_reserved(name: &str) -> bool {
     name.starts_with("txn-") || name.contains("-txn-") || name.ends_with("-committed")
 }
 
-/// Judges a write by its method, its path as it arrived, and the decoded parts of the path.
+/// Judges a write by its method and its path.
 ///
-/// Returns its kind, and the index of the path.
+/// `path` is the path as it arrived, and `segments` has the decoded parts.
+///
+/// Returns the kind of the write, and the index of the path.
 ///
 /// # Errors
 /// [`Code::NotPassed`] if the write has no known form.
@@ -121,13 +128,17 @@ pub(crate) fn judge<'a>(
     Ok((kind, index))
 }
 
-/// Whether the body of a write has documents, and not the description of an index.
+/// Whether the body of a write has documents.
+///
+/// Otherwise the body describes an index.
 pub(crate) fn writes_documents(segments: &[String]) -> bool {
     let calls = ["_bulk", "_doc", "_create", "_update"];
     segments.iter().take(2).any(|segment| calls.contains(&&**segment))
 }
 
-/// Whether a server or a proxy could read an id as another path.
+/// Whether a program could read an id as another path.
+///
+/// The program is a server or a proxy.
 ///
 /// Version 7 of the servers takes `/{index}/_doc/_bulk` for a bulk.
 fn is_path(id: &str) -> bool {

@@ -197,7 +197,9 @@ fn odd_bulks_are_not_read() {
     }
 }
 
-/// Parts of paths that other servers or versions could understand in several ways.
+/// Parts of paths with several meanings.
+///
+/// Other servers or versions could understand such a part in several ways.
 fn part() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("logs".to_owned()),

@@ -15,7 +15,7 @@ use crate::http::reply::Reply;
 use crate::operator::answers::take_limit;
 use crate::operator::{backlog_json, dead_letters_json};
 
-/// The validated events of a commit, and the outbox that they enter; `None` without events.
+/// The validated events of a commit, and their outbox. `None` without events.
 #[derive(Debug)]
 pub(crate) struct Events(Option<(Outbox, Vec<Emit>)>);
 

@@ -90,9 +90,11 @@ pub(crate) async fn acquire(backend: &Backend, asked: &mut Asked) -> Result<Repl
     Ok(Reply::json(StatusCode::OK, &body))
 }
 
-/// The name of the grant under a key, which belongs to one request for one lock.
+/// Names the grant under a key.
 ///
-/// Other callers see the name, so it is a hash.
+/// The key belongs to one request for one lock.
+///
+/// Other callers see the name, so the name is a hash.
 fn grant((name, owner, lease_ms): (&LockName, &str, u64), key: &str) -> String {
     // No part has a line break.
     let text = format!("{name}\n{owner}\n{lease_ms}\n{key}");

@@ -13,7 +13,9 @@ use txn_requests::{Requests, RequestsConfig};
 use crate::config::ServeConfig;
 use crate::http::problem::{Code, Problem};
 
-/// A system of the domain, which exists once any process has used it.
+/// A system of the domain.
+///
+/// A system exists once any process has used it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum System {
     Locks,

@@ -81,7 +81,9 @@ pub(crate) async fn list(backend: &Backend, asked: &mut Asked) -> Result<Reply, 
     Ok(Reply::json(StatusCode::OK, &requests_json(&found, limit)))
 }
 
-/// The request of the path, if the caller may submit such a request.
+/// Finds the request of the path.
+///
+/// The caller must have the right to submit such a request.
 async fn find(backend: &Backend, asked: &Asked) -> Result<Status, Problem> {
     asked.caller.need_any(&[Verb::Submit])?;
     backend.systems.need(System::Requests).await?;
@@ -90,7 +92,9 @@ async fn find(backend: &Backend, asked: &Asked) -> Result<Status, Problem> {
     Ok(status)
 }
 
-/// Refuses a request whose operations and events the caller may not carry out.
+/// Refuses a request beyond the caller's rights.
+///
+/// The caller must have the rights to all operations and events of the request.
 fn check_rights(asked: &Asked, request: &Request) -> Result<(), Problem> {
     for operation in &request.operations {
         let name = &operation.target().collection;

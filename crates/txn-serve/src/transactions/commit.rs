@@ -1,4 +1,6 @@
-//! Operations in one transaction, with or without documents that must not have changed.
+//! Operations in one transaction.
+//!
+//! Some documents may have to be unchanged.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -66,7 +68,9 @@ pub(crate) async fn transaction(backend: &Backend, asked: &mut Asked) -> Result<
     run(backend, asked, Commit { operations, events, metadata, ..Commit::default() }).await
 }
 
-/// Carries out operations if documents are still as the client has read them.
+/// Carries out operations if documents are still unchanged.
+///
+/// The documents must be as the client has read them.
 pub(crate) async fn commit(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem> {
     let commit: Commit = asked.json()?;
     if commit.reads.is_empty() && commit.operations.is_empty() && commit.events.is_empty() {
@@ -121,7 +125,9 @@ async fn run(backend: &Backend, asked: &mut Asked, commit: Commit) -> Result<Rep
     }
 }
 
-/// Checks the rights of a commit, and opens the collections of its operations.
+/// Checks the rights of a commit, and opens its collections.
+///
+/// The collections are those of the operations.
 async fn admit(backend: &Backend, asked: &Asked, commit: &Commit) -> Result<(), Problem> {
     let Commit { reads, operations, events, locks, .. } = commit;
     let most = backend.config.max_documents;

@@ -107,7 +107,9 @@ impl Written {
     }
 }
 
-/// The answer if documents have changed: their contents and new tokens, for the next attempt.
+/// Returns the answer if documents have changed.
+///
+/// The answer has the contents and new tokens of these documents, for the next attempt.
 fn changed(addresses: &[Address], tokens: &[String], found: &[Option<Raw>]) -> Option<Reply> {
     let differs = |((_, expected), found): &((&Address, &String), &Option<Raw>)| {
         token(found.as_ref().map(Raw::as_str)) != **expected

@@ -15,10 +15,12 @@ use crate::documents::fingerprint::token;
 /// A content that a commit will give a document.
 type Predicted = (Key, Option<Raw>);
 
-/// Predicts the contents of the reserved documents, in a transaction that never commits.
+/// Predicts the contents of the reserved documents.
+///
+/// The transaction of the prediction never commits.
 ///
 /// The result is empty if the commit will be refused. `None` if the prediction failed or took too
-/// long: the next reads then wait for the outcome of the commit.
+/// long. The next reads then wait for the outcome of the commit.
 pub(super) async fn predict(
     backend: &Backend,
     plan: &Plan,

@@ -59,12 +59,12 @@ impl<'a> Document<'a> {
     }
 }
 
-/// The effect of a read of a missing collection, if a write would create it.
+/// The effect of a read of a missing collection. A write would create the collection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Missing {
     /// The document counts as missing.
     Absent,
-    /// The collection is created, so that the transaction can verify that the document is missing.
+    /// The collection is created. Thus the transaction can verify that the document is missing.
     Create,
 }
 
@@ -157,7 +157,9 @@ pub(crate) async fn open_all(
     Ok(addresses)
 }
 
-/// Reads documents in a read-only transaction, for an update in turn with other reads for update.
+/// Reads documents in a read-only transaction.
+///
+/// A read for update waits for its turn among the other reads for update.
 pub(crate) async fn read(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem> {
     asked.finish_parameters()?;
     let Read { targets, for_update } = asked.json()?;

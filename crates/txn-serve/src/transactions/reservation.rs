@@ -18,7 +18,8 @@ use super::update_queue::{Newest, Queues, Ticket};
 use crate::config::ServeConfig;
 use crate::http::problem::{Code, Problem};
 
-/// The longest wait of a read for its reservation, and of a commit for an earlier one.
+/// The longest wait for an earlier reservation or commit. A read waits for its reservation, and a
+/// commit for an earlier one.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// The maximum number of reservations that one commit names.
@@ -200,7 +201,9 @@ impl UpdateCommit {
         self.all.queues.lock().newest(key).map(|newest| newest.content.clone())
     }
 
-    /// Publishes the contents that the commit will give its documents, and ends the reservations.
+    /// Publishes the contents of the commit, and ends the reservations.
+    ///
+    /// The commit will write these contents.
     ///
     /// Without room for all contents the reservations stay, because the next reads would find the
     /// contents before the commit.
@@ -217,7 +220,9 @@ impl UpdateCommit {
         }
     }
 
-    /// Waits until the earlier commits are decided, if this commit cannot follow them in a group.
+    /// Waits until the earlier commits are decided.
+    ///
+    /// The wait applies if this commit cannot follow the earlier ones in a group.
     pub(crate) async fn wait_for_outcomes(&self) {
         if !self.joins_groups {
             let decided = async {
@@ -230,9 +235,11 @@ impl UpdateCommit {
         }
     }
 
-    /// Waits until the earlier commits are in the queue for groups, and then follows them.
+    /// Waits until the earlier commits enter the queue for groups.
     ///
-    /// Call it at the end of each run of the closure.
+    /// Then this commit follows the earlier ones.
+    ///
+    /// Call this function at the end of each run of the closure.
     pub(crate) async fn enter_group(&self) {
         if self.joins_groups && !*self.progress.borrow() {
             let entered = async {

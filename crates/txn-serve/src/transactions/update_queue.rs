@@ -1,8 +1,10 @@
-//! The queues of reads for update: reservations of documents, in order of arrival. No I/O.
+//! The queues of reads for update.
 //!
-//! A ticket stands in the queues of all its documents at once, and holds its reservation while the
-//! ticket is the first in each of them. The oldest ticket is the first everywhere, so no two
-//! tickets can wait for each other.
+//! The queues order the reservations of documents by arrival. This module does no I/O.
+//!
+//! A ticket stands in the queues of all its documents at once. While the ticket is the first in
+//! each of these queues, the ticket holds its reservation. The oldest ticket is the first
+//! everywhere, so no two tickets can wait for each other.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -32,7 +34,8 @@ pub(super) type Ticket = u128;
 pub(super) struct Newest {
     commit: Ticket,
     pub(super) content: Option<Raw>,
-    /// The progress of the commit: `true` once it may be in a group, closed once it is decided.
+    /// The progress of the commit. The value is `true` once the commit may be in a group, and the
+    /// channel is closed once the commit is decided.
     pub(super) progress: watch::Receiver<bool>,
 }
 
@@ -73,7 +76,7 @@ enum State {
     Running,
     /// The gateway waits for the commit until this moment.
     Awaited(Instant),
-    /// The commit has arrived, and the reservation ends at this moment at the latest.
+    /// The commit has arrived. The reservation ends at this moment at the latest.
     Committing(Instant),
 }
 
@@ -171,7 +174,7 @@ impl Queues {
         }
     }
 
-    /// Takes a ticket out of all its queues, and grants the next reservations.
+    /// Removes a ticket from its queues, and grants the next reservations.
     pub(super) fn leave(&mut self, ticket: Ticket) {
         let Some(entry) = self.tickets.remove(&ticket) else { return };
         if entry.state == State::Waiting {
@@ -235,7 +238,9 @@ impl Queues {
         }
     }
 
-    /// Grants the reservation of a ticket that is the first in all its queues.
+    /// Grants the reservation of a ticket.
+    ///
+    /// The ticket is the first in all its queues.
     fn grant(&mut self, ticket: Ticket) {
         self.waiting -= 1;
         self.enter_state(ticket, State::Running);
@@ -254,7 +259,9 @@ impl Queues {
         }
     }
 
-    /// Wakes the second ticket of a document, whose wait depends on the end of the first one.
+    /// Wakes the second ticket of a document.
+    ///
+    /// The wait of the second ticket depends on the end of the first one.
     fn wake_next(&self, key: &Key) {
         let next = self.documents.get(key).and_then(|queue| queue.tickets.get(1));
         if let Some(entry) = next.and_then(|next| self.tickets.get(next)) {

@@ -19,7 +19,9 @@ async fn desk(fixture: &Fixture, config: ServeConfig) -> Desk {
     Desk::of(domain, config)
 }
 
-/// Adds one to the document `a`, computed from a read for update, until a commit succeeds.
+/// Tries to add one to the document `a` until a commit succeeds.
+///
+/// The sum is computed from a read for update.
 async fn increment(desk: &Desk, stock: &str) {
     let target = json!({ "collection": stock, "id": "a" });
     loop {
