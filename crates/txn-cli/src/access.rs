@@ -16,11 +16,11 @@ use crate::failure::StoreFailure;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Options for servers")]
 pub struct Access {
-    /// A file with certificate authorities (PEM) to trust, in addition to the public ones
+    /// A file with certificate authorities (PEM) to trust. The public authorities are trusted, too
     #[arg(long, global = true, value_name = "FILE")]
     ca_cert: Option<PathBuf>,
-    /// The SHA-256 fingerprint of the one certificate authority to trust, as the server prints it
-    /// at its first start
+    /// The SHA-256 fingerprint of the one certificate authority to trust. The server prints the
+    /// fingerprint at its first start
     #[arg(long, global = true, value_name = "HEX", conflicts_with = "ca_cert")]
     ca_fingerprint: Option<String>,
     /// A certificate (PEM) to show to the server
@@ -35,13 +35,13 @@ pub struct Access {
         conflicts_with_all = ["api_key_file", "bearer_token", "bearer_token_file"]
     )]
     api_key: Option<Secret>,
-    /// A file with an API key, which is read again when the server refuses the key
+    /// A file with an API key. The command reads the file again when the server refuses the key
     #[arg(
         long, global = true, value_name = "FILE",
         conflicts_with_all = ["bearer_token", "bearer_token_file"]
     )]
     api_key_file: Option<PathBuf>,
-    /// A bearer token, such as that of a service account; better given by the environment
+    /// A bearer token, such as that of a service account. Better given by the environment
     #[arg(
         long,
         global = true,
@@ -50,19 +50,20 @@ pub struct Access {
         conflicts_with = "bearer_token_file"
     )]
     bearer_token: Option<Secret>,
-    /// A file with a bearer token, which is read again when the server refuses the token
+    /// A file with a bearer token. The command reads the file again when the server refuses the
+    /// token
     #[arg(long, global = true, value_name = "FILE")]
     bearer_token_file: Option<PathBuf>,
-    /// Sign requests for the managed OpenSearch of AWS, with the credentials and the region of the
-    /// environment
+    /// Sign requests for the managed OpenSearch of AWS. The credentials and the region are those of
+    /// the environment
     #[cfg(feature = "aws-sigv4")]
     #[arg(
         long, global = true,
         conflicts_with_all = ["api_key", "api_key_file", "bearer_token", "bearer_token_file"]
     )]
     aws_sigv4: bool,
-    /// A header for each request: `NAME: VALUE`, several separated by line breaks; better given by
-    /// the environment
+    /// A header for each request: `NAME: VALUE`. Line breaks separate several headers. Better given
+    /// by the environment
     #[arg(
         long,
         global = true,

@@ -109,7 +109,9 @@ impl fmt::Debug for Address {
 }
 
 impl Address {
-    /// Returns the whole address with its login, for the environment of a child.
+    /// Returns the address with its login.
+    ///
+    /// The address is for the environment of a child.
     #[must_use]
     pub fn secret_text(&self) -> String {
         match self {

@@ -40,9 +40,10 @@ pub(crate) struct Global {
     /// have more weight. Unless given: `txn/config.toml` below `$XDG_CONFIG_HOME` or `~/.config`
     #[arg(long, global = true, env = CONFIG, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// The store: `redb:PATH`, `http(s)://[user:password@]host:port[/prefix][,…]`, or `cloud:ID`
-    /// for a deployment by its cloud id. In a user or a password, write `/ ? # @ ,` as `%2F %3F %23
-    /// %40 %2C`; better pass the address by the environment
+    /// The store: an embedded file, or servers. The address is `redb:PATH`,
+    /// `http(s)://[user:password@]host:port[/prefix][,…]`, or `cloud:ID` for a deployment by its
+    /// cloud id. In a user or a password, write `/ ? # @ ,` as `%2F %3F %23 %40 %2C`; better pass
+    /// the address by the environment
     #[arg(long, global = true, env = STORE, hide_env_values = true, value_parser = AddressParser)]
     pub(crate) store: Option<Address>,
     #[command(flatten)]
@@ -88,16 +89,16 @@ pub(crate) enum Command {
         /// Only transactions that began at least this number of seconds ago
         #[arg(long, value_name = "SECONDS")]
         older: Option<u64>,
-        /// Only transactions with this label; a group has the labels of its members, joined by `+`
+        /// Only transactions with this label. A group has the labels of its members, joined by `+`
         #[arg(long)]
         label: Option<String>,
     },
-    /// Show one transaction: its record, each participant as it is now, and the verdict
+    /// Show one transaction: record, present participants, and verdict
     Show {
         /// The id of the attempt
         tid: AttemptId,
     },
-    /// Show the story of one document: its lock, the holder, and its last commits
+    /// Show one document: its lock, the holder, and its last commits
     Why {
         /// The collection (index), or an alias of it
         collection: String,
@@ -121,17 +122,17 @@ pub(crate) enum Command {
         #[arg(long, value_name = "N", value_parser = minutes())]
         minutes: Option<u64>,
     },
-    /// List past waits for locks, newest first, or two ranges of them side by side
+    /// List past waits for locks, newest first, or compare two ranges
     History {
         /// Only waits that ended in the last N minutes
         #[arg(long, value_name = "N", value_parser = minutes())]
         minutes: Option<u64>,
-        /// Compare with the range of the same length that ended M minutes ago, by document. At
-        /// least --minutes
+        /// Compare with an earlier range of the same length, by document. The earlier range ended M
+        /// minutes ago. M is at least --minutes
         #[arg(long, value_name = "M", requires = "minutes", value_parser = minutes())]
         against: Option<u64>,
     },
-    /// Find transactions and locks that make no progress; exit code 1 if there are any
+    /// Find transactions and locks that make no progress. Exit code 1 if there are any
     Hanging {
         /// Only what began at least this number of seconds ago
         #[arg(long, value_name = "SECONDS", default_value_t = 30)]
@@ -148,7 +149,7 @@ pub(crate) enum Command {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Run one pass of the janitor: recover dead transactions, and drop old days
+    /// Run one pass of the janitor. Recover dead transactions, and drop old days
     Recover {
         /// Change nothing; only show what is open
         #[arg(long)]
@@ -163,8 +164,8 @@ pub(crate) enum Command {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Check that each lock has an owner, that each commit is applied, and that no document has
-    /// lost a recent commit
+    /// Check locks, commits and documents. Each lock needs an owner, each commit is applied, and
+    /// no document has lost a recent commit
     Verify {
         /// Compare the documents with the commits of the last N minutes
         #[arg(long, value_name = "N", default_value_t = 60, value_parser = minutes())]
@@ -192,7 +193,8 @@ pub(crate) enum Command {
     },
     /// Show the lost parts of the domain; with --processes-stopped, rebuild the domain
     Rebuild {
-        /// All processes of the domain are stopped, and there is no snapshot to restore: rebuild
+        /// Confirm the rebuild. All processes of the domain are stopped, and there is no snapshot
+        /// to restore
         #[arg(long)]
         processes_stopped: bool,
     },
@@ -207,7 +209,7 @@ pub(crate) enum Command {
     Requests(Requests),
     /// Show the backlog of the outbox
     Outbox,
-    /// Submit a declarative request from a file, which takes effect once under its key
+    /// Submit a declarative request from a file. The request takes effect once under its key
     Run {
         /// A file with the request as JSON; `-` means standard input
         file: PathBuf,
@@ -255,14 +257,14 @@ pub(crate) struct Serve {
     /// after a change. Without it each caller may send each request
     #[arg(long, value_name = "FILE")]
     pub(crate) tokens: Option<PathBuf>,
-    /// The file with the certificate of the gateway and all intermediate ones, in PEM. The gateway
-    /// reads it again after a change
+    /// The file with the certificate of the gateway, in PEM. The file also has all intermediate
+    /// certificates. The gateway reads the file again after a change
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_certificate: Option<PathBuf>,
     /// The file with the key of the certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Listen on any address without tokens or without TLS, because a proxy in front has both
+    /// Listen on any address without tokens or without TLS. A proxy in front has both
     #[arg(long)]
     pub(crate) insecure_listen: bool,
     /// Create a missing collection at the first write. Always on with an embedded file
@@ -271,7 +273,8 @@ pub(crate) struct Serve {
     /// Carry out submitted requests (`POST /_requests/ID`)
     #[arg(long)]
     pub(crate) processor: bool,
-    /// The requests that pass through to the servers of --store, if they are for no collection
+    /// The requests that pass through to the servers of --store. Requests for collections never
+    /// pass through
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = Pass::All)]
     pub(crate) pass: Pass,
     /// Send the header `X-Elastic-Product`, which the official clients of Elasticsearch need. In
@@ -285,9 +288,9 @@ pub(crate) struct Serve {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum ServeVerb {
-    /// Make a token for a caller, and the entry for the file of --tokens
+    /// Make a token for a caller, and the entry for --tokens
     ///
-    /// Nothing keeps the token. The entry has its hash.
+    /// Nothing keeps the token. The entry for the file of --tokens has the hash of the token.
     Token(NewToken),
 }
 
@@ -296,11 +299,11 @@ pub(crate) struct NewToken {
     /// The name for logs and refusals
     #[arg(long)]
     pub(crate) name: String,
-    /// A collection or an index of the right; one `*` at the end stands for all that follow
+    /// A collection or an index of the right. A `*` at the end stands for all that follow
     #[arg(long = "collection", value_name = "PATTERN")]
     pub(crate) collections: Vec<String>,
-    /// A verb of the right: read, write, create, lock, emit, pass-reads, pass-writes, submit,
-    /// metrics, operate or act
+    /// A verb of the right. The verbs are read, write, create, lock, emit, pass-reads, pass-writes,
+    /// submit, metrics, operate and act
     #[arg(long = "verb", value_name = "VERB", required = true)]
     pub(crate) verbs: Vec<String>,
 }
@@ -393,7 +396,7 @@ pub(crate) enum Requests {
         #[arg(long)]
         application: Option<String>,
     },
-    /// List the requests that make no progress, with the reason; exit code 1 if there are any
+    /// List requests without progress, with the reason. Exit code 1 if there are any
     Stuck {
         /// Only requests without a change for this number of seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 3_600)]

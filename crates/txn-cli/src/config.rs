@@ -58,7 +58,9 @@ pub(crate) fn command() -> Result<Command, clap::Error> {
     with_defaults(command, &text, has_login).map_err(refuse)
 }
 
-/// The path by the command line, by the environment, or the usual one if that file exists.
+/// Returns the path by the command line or the environment.
+///
+/// Otherwise the path is the usual one, if that file exists.
 fn path(arguments: &[OsString]) -> Option<PathBuf> {
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {

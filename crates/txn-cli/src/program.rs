@@ -1,4 +1,6 @@
-//! The frame of a command: wrong usage, logs, runtime, and panics of the embedded store.
+//! The frame of a command: wrong usage, logs, runtime, and panics.
+//!
+//! The panics are those of the embedded store.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -28,7 +30,9 @@ pub fn log_as(variable: &str) {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
 }
 
-/// Runs the work of a command in a runtime, and ends the runtime.
+/// Runs the work of a command in a runtime of its own.
+///
+/// The runtime ends after the work.
 ///
 /// # Errors
 /// If the runtime cannot start.

@@ -1,4 +1,6 @@
-//! The console in a browser, while a load runs and after its gateway was killed.
+//! The console in a browser during a load.
+//!
+//! The gateway is killed in between.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,14 +24,14 @@ const SMALL: (u32, u32) = (390, 844);
 /// The code of the tabulator key in the WebDriver protocol.
 const TAB: &str = "\u{e004}";
 
-/// The number of clients of the load, and of documents that they share.
+/// The number of clients of the load. The second number is that of the documents that they share.
 const CLIENTS: usize = 16;
 const HOT: usize = 3;
 
-/// The maximum number of kills until a transaction without a commit is left.
+/// The maximum number of kills until one leaves an uncommitted transaction.
 const KILLS: usize = 30;
 
-/// The time that a connection without a request takes at the other site.
+/// How long the other site waits for a request on a connection.
 const SILENCE: Duration = Duration::from_millis(200);
 
 /// A domain in a file, with two tokens.
@@ -139,7 +141,9 @@ struct Album<'a> {
 }
 
 impl Album<'_> {
-    /// Takes pictures of a page on both screens in both schemes, and checks its form.
+    /// Takes pictures of a page, and checks its form.
+    ///
+    /// The pictures are on both screens in both schemes.
     fn take(&self, name: &str, path: &str) {
         self.browser.open(&format!("http://{}{path}", self.address));
         for (screen, size) in [("wide", WIDE), ("small", SMALL)] {
@@ -217,7 +221,9 @@ fn load_time() -> Duration {
     Duration::from_secs(seconds.unwrap_or(0))
 }
 
-/// Opens the console without a login, and then with the name and the token.
+/// Opens the console without a login, and then with one.
+///
+/// The login has the name and the token.
 fn log_in(browser: &Browser, address: &str, token: &str) {
     browser.open(&format!("http://{address}/_console"));
     let refused = browser.text();
@@ -285,7 +291,9 @@ impl Drop for Foreign {
     }
 }
 
-/// Sends the form from a page of another site, with the login that the browser knows.
+/// Sends the form from another site's page.
+///
+/// The browser knows the login.
 fn foreign_form_is_refused(browser: &Browser, address: &str, tid: &str) {
     let foreign = Foreign::serve(format!(
         "<!DOCTYPE html><form method=post action=http://{address}/_console/abort>\
@@ -317,7 +325,9 @@ fn recover(browser: &Browser, address: &str) {
     browser.shows("The janitor pass has ended");
 }
 
-/// The first stop of the keyboard is the link to the content, and it works.
+/// The first keyboard stop is the link to the content.
+///
+/// The link works.
 fn keyboard_reaches_the_content(browser: &Browser, address: &str) {
     browser.open(&format!("http://{address}/_console"));
     browser.press(TAB);

@@ -79,7 +79,9 @@ impl Browser {
         self.command("url", &json!({ "url": url }));
     }
 
-    /// Shows pages as a screen of this size, in a dark or a light scheme.
+    /// Shows pages on a screen of this size and scheme.
+    ///
+    /// The scheme is dark or light.
     pub(crate) fn show_as(&self, (width, height): (u32, u32), scheme: &str) {
         let size = json!({
             "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600,

@@ -1,4 +1,6 @@
-//! `txn serve`, as a first user starts it: without a store and without a domain.
+//! `txn serve`, as a first user starts the gateway.
+//!
+//! There is no store and no domain.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -24,7 +26,7 @@ impl Drop for Process {
 pub(crate) struct Gateway {
     process: Process,
     pub(crate) address: String,
-    /// Reads the log, so that the gateway never waits for a full pipe.
+    /// Reads the log. Thus the gateway never waits for a full pipe.
     log: JoinHandle<String>,
 }
 

@@ -32,9 +32,9 @@ pub(crate) fn past(by: Duration) -> Config {
 /// The age of the work of a dead process.
 pub(crate) const AGE: Duration = Duration::from_secs(600);
 
-/// A store that tells no time, so that the clock of a process counts.
+/// A store that tells no time. The clock of a process counts instead.
 ///
-/// With a collection, its writes are refused after the first commit.
+/// With a collection, writes to the collection are refused after the first commit.
 #[derive(Debug)]
 pub(crate) struct Untimed {
     inner: Arc<dyn Store>,
@@ -93,7 +93,8 @@ pub(crate) fn body() -> Raw {
     Raw::new(format!("{{\"text\":\"{CANARY}\"}}"))
 }
 
-/// Writes the documents `shelf` of the stock and `one` of the orders, as a process in the past.
+/// Writes two documents as a process in the past. The documents are `shelf` of the stock and `one`
+/// of the orders.
 pub(crate) async fn write_first(store: Arc<dyn Store>, names: &Names) {
     let domain = Domain::open(Untimed::over(store), &names.domain, past(AGE)).await.expect("opens");
     let (stock, orders) = collections(&domain, names).await;
@@ -106,8 +107,8 @@ pub(crate) async fn write_first(store: Arc<dyn Store>, names: &Names) {
     domain.shutdown(Duration::from_secs(60)).await;
 }
 
-/// Commits a write of both documents with the label `checkout` as the process `till-7`, and dies
-/// before it is applied to the stock.
+/// Commits a write of both documents as the process `till-7`. The label is `checkout`. The process
+/// dies before the apply to the stock.
 pub(crate) async fn die_after_commit(store: Arc<dyn Store>, names: &Names) -> AttemptId {
     let store = Untimed::dying(store, &names.stock);
     let config = past(AGE)
@@ -124,7 +125,8 @@ pub(crate) async fn die_after_commit(store: Arc<dyn Store>, names: &Names) -> At
     tid
 }
 
-/// Locks `shelf` of the stock as a process that died before its commit. Returns its tid.
+/// Locks `shelf` of the stock for a dead process. The process died before its commit. Returns the
+/// tid.
 pub(crate) async fn die_before_commit(store: Arc<dyn Store>, names: &Names) -> AttemptId {
     let domain =
         Domain::open(Untimed::over(store.clone()), &names.domain, past(AGE)).await.expect("opens");

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-/// A text in the bodies of all documents, which no output may repeat.
+/// A text in all document bodies that no output may repeat.
 pub(crate) const CANARY: &str = "canary-in-a-body";
 
 /// The result of a run of the command.
@@ -46,7 +46,9 @@ impl Ran {
         self
     }
 
-    /// The output as JSON, after a check of the exit code and of the published schema.
+    /// Checks the exit code and the schema, and returns the JSON.
+    ///
+    /// The schema is the published one.
     #[track_caller]
     pub(crate) fn json(self, code: i32) -> Value {
         let ran = self.says(code, &[]);
@@ -90,7 +92,9 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../schema.json")).expect("the schema is JSON")
 });
 
-/// The words of the verb in a command line, as the schema names it.
+/// The words of the verb in a command line.
+///
+/// The schema names the verb by these words.
 fn verb_of(words: &str) -> String {
     let definitions = SCHEMA["$defs"].as_object().expect("definitions");
     let words: Vec<&str> = words.split_whitespace().collect();
@@ -100,7 +104,9 @@ fn verb_of(words: &str) -> String {
     pairs.or_else(|| words.iter().find_map(|word| known(&[*word]))).unwrap_or_default()
 }
 
-/// Checks an answer against the definition of its verb, or that of a failure.
+/// Checks an answer against the schema.
+///
+/// The definition is that of the verb, or that of a failure.
 #[track_caller]
 pub(crate) fn check_schema(verb: &str, value: &Value) {
     assert!(!verb.is_empty(), "the schema does not know the verb of {value}");

@@ -38,7 +38,7 @@ async fn checkout(domain: &Domain, stock: &Collection<Raw>) -> Result<(), Error>
     written.await.map(drop)
 }
 
-/// A process that waits for a lock once, and dies or ends in order.
+/// A process that waits for a lock once. The process then dies or ends in order.
 fn process(desk: &Desk, dies: bool) {
     process_of(desk, config(), dies);
 }
@@ -141,7 +141,7 @@ fn two_ranges_of_waits_stand_side_by_side() {
     desk.run("history --against 5").fails_by_usage("minutes");
 }
 
-/// A process that dies while it waits for a lock, after it has written the wait.
+/// A process that dies while it waits for a lock. The process has written the wait before.
 fn die_in_a_wait(desk: &Desk) {
     desk.with_file(async |file| {
         let (store, interval) = (Arc::new(file), Duration::from_secs(3));

@@ -138,7 +138,7 @@ fn quarantined_request_is_released_and_cancelled() {
     assert_eq!(cancelled["state"], "rolled-back");
 }
 
-/// Emits one event for each key, and lets a processor set all of them aside.
+/// Emits one event per key; a processor sets all aside.
 fn set_aside(desk: &Desk, keys: &[&str]) {
     desk.beside(async |domain| {
         let outbox = Outbox::open(&domain, OutboxConfig::default()).await.expect("opens");

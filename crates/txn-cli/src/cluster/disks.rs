@@ -7,7 +7,9 @@ use crate::answer::Message;
 
 const DISK: &str = "cluster.routing.allocation.disk";
 
-/// Compares the free space of each data node with the watermarks of the servers.
+/// Compares free disk space with the watermarks of the servers.
+///
+/// The free space is that of each data node.
 pub(super) fn disks(facts: &Facts) -> Vec<Message> {
     if facts.setting(&format!("{DISK}.threshold_enabled")) == Some("false") {
         return Vec::new();

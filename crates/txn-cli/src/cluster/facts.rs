@@ -8,7 +8,7 @@ use txn_es::{EsStore, Inspection, TemplateFault};
 
 use super::Parts;
 
-/// The number of indices in one request, which bounds the length of its path.
+/// The number of indices in one request. The number bounds the length of the path.
 const INDICES: usize = 20;
 
 /// The answers of the servers. A missing answer is `Null`.
@@ -16,7 +16,7 @@ const INDICES: usize = 20;
 pub(super) struct Facts {
     /// The settings of the cluster with defaults, by flat name.
     pub(super) settings: Map<String, Value>,
-    /// The numbers of shards and of nodes, and the status of each index.
+    /// Numbers of shards and nodes, and the status of each index.
     pub(super) health: Value,
     /// The versions of the nodes.
     pub(super) nodes: Value,

@@ -17,7 +17,7 @@ use crate::verbs::roles::{self, Access};
 
 pub(crate) use judge::clock_differs;
 
-/// The number of hexadecimal digits at the end of the name of a partition.
+/// The number of hexadecimal digits at the end of a partition's name.
 const DIGITS: usize = 16;
 
 /// The parts of a domain that the servers hold.
@@ -34,7 +34,9 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// The parts of a domain that cannot be opened: its partitions, by their names.
+    /// The partitions of a domain that cannot be opened.
+    ///
+    /// The names of the partitions show their days.
     pub(crate) async fn unopened(servers: &EsStore, domain: &str) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let today = Day::of_unix_time(now.unwrap_or_default());

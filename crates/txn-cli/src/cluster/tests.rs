@@ -25,7 +25,7 @@ fn parts() -> Parts {
     }
 }
 
-/// The answers of a sound cluster with three nodes, as Elasticsearch 8 gives them.
+/// The answers of a sound cluster with three nodes. The cluster has Elasticsearch 8.
 fn sound() -> Facts {
     let settings = json!({
         "cluster.max_shards_per_node": "1000",

@@ -39,7 +39,7 @@ pub(crate) fn application(domain: &str, collections: &[String]) -> Access {
     Access { cluster: &["monitor"], names, privileges }
 }
 
-/// The role of an application for Elasticsearch: its name, and the body of its request.
+/// Returns an application's role for Elasticsearch: name and request body.
 pub(crate) fn role(domain: &str, access: &Access) -> (String, Value) {
     let (body, _) = bodies(access.cluster, &access.names, access.privileges);
     (format!("txn-{domain}-application"), body)

@@ -104,7 +104,9 @@ fn token(new: &args::NewToken) -> Result<Answer, Failure> {
     Ok(Answer::new(Exit::Well, text, json))
 }
 
-/// Refuses an address that other machines reach, unless callers log in over TLS.
+/// Refuses an address that other machines reach.
+///
+/// Such an address is fit if callers log in over TLS.
 fn check_address(options: &Serve) -> Result<(), Failure> {
     let Serve { listen, tokens, tls_certificate, insecure_listen, .. } = options;
     let missing = match tokens {

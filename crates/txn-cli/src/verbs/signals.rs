@@ -53,7 +53,9 @@ fn row(report: &ProcessReport) -> [String; 8] {
     ]
 }
 
-/// Lists past waits for locks, newest first, or compares two ranges of them.
+/// Lists past waits for locks, newest first.
+///
+/// With `against`, compares two ranges of the waits.
 pub(super) async fn history(
     domain: &Domain,
     minutes: Option<u64>,

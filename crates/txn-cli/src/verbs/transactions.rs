@@ -232,7 +232,9 @@ pub(super) fn of_faults(faults: &[Fault]) -> String {
     faults.iter().map(line).collect()
 }
 
-/// The exit of a list: damage is not well, and an unreadable part hides the truth.
+/// The exit of a list with faults.
+///
+/// Damage is not well, and an unreadable part hides the truth.
 pub(super) fn exit_of(faults: &[Fault]) -> Exit {
     match faults {
         [] => Exit::Well,

@@ -33,7 +33,9 @@ pub(crate) struct ServerDesk {
 }
 
 impl ServerDesk {
-    /// A domain with the documents `shelf` of the stock and `one` of the orders.
+    /// Makes a domain with two documents.
+    ///
+    /// The documents are `shelf` of the stock and `one` of the orders.
     pub(crate) fn new(url: &str) -> Self {
         let desk = Self::empty(url);
         let init = format!("init {} {}", desk.names.stock, desk.names.orders);
@@ -103,7 +105,9 @@ impl ServerDesk {
         self.wait(Domain::open(self.store.clone(), &self.names.domain, config)).expect("opens")
     }
 
-    /// Starts a load that writes both collections, and waits for its first commits.
+    /// Starts a load on both collections, and waits for commits.
+    ///
+    /// The wait ends after the first commits.
     pub(crate) fn load(&self) -> Load<'_> {
         let stop = Arc::new(AtomicBool::new(false));
         let commits = Arc::new(AtomicU64::new(0));

@@ -1,4 +1,6 @@
-//! The command on real servers, beside a load, with dead processes and planted faults.
+//! The command on real servers, beside a load.
+//!
+//! Some processes are dead, and some faults are planted.
 
 mod desk;
 mod faults;

@@ -1,4 +1,6 @@
-//! The verb `doctor`: the parts of a domain and of its servers, one by one.
+//! The verb `doctor`, which checks a domain and its servers.
+//!
+//! The verb checks the parts one by one.
 
 use serde_json::{Value, json};
 use txn_core::admin::Overview;
@@ -109,15 +111,17 @@ fn checks(
     checks
 }
 
-/// Whether a message is about a collection, or about a document of it.
+/// Whether a message is about a collection or its documents.
 fn is_about(message: &Message, collection: &str) -> bool {
     let rest = message.subject.as_deref().and_then(|subject| subject.strip_prefix(collection));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Partitions that the domain document does not name, and that no other message reports.
+/// Finds partitions that the domain document does not name.
 ///
-/// A process that ended during the creation of a partition leaves an empty one.
+/// No other message reports such a partition.
+///
+/// A process that ended during the creation of a partition leaves an empty partition.
 async fn orphans(
     session: &Session,
     parts: &Parts,

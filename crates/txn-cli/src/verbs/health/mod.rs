@@ -50,7 +50,9 @@ async fn once(global: &Global, probe: bool) -> Result<Answer, Failure> {
         .await
 }
 
-/// Checks the parts of the domain and of its servers, even if the domain cannot be opened.
+/// Checks the parts of the domain and of its servers.
+///
+/// The check runs even if the domain cannot be opened.
 pub(super) async fn examine(global: &Global, collection: Option<&str>) -> Result<Answer, Failure> {
     on_session(global, async |session| Box::pin(doctor(session, collection, global.limit())).await)
         .await
@@ -173,7 +175,9 @@ fn of_outbox(waiting: &Value) -> String {
     format!("\nOutbox: {events} events wait, {dead} dead letters")
 }
 
-/// The times of a read and of the probe, and the clock of this machine.
+/// Shows the times of a read and of the probe.
+///
+/// The text also has the clock of this machine.
 fn latency(read_ms: u64, probe: Option<Probe>, ahead_ms: Option<i64>) -> String {
     let clock = ahead_ms.map(|ahead| format!("; {}", clock(ahead)));
     let probe = probe.map(Probe::text).unwrap_or_default();
@@ -185,7 +189,9 @@ fn clock(ahead_ms: i64) -> String {
     format!("the clock of this machine is {} ms {side} the server's", ahead_ms.unsigned_abs())
 }
 
-/// The findings about the servers, or about the clock if the store has no servers.
+/// Finds causes in the servers.
+///
+/// If the store has no servers, the causes are those of the clock.
 async fn causes(session: &Session, overview: &Overview, parts: &Parts) -> Vec<Message> {
     match session.servers() {
         Some(servers) => cluster::findings(servers, parts).await,

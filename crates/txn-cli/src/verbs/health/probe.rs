@@ -21,7 +21,9 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Locks two documents of the collection `<domain>-probe`, and commits a write of both.
+    /// Commits a write of two locked documents.
+    ///
+    /// The documents are in the collection `<domain>-probe`.
     pub(super) async fn run(domain: &Domain) -> Result<Self, Failure> {
         let name = domain.collection_name("probe");
         let probes = domain.create_system_collection::<Raw>(&name, MAPPINGS).await?;

@@ -28,7 +28,7 @@ fn silent_in(list: &ProcessList) -> usize {
     list.processes.iter().filter(|report| report.silent).count()
 }
 
-/// The faults of the processes: a clock that is off, and several versions of the library.
+/// The faults of the processes: wrong clocks, and different library versions.
 pub(super) fn messages(list: &ProcessList) -> Vec<Message> {
     let alive = list.processes.iter().filter(|report| !report.silent);
     let clocks = alive.filter_map(|report| {
