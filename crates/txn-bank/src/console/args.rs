@@ -32,10 +32,10 @@ pub(crate) struct Cli {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Global {
-    /// The store of the bank: `redb:PATH`, `http(s)://[user:password@]host:port[/prefix][,…]`,
-    /// `cloud:ID` for a deployment by its cloud id, or `memory:` (demo and load only) [default:
-    /// redb:bank.redb]. In a user or a password, write `/ ? # @ ,` as `%2F %3F %23 %40 %2C`; better
-    /// pass the address by the environment
+    /// The store of the bank: a file, the servers, or the memory. The address is `redb:PATH`,
+    /// `http(s)://[user:password@]host:port[/prefix][,…]`, `cloud:ID` for a deployment by its cloud
+    /// id, or `memory:` (demo and load only) [default: redb:bank.redb]. In a user or a password,
+    /// write `/ ? # @ ,` as `%2F %3F %23 %40 %2C`; better pass the address by the environment
     #[arg(
         long, global = true, env = STORE, hide_env_values = true,
         value_parser = AddressParser
@@ -80,12 +80,12 @@ pub(crate) enum Command {
         #[arg(long)]
         overdraft: bool,
     },
-    /// Close an account that is empty, or move its balance to another one. A closed account never
-    /// reopens
+    /// Close an empty account, or move its balance to another one. A closed account never reopens
     Close {
         /// The name of the account
         name: String,
-        /// The account that receives the balance, or pays the debt, in the same transaction
+        /// The account that receives the balance, or pays the debt. Both happen in the same
+        /// transaction
         #[arg(long, value_name = "NAME")]
         to: Option<String>,
     },
@@ -94,7 +94,7 @@ pub(crate) enum Command {
         /// `ACCOUNT:AMOUNT`; the amounts of a currency sum to zero
         #[arg(value_name = "LEG")]
         legs: Vec<String>,
-        /// A key: money moves once per key, even if the command runs again
+        /// A key. Money moves once per key, even if the command runs again
         #[arg(long, value_name = "KEY")]
         id: Option<String>,
         /// Open an empty account in the same transaction; may be repeated
@@ -103,12 +103,12 @@ pub(crate) enum Command {
         /// The currency of the opened accounts
         #[arg(long, default_value = "EUR", requires = "open")]
         currency: String,
-        /// POST the transfer as JSON to this address after the commit, at least once, by
-        /// `dispatch`; may be repeated
+        /// POST the transfer as JSON to this address after the commit. `dispatch` sends the request
+        /// at least once. May be repeated
         #[arg(long, value_name = "URL")]
         notify: Vec<String>,
     },
-    /// Show all changes of an account by time, each with its balance, as of one moment
+    /// Show all changes of an account by time, as of one moment. Each change has its balance
     Statement {
         /// The account
         name: String,
@@ -142,7 +142,8 @@ pub(crate) enum Command {
         #[arg(value_name = "NAME | transfer KEY", num_args = 1..=2)]
         what: Vec<String>,
     },
-    /// Recover transactions of crashed processes, then check that no money was created or lost
+    /// Recover transactions of crashed processes, and check the money. No money may be created or
+    /// lost
     Audit {
         /// Check only, and change nothing
         #[arg(long)]
@@ -153,11 +154,11 @@ pub(crate) enum Command {
         /// `ACCOUNT:AMOUNT`; the amounts of a currency sum to zero
         #[arg(value_name = "LEG")]
         legs: Vec<String>,
-        /// A key: money moves once per key, even if the command runs again
+        /// A key. Money moves once per key, even if the command runs again
         #[arg(long, value_name = "KEY")]
         id: Option<String>,
-        /// POST the transfer as JSON to this address after the commit, at least once, by
-        /// `dispatch`; may be repeated
+        /// POST the transfer as JSON to this address after the commit. `dispatch` sends the request
+        /// at least once. May be repeated
         #[arg(long, value_name = "URL")]
         notify: Vec<String>,
     },
@@ -215,11 +216,12 @@ pub(crate) enum Command {
     },
     /// Send the HTTP requests of `--notify`, until none waits
     Dispatch {
-        /// An allowed origin: scheme, host and port, such as `https://api.example.com`; other
-        /// origins are refused
+        /// An allowed origin, such as `https://api.example.com`. An origin has a scheme, a host and
+        /// a port. Other origins are refused
         #[arg(long, value_name = "ORIGIN", required = true)]
         allow: Vec<String>,
-        /// An allowed address or network outside of the public internet, such as `10.1.0.0/16`
+        /// An allowed address or network, such as `10.1.0.0/16`. Only addresses outside of the
+        /// public internet need this option
         #[arg(long, value_name = "NETWORK")]
         allow_address: Vec<String>,
         /// Continue for this time, also with new commits
@@ -252,7 +254,7 @@ pub(crate) enum Command {
         #[arg(long, default_value_t = 1, requires = "submit")]
         processors: usize,
     },
-    /// Kill a process in the middle of its transfers, and check that no money is lost
+    /// Kill a process in the middle of its transfers. Check that no money is lost
     Demo,
     /// Run one worker of the demo; ends with its standard input
     #[command(hide = true)]

@@ -32,7 +32,9 @@ pub struct AccountPages<'a> {
 }
 
 impl<'a> AccountPages<'a> {
-    /// Starts the list after a refresh, which shows the scans all acknowledged writes.
+    /// Starts the list after a refresh.
+    ///
+    /// The refresh shows the scans all acknowledged writes.
     pub(crate) async fn of(
         store: &'a dyn Store,
         domain: &'a Domain,

@@ -62,7 +62,9 @@ pub struct Statement<'a> {
 }
 
 impl<'a> Statement<'a> {
-    /// Finds the lines of a period, for an account as it was read.
+    /// Finds the lines of a period.
+    ///
+    /// `account` is the account as it was read.
     pub(crate) async fn of(
         reader: LineReader<'a>,
         name: &str,

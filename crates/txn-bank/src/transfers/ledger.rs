@@ -17,7 +17,7 @@ use crate::transfers::closing::Closed;
 use crate::transfers::rules;
 use crate::transfers::transfer::{Status, TransferOptions};
 
-/// The accounts and transfers of a bank, with what the bank keeps of their changes.
+/// The accounts and transfers of a bank, and their kept changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
     accounts: Collection<Typed<Account>>,
