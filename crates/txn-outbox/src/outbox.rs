@@ -106,7 +106,9 @@ impl Outbox {
         self.emit_event(tx, topic, key, payload, None).await
     }
 
-    /// Emits an event that is delivered from a moment on, as [`Outbox::emit`] otherwise.
+    /// Emits an event that is delivered from a moment on.
+    ///
+    /// Otherwise as [`Outbox::emit`].
     ///
     /// `not_before_ms`: milliseconds since the Unix epoch, by the wall clock of the processor. The
     /// later events of the same topic and key wait for this one, so give a timer a key of its own.

@@ -198,7 +198,9 @@ async fn newer_lock_does_not_stop_the_balancing() {
     assert!(processor.stop(PATIENCE).await);
 }
 
-/// An emit does not overwrite a queue of a newer format, and other queues work.
+/// An emit does not overwrite a queue of a newer format.
+///
+/// Other queues work.
 #[tokio::test]
 async fn newer_queue_is_refused_and_kept() {
     let desk = world().desk().await;

@@ -1,4 +1,6 @@
-//! Events that a commit passes on to the processor of its own process.
+//! Events that a commit passes on.
+//!
+//! The commit passes the events to the processor of its own process.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +21,9 @@ fn world() -> World {
     }
 }
 
-/// A processor that polls rarely, so that only commits of its process wake it.
+/// A processor that polls rarely.
+///
+/// Thus only commits of the own process wake the processor.
 async fn start(desk: &Desk, world: &World, source: Arc<dyn EventSource>) -> Processor {
     let append = async |log: &Collection<Typed<Value>>, tx: &Transaction, event: &Event| {
         let (number, key): (i64, _) = (event.payload()?, event.queue.key());
@@ -35,7 +39,9 @@ async fn start(desk: &Desk, world: &World, source: Arc<dyn EventSource>) -> Proc
     processor
 }
 
-/// The transaction that takes an event proves that the event waits, so no read precedes it.
+/// No read precedes the transaction that takes an event.
+///
+/// The transaction proves that the event waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_of_the_own_process_are_not_read() {
     let world = world();
@@ -54,7 +60,9 @@ async fn events_of_the_own_process_are_not_read() {
     assert!(processor.stop(PATIENCE).await);
 }
 
-/// The first event of each key is unknown to the process that gets the second one.
+/// The second event of each key reaches another process.
+///
+/// This process does not know the first event.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn earlier_events_of_another_process_come_first() {
     let world = world();

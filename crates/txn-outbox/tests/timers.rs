@@ -11,7 +11,9 @@ use txn_outbox::{OutboxConfig, OutboxError};
 
 use crate::scenarios::{PATIENCE, World};
 
-/// A far timer is found once its moment has come, alone and behind a due event of its key.
+/// A far timer is found once its moment has come.
+///
+/// The timer is alone, or behind a due event of its key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn far_timer_is_handled_after_its_moment() {
     let store = Arc::new(MemoryStore::new());
@@ -38,7 +40,9 @@ async fn far_timer_is_handled_after_its_moment() {
     assert!(processor.stop(PATIENCE).await);
 }
 
-/// A moment in microseconds would stop its key for ever, so it is refused.
+/// A moment in microseconds is refused.
+///
+/// Such a moment would stop its key for ever.
 #[tokio::test]
 async fn moment_beyond_the_longest_delay_is_refused() {
     let store = Arc::new(MemoryStore::new());

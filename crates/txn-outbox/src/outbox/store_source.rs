@@ -345,7 +345,9 @@ impl Inner {
         Ok(ids.into_iter().filter(|id| id.starts_with(DEAD)).collect())
     }
 
-    /// Reads waiting events by queue and position: those that their queues do not contain.
+    /// Reads waiting events by queue and position.
+    ///
+    /// The call reads from the store what the queues do not contain.
     ///
     /// The result has the order of the arguments. `None`: the event is missing.
     async fn events<'a>(

@@ -51,7 +51,7 @@ pub(crate) enum DeliveryOutcome {
     Deferred(Duration),
     /// The event waits out an outage. Pauses grow, and last at least this long.
     Outage(Duration),
-    /// The queue waits for an operator, for another processor, or for a later poll.
+    /// The queue waits. The wait is for an operator, for another processor, or for a later poll.
     Stopped,
 }
 
@@ -67,7 +67,8 @@ enum WorkOutcome {
 
 /// Why the work on a queue starts.
 pub(crate) enum Start {
-    /// A commit of this process passed on these new events, or only the name of the queue.
+    /// A commit passed on these new events, or the queue's name. The commit is one of this process.
+    /// The list is empty for a name.
     Notified(Vec<Event>),
     /// A poll found the queue.
     Polled,
@@ -98,10 +99,12 @@ fn is_over(this: &Inner, claim: &Claim, lanes: &Lanes) -> bool {
     this.stop.is_cancelled() || lanes.draining.is_cancelled() || claim.is_lost()
 }
 
-/// Returns the first of the new events, without a gap, if they need no read of the queue.
+/// Returns the first new events without a gap.
 ///
-/// Another process may have handled them, or may have written earlier ones. Only a handler whose
-/// transaction takes the event notices this.
+/// These events need no read of the queue.
+///
+/// Another process may have handled these events, or may have written earlier ones. Only a handler
+/// whose transaction takes the event notices this.
 fn contiguous_events(this: &Inner, name: &QueueName, mut events: Vec<Event>) -> Vec<Event> {
     if this.topics.batch_handler(name.topic()).is_none() {
         return Vec::new();
@@ -286,7 +289,9 @@ async fn handle(this: &Inner, claim: &Claim, lanes: &Lanes, event: Event) -> Del
     outcome
 }
 
-/// Leaves an event that is not due to a later poll, or remembers its queue until then.
+/// Leaves an event that is not due to a later poll.
+///
+/// Otherwise the processor remembers the queue until then.
 async fn postponed(this: &Inner, claim: &Claim, event: &Event, pause: Duration) -> DeliveryOutcome {
     match with_retries(this, || this.source.postpone(claim, event)).await {
         Ok(true) => DeliveryOutcome::Stopped,

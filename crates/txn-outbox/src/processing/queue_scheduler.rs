@@ -1,4 +1,6 @@
-//! The scheduler of queues: one worker for each, and pauses of deferred queues.
+//! The scheduler of queues: workers, and pauses of deferred queues.
+//!
+//! Each queue has one worker.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -75,7 +75,8 @@ impl Event {
         }
     }
 
-    /// The time from which the event waits for its delivery, in milliseconds since the Unix epoch.
+    /// When the event begins to wait, in milliseconds since the Unix epoch. The wait is for the
+    /// delivery.
     pub(crate) fn waits_since_ms(&self) -> u64 {
         self.emitted_ms.max(self.not_before_ms.unwrap_or(0))
     }

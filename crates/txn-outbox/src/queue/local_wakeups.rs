@@ -1,4 +1,6 @@
-//! Local wake-ups: a commit passes its events to the processors of its own process.
+//! Local wake-ups inside a process.
+//!
+//! A commit passes its events to the processors of its own process.
 
 use std::collections::BTreeMap;
 use std::fmt;

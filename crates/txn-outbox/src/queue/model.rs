@@ -18,7 +18,9 @@ const NEWEST: u32 = 1;
 /// Format 2 had no inline events.
 const NEWEST_QUEUE: u32 = 3;
 
-/// The limits of the inline events of a queue: their number, and the bytes of ids and payloads.
+/// The limits of a queue's inline events.
+///
+/// The limits are the number of events, and the bytes of ids and payloads.
 ///
 /// Each write of the queue writes the inline events again, and each read returns them.
 const MOST_INLINE: usize = 16;
@@ -70,9 +72,9 @@ pub(crate) struct Queue {
     /// The shard as [`Shard`] is displayed, while events wait. Processors filter by this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pending: Option<String>,
-    /// The moment before which the next event is not due, in milliseconds since the Unix epoch.
+    /// When the next event is due, in milliseconds since the Unix epoch.
     ///
-    /// A queue without the field may be due: the next event decides. Processors filter by the
+    /// A queue without the field may be due. The next event decides. Processors filter by the
     /// field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) not_before_ms: Option<u64>,
@@ -170,7 +172,9 @@ impl Queue {
         self.failing_of(sequence).map_or(0, |failing| failing.failures)
     }
 
-    /// Adds what the queue knows of a waiting event: failures, unfinished starts and the shard.
+    /// Adds what the queue knows of a waiting event.
+    ///
+    /// The queue knows failures, unfinished starts and the shard.
     pub(crate) fn waiting_event(&self, event: Event) -> Event {
         let failing = self.failing_of(event.sequence);
         let (failures, unfinished) =
@@ -287,7 +291,9 @@ impl Floor {
     }
 }
 
-/// A waiting event in a document of its own, because its queue has no room for it.
+/// A waiting event in a document of its own.
+///
+/// The queue has no room for the event.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct EventDocument {
     pub(crate) kind: EventKind,

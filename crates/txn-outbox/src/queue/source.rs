@@ -61,8 +61,9 @@ pub trait EventSource: fmt::Debug + Send + Sync + 'static {
     /// [`OutboxError::Missing`](crate::OutboxError::Missing), or an error of the store.
     async fn next(&self, queue: &QueueName, most: usize) -> Result<Vec<Event>>;
 
-    /// Leaves the queue of an event out of [`EventSource::discover`] until shortly before
-    /// [`Event::not_before_ms`].
+    /// Hides the queue of an event from [`EventSource::discover`] for a time.
+    ///
+    /// The time ends shortly before [`Event::not_before_ms`].
     ///
     /// The processor calls this method for an event that is not due. Returns `false` if the source
     /// returns the queue all the same. The processor then remembers the queue in memory.

@@ -1,4 +1,4 @@
-//! Events in the documents of their queues, and in documents of their own.
+//! Events in the documents of their queues, or in own documents.
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn topics(desk: &Desk) -> Topics {
     Topics::new().with_transaction("orders", state, append)
 }
 
-/// The positions of the events of a queue with documents of their own.
+/// The positions of a queue's events with documents of their own.
 async fn own_documents(desk: &Desk, key: &str) -> Vec<i64> {
     let name = desk.domain.collection_name("outbox");
     let raw = desk.domain.collection::<txn_core::Raw>(&name).await.expect("opens");

@@ -54,7 +54,9 @@ pub(crate) async fn timer_survives_its_processor(world: &World) {
     assert!(processor.stop(PATIENCE).await);
 }
 
-/// Polls read no timer of the far future, and due events do not wait for it.
+/// Polls read no timer of the far future.
+///
+/// Due events do not wait for such a timer.
 pub(crate) async fn far_timers_are_not_read(world: &World) {
     let counting = Arc::new(CountingStore::new(world.store.clone()));
     let world = World { store: counting.clone(), name: world.name.clone(), lease: world.lease };

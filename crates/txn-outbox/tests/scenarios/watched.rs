@@ -1,4 +1,6 @@
-//! A source that panics on request, counts reads, and keeps refusals of claims.
+//! A source for tests that watches its processor.
+//!
+//! The source panics on request, counts reads, and keeps refusals of claims.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
