@@ -41,7 +41,7 @@ pub enum RequestError {
         /// The limit.
         most: usize,
     },
-    /// The number of requests that wait for their moment has reached its limit.
+    /// Too many requests wait for their moment. The number of such requests has reached its limit.
     #[error(
         "about {waiting} requests wait for their moment, at most {most} are allowed: try again later"
     )]

@@ -187,7 +187,7 @@ pub(crate) struct Entry {
 pub(crate) type Entries = Versioned<Entry, NEWEST>;
 
 impl Entry {
-    /// The earliest time at which the request has work to do, in milliseconds since the Unix epoch.
+    /// The earliest work of the request, in milliseconds since the Unix epoch.
     pub(crate) fn earliest_ms(&self) -> u64 {
         let is_open = matches!(self.state, State::Created | State::Pending);
         self.request.not_before_ms.filter(|_| is_open).unwrap_or(0)

@@ -31,8 +31,8 @@ pub struct Request {
     /// HTTP requests that are sent after the commit, at least once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after_commit: Vec<HttpRequest>,
-    /// The earliest time of the execution in milliseconds since the Unix epoch, by the clock of the
-    /// processor.
+    /// The earliest time of the execution, by the processor's clock. In milliseconds since the Unix
+    /// epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before_ms: Option<u64>,
     /// Any value of the client, stored with the request.

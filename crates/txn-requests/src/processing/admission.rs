@@ -1,4 +1,6 @@
-//! The limits of open requests, and of requests that wait for their moment.
+//! The limits of open requests and of scheduled requests.
+//!
+//! A scheduled request waits for its moment.
 
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ use crate::model::State;
 use crate::processing::counts::backlog::Backlog;
 use crate::processing::inner::{Inner, due_states, millis, states};
 
-/// The shortest time between two counts of the requests that wait for their moment.
+/// The shortest time between two counts of scheduled requests. Such a request waits for its moment.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 /// One day in milliseconds.
@@ -40,7 +42,9 @@ impl Inner {
         }
     }
 
-    /// Refuses a request that is not due if too many wait for their moment, or if its own moment
+    /// Refuses a request that is scheduled beyond the limits.
+    ///
+    /// A request that is not due is refused if too many wait for their moment, or if its own moment
     /// is too far away.
     pub(crate) async fn admit_scheduled(&self, request: &Request) -> Result<()> {
         let now_ms = wall_ms(&self.domain);

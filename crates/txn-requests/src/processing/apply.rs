@@ -213,7 +213,7 @@ async fn carry_out_one(
     Ok(())
 }
 
-/// Checks a condition on the text of a document, apart from its version.
+/// Checks a condition on a document's text, except its version.
 fn check(text: Option<&str>, condition: &Condition) -> Result<(), Misfit> {
     match (condition, text) {
         (Condition::Exists(true), None) => Err((None, Why::Missing, None)),

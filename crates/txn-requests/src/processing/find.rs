@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::model::{Entry, State};
 use crate::processing::inner::{Inner, Rest, due_states, readable};
 
-/// The maximum number of requests that one poll reads, except for locked ones.
+/// The maximum number of requests per poll, except locked ones.
 ///
 /// Any number of requests may become due at the same moment. The next poll continues.
 const LOOK: usize = 1_000;
@@ -62,7 +62,9 @@ impl Inner {
         Ok(Work { requests, leaves_some })
     }
 
-    /// The ids of requests that may be due, and the cursor after them.
+    /// Finds requests that may be due, and the cursor after them.
+    ///
+    /// The result has the ids of the requests.
     ///
     /// Continues at the rest of the last poll.
     async fn due_ids(

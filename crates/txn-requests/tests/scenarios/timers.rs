@@ -37,7 +37,9 @@ pub(crate) async fn request_is_not_executed_before_its_time(world: &World) {
     assert!(processor.stop(PATIENCE).await);
 }
 
-/// Polls read no request of the far future, and such requests do not count as open.
+/// Polls read no request of the far future.
+///
+/// Such requests do not count as open.
 pub(crate) async fn far_requests_are_not_read(world: &World) {
     let counting = Arc::new(CountingStore::new(world.store.clone()));
     let world = World { store: counting.clone(), name: world.name.clone(), lease: world.lease };

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-/// The number of open or scheduled requests, as far as this process knows.
+/// The number of requests that this process knows.
+///
+/// The requests are either open or scheduled.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     counted: Option<usize>,
@@ -23,7 +25,9 @@ impl Backlog {
         self.submitted += 1;
     }
 
-    /// The approximate number, unless other processes may have submitted many since the count.
+    /// The approximate number, if the count is recent enough.
+    ///
+    /// `None` if other processes may have submitted many requests since the count.
     pub(crate) fn known(&self, most: usize) -> Option<usize> {
         let counted = self.counted?;
         let is_current = self.submitted < most.saturating_sub(counted) / 4 + 1;
