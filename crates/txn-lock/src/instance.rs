@@ -25,7 +25,8 @@ const PREFIX: &str = "instance:";
 /// time.
 const MOST_SIGHTINGS: usize = 10_000;
 
-/// The instances of one collection: that of this process, and the observed ones.
+/// The instances of one collection. The own instance is that of this process. The process observes
+/// the other instances.
 #[derive(Debug)]
 pub struct Instances {
     domain: Domain,

@@ -178,7 +178,9 @@ impl Leases {
         }
     }
 
-    /// The waiting instances that did not take the free lock within their patience.
+    /// The waiting instances that left the free lock untaken.
+    ///
+    /// Such an instance did not take the free lock within its patience.
     fn passed_over(&self, name: &LockName) -> Vec<String> {
         let reservations = self.reservations.lock();
         reservations.get(name).map(|it| it.passed_over.clone()).unwrap_or_default()
@@ -276,7 +278,9 @@ impl Leases {
             .await
     }
 
-    /// Checks in a transaction that the grant with this token still holds the lock.
+    /// Checks in a transaction that the grant still holds the lock.
+    ///
+    /// `token` is that of the grant.
     ///
     /// The commit depends on this read, so the effects of the transaction happen only under the
     /// lock. The check is for leases and for locks of processes.

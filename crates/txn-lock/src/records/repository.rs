@@ -194,7 +194,9 @@ impl LockRepository {
         Ok(tx.put(&self.locks, lock.name().document(), &Stored::Known(lock))?)
     }
 
-    /// Enters an applicant in the queue of a lock that it does not get.
+    /// Enters an applicant in a lock's queue.
+    ///
+    /// The applicant does not get the lock.
     fn keep_waiting(
         &self,
         tx: &Transaction,
