@@ -51,7 +51,9 @@ pub(crate) enum Part {
     Cluster,
 }
 
-/// Runs every check, or those of one part, until the first failure, and prints a summary.
+/// Runs every check, or one part, until the first failure.
+///
+/// Prints a summary.
 pub(crate) fn test(quick: bool, part: Option<Part>) -> Result<(), Failure> {
     let mut times = Times::of_this_machine();
     let steps = match quick {
@@ -161,7 +163,9 @@ impl Tests {
         })
     }
 
-    /// Runs the doc tests, and the programs without servers or with their own.
+    /// Runs the doc tests, and the programs without shared servers.
+    ///
+    /// Such a program needs no servers, or starts its own.
     fn run(&self, name: &str, guess: Duration) -> Step {
         let chosen = self.chosen(Needs::Nothing);
         Step::work(name, guess, move |notes| {

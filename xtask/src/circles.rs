@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::lexer::{Piece, is_word, pieces};
 
-/// A module, or an item of one, from the root of its crate.
+/// A module, or an item of a module, from the crate's root.
 type Name = Vec<String>;
 
 /// One file.
@@ -97,7 +97,7 @@ pub(crate) fn circles(
     gaps
 }
 
-/// Returns the files of the methods whose names are unique in the crate.
+/// Returns the files of methods with unique names in the crate.
 fn homes_of_methods<'a>(
     modules: &'a BTreeMap<Name, Module>,
     foreign: &BTreeSet<String>,
@@ -117,7 +117,9 @@ fn homes_of_methods<'a>(
     homes.into_iter().filter_map(|(method, homes)| Some((method, homes.first()?.0))).collect()
 }
 
-/// Returns the names of all methods of a crate, also of its traits.
+/// Returns the names of all methods of a crate.
+///
+/// The methods of traits count, too.
 pub(crate) fn methods(root: &Path, texts: &[(PathBuf, String)]) -> BTreeSet<String> {
     let modules = modules(root, texts).into_values();
     let names = |module: Module| {
@@ -254,7 +256,7 @@ fn read(module: &mut Module, name: &Name, tokens: &[&str], known: &BTreeSet<&Nam
     }
 }
 
-/// Adds the types, the methods and the calls of methods of a text.
+/// Adds the types, methods and calls of methods of a text.
 fn read_methods(module: &mut Module, tokens: &[&str]) {
     let mut depth = 0_usize;
     // The open block of an `impl` or a trait: its depth, and the type of an inherent `impl`.
@@ -377,7 +379,9 @@ fn paths<'a>(tokens: &[&'a str], mut at: usize) -> (Vec<(Vec<&'a str>, &'a str)>
     (vec![(path, alias)], at)
 }
 
-/// Returns the words and signs of a text, without comments, literals and tests.
+/// Returns the words and signs of a text.
+///
+/// Comments, literals and tests are left out.
 fn tokens(text: &str) -> Vec<&str> {
     // The tests of a file are at its end.
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);

@@ -25,7 +25,9 @@ const THIN: [Suite; 3] = [
     Suite { folder: "java", commands: &[&["mvn", "-q", "test"]] },
 ];
 
-/// The comparisons of the official clients, and requests that the OpenAPI document describes.
+/// The comparisons of the official clients, and described requests.
+///
+/// The OpenAPI document describes these requests.
 ///
 /// Python uses virtual environments.
 const OFFICIAL: [Suite; 4] = [

@@ -52,7 +52,9 @@ pub(crate) fn is_word(text: &str) -> bool {
     text.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// Returns the length of a raw string literal at the start of a text, and its content.
+/// Returns the length and the content of a raw string literal.
+///
+/// The literal is at the start of a text.
 fn raw_string(text: &str) -> Option<(usize, &str)> {
     let prefix = ["r", "br"].into_iter().find(|prefix| {
         let rest = text.strip_prefix(prefix).unwrap_or_default();

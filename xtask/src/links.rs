@@ -9,10 +9,12 @@ const FIRST: &str = "README.md";
 /// The table of contents of the book.
 const CONTENTS: &str = "docs/SUMMARY.md";
 
-/// The target of a link: a path from the root, and a heading.
+/// The target of a link: file and heading. The path begins at the root.
 type Target = (PathBuf, Option<String>);
 
-/// Returns the faults of the links of pages, by their paths from the root.
+/// Returns the faults of the links of pages.
+///
+/// The keys of the pages are their paths from the root.
 pub(crate) fn broken(
     pages: &BTreeMap<PathBuf, String>,
     exists: impl Fn(&Path) -> bool,
@@ -33,7 +35,9 @@ pub(crate) fn broken(
     gaps
 }
 
-/// Returns pages outside of the table of contents, or more than two clicks away.
+/// Returns pages that a reader does not find.
+///
+/// A page is outside of the table of contents, or more than two clicks away.
 pub(crate) fn lost(pages: &BTreeMap<PathBuf, String>) -> Vec<String> {
     let linked = |from: &Path| -> BTreeSet<PathBuf> {
         let text = pages.get(from).map_or("", String::as_str);

@@ -30,7 +30,7 @@ const GENERATED: &str = "docs/benchmarks/report.md";
 /// The crates that each crate may depend on, except in tests.
 type Permitted = BTreeMap<String, BTreeSet<String>>;
 
-/// The layers of `txn-core`, and the layers above them, which they must not name.
+/// The layers of `txn-core`, with the layers above them. A layer must not name a layer above.
 const LAYERS: [(&str, &[&str]); 3] =
     [("engine", &["attempt", "group", "api"]), ("attempt", &["group", "api"]), ("group", &["api"])];
 
@@ -118,7 +118,9 @@ fn unnamed(rules: &[Rule], mentions: &Mentions) -> Vec<String> {
     gaps
 }
 
-/// Returns the row of the evidence with the counts of the rules, if a text has other counts.
+/// Returns the missing row with the counts of the rules.
+///
+/// `None` if the text has this row of the evidence.
 fn miscounted(rules: &[Rule], text: &str) -> Option<String> {
     let count = |is_shown: fn(&Rule) -> bool| rules.iter().filter(|rule| is_shown(rule)).count();
     let models = count(|rule| rule.shown_by().has_model());
@@ -226,7 +228,9 @@ fn upwards(texts: &[(PathBuf, String)], above: &[&str]) -> Vec<String> {
     gaps
 }
 
-/// Returns the dependencies against the order of the crates, and crates without a row.
+/// Returns the dependencies against the order of the crates.
+///
+/// Crates without a row are faults, too.
 fn wrong_way(metadata: &Value, permitted: &Permitted) -> Vec<String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let packages = list(&metadata["packages"]);

@@ -7,7 +7,9 @@ use crate::checks::AT_ONCE;
 use crate::servers::Borrowed;
 use crate::{Failure, prerequisites};
 
-/// Runs every suite on one version, with these options of the test programs.
+/// Runs every suite on one version.
+///
+/// `rest` has options of the test programs.
 pub(crate) fn run(target: ServerKind, rest: &[String]) -> Result<(), Failure> {
     prerequisites::for_servers(&[target])?;
     let mut command = cargo_test(TestTargets::find()?.live());

@@ -49,7 +49,9 @@ enum Task {
     /// Start, stop and list real servers on this machine.
     #[command(subcommand)]
     Servers(ServersTask),
-    /// Run every check: format, lints, licenses, docs, tests, and the suites on real servers.
+    /// Run every check.
+    ///
+    /// The checks are format, lints, licenses, docs, tests, and the suites on real servers.
     Test {
         /// Leave out checks that need a server.
         #[arg(long)]
@@ -69,11 +71,15 @@ enum Task {
     Package,
     /// Build the documents as a book, in the folder `book`.
     Book,
-    /// Run the tests of the clients in other languages, and compare answers with official clients.
+    /// Run the tests of the clients, and compare them with official clients.
+    ///
+    /// The clients are those in other languages. The comparison is that of the answers.
     ///
     /// Needs Python, Node with npm, Java and Maven, and their package registries.
     Clients,
-    /// Kill a gateway under load, and operate its successor in a headless Chromium.
+    /// Kill a gateway under load, and operate its successor.
+    ///
+    /// A headless Chromium operates the console.
     ///
     /// Needs Chromium and its driver. Pictures of the pages are left in `target/console`.
     Console {
@@ -122,14 +128,17 @@ enum Task {
         #[arg(last = true)]
         rest: Vec<String>,
     },
-    /// Measure on an Elasticsearch, print the table of aims with results, and write
-    /// docs/benchmarks.
+    /// Measure on an Elasticsearch, and print the table of aims.
+    ///
+    /// The table has the results. The report is written to docs/benchmarks.
     Bench(bench::Bench),
 }
 
 #[derive(Debug, Subcommand)]
 enum ServersTask {
-    /// Start servers, unless they are up, and print the variables that tests read.
+    /// Start servers, and print the variables that tests read.
+    ///
+    /// Servers that are up stay up.
     Up {
         /// The kinds of servers.
         #[arg(default_values = ["elasticsearch", "opensearch"], value_parser = kinds())]
@@ -143,8 +152,9 @@ enum ServersTask {
     },
     /// List the servers that are up.
     Status,
-    /// Run a server for another program: print its address, and kill and restart it at each line
-    /// of the input, until the input ends.
+    /// Run a server for another program, and print its address.
+    ///
+    /// Each line of the input kills and restarts the server. The server runs until the input ends.
     Private {
         /// The kind of the server.
         #[arg(value_parser = versions())]

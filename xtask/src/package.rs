@@ -11,7 +11,7 @@ const SHOWN: [&str; 5] = ["description", "license", "readme", "repository", "rus
 /// The files of each package, in addition to its sources.
 const FILES: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
 
-/// The placeholder in the manifest until the address of the repository is known.
+/// The placeholder for the repository's address in the manifest. The address is not known yet.
 const NO_REPOSITORY_YET: &str = "OWNER/REPOSITORY";
 
 /// Checks the manifests, and packs everything without a build.
@@ -62,7 +62,9 @@ fn published(metadata: &Value) -> Vec<&Value> {
     packages.iter().filter(|package| package["publish"] != serde_json::json!([])).collect()
 }
 
-/// Returns the fields that a manifest lacks, and dependencies that a registry lacks.
+/// Returns missing fields and dependencies of a manifest.
+///
+/// A dependency is missing if a registry lacks it.
 fn missing(package: &Value) -> Vec<String> {
     let name = package["name"].as_str().unwrap_or_default();
     let mut gaps = Vec::new();

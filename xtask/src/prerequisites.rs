@@ -16,7 +16,7 @@ use crate::cargo::{cargo, forget_xtask, root, target};
 /// Without incremental compilation.
 const DISK: u64 = 6;
 
-/// The disk space of a further run after a full build, in GiB.
+/// The disk space of a later run, in GiB. A full build exists before this run.
 const DISK_AGAIN: u64 = 2;
 
 /// Checks the disk space, because a linker reports a full disk unclearly.
@@ -35,7 +35,9 @@ pub(crate) fn disk(again: bool) -> Result<(), Failure> {
     }
 }
 
-/// Returns the free space of one file system from the output of `df -Pk`.
+/// Returns the free space of one file system.
+///
+/// `df` is the output of `df -Pk`.
 fn free_gib(df: &str) -> Option<u64> {
     let kib: u64 = df.lines().nth(1)?.split_whitespace().nth(3)?.parse().ok()?;
     Some(kib >> 20)
@@ -134,7 +136,9 @@ pub(crate) fn for_servers(kinds: &[ServerKind]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks that tests can start a PostgreSQL, and a PgBouncer in front of it.
+/// Checks that tests can start a PostgreSQL and a PgBouncer.
+///
+/// The PgBouncer is in front of the PostgreSQL.
 pub(crate) fn postgres() -> Result<(), Failure> {
     if find_postgres().is_err() {
         install_first_of(["postgresql".to_owned()])?;

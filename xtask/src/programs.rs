@@ -75,7 +75,9 @@ impl Program {
         }
     }
 
-    /// Returns a program from a build message of cargo; `None` for any other message.
+    /// Returns a program from a build message of cargo.
+    ///
+    /// `None` for any other message.
     fn of(message: &Value) -> Option<Self> {
         if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
             return None;
@@ -93,7 +95,9 @@ impl Program {
         })
     }
 
-    /// Returns the last duration; on a new machine, a duration in the order of [`SLOW`].
+    /// Returns the last duration, or a guess.
+    ///
+    /// On a new machine, the guesses have the order of [`SLOW`].
     fn expected(&self, times: &Times) -> Duration {
         let rank = SLOW.iter().rev().position(|name| *name == self.name).map_or(0, |rank| rank + 1);
         let guess = Duration::from_secs(u64::try_from(rank).unwrap_or_default());
@@ -213,7 +217,9 @@ impl Runner<'_> {
         Ok(Running { program, child, began: Instant::now(), log })
     }
 
-    /// Ends a program that exceeds the bound, if there is one, and describes it.
+    /// Ends a program that exceeds the bound, and describes it.
+    ///
+    /// `None` if there is no such program.
     fn next_hung(&self, running: &mut Vec<Running>) -> Option<io::Result<String>> {
         let index = running.iter().position(|running| running.began.elapsed() > self.bound)?;
         let mut hung = running.swap_remove(index);
@@ -230,7 +236,9 @@ impl Runner<'_> {
     }
 }
 
-/// Returns the unfinished tests that ran for over a minute, from a program's output.
+/// Returns the unfinished tests that ran for over a minute.
+///
+/// `text` is the output of a program.
 fn unfinished(text: &str) -> Vec<&str> {
     let tests = text.lines().filter_map(|line| {
         line.strip_prefix("test ")?.split_once(" has been running for over").map(|(name, _)| name)
@@ -249,7 +257,7 @@ fn next_end(running: &mut Vec<Running>) -> io::Result<Option<(Running, ExitStatu
     Ok(None)
 }
 
-/// Prints the output of a program, and keeps the results of its tests.
+/// Prints a program's output, and keeps the results of its tests.
 fn show(ended: &Running, took: Duration, results: &mut Vec<String>) -> io::Result<()> {
     let text = fs::read(&ended.log)?;
     let mut out = io::stdout().lock();

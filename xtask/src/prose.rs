@@ -99,7 +99,9 @@ fn in_message(content: &str) -> Vec<String> {
     banned(&words).into_iter().collect()
 }
 
-/// Returns a violation if a word leaves the actor of its sentence unnamed.
+/// Returns a violation if a sentence does not name the actor.
+///
+/// Some word leaves the actor unnamed.
 fn banned(words: &[&str]) -> Option<String> {
     let word = words.iter().find(|word| BANNED.contains(&&*bare(word).to_lowercase()))?;
     Some(format!("name the actor instead of {word:?}: {} …", start_of(words)))
@@ -166,7 +168,9 @@ fn comments(text: &str) -> Vec<Comment<'_>> {
     found
 }
 
-/// Returns the sentences of prose: without code blocks, tables, headings and inline code.
+/// Returns the sentences of prose.
+///
+/// Code blocks, tables, headings and inline code are left out.
 fn sentences(lines: &[&str]) -> Vec<String> {
     let mut paragraphs: Vec<String> = vec![String::new()];
     let mut is_code = false;
@@ -220,7 +224,7 @@ fn split(paragraph: &str) -> Vec<String> {
     trimmed.filter(|sentence| !sentence.is_empty()).collect()
 }
 
-/// Whether a doc comment of a private item has only the words of the item's name.
+/// Whether a private item's doc comment only repeats the item's name.
 fn repeats_its_item(comment: &Comment<'_>) -> bool {
     let [line] = comment.lines.as_slice() else { return false };
     let is_public = comment.item.starts_with("pub ");
@@ -239,7 +243,9 @@ fn repeats_its_item(comment: &Comment<'_>) -> bool {
     comment.kind == "///" && !is_public && !said.is_empty() && said == words(name(comment.item))
 }
 
-/// Returns the name of a function, type or module that a line of code declares.
+/// Returns the name that a line of code declares.
+///
+/// The name is that of a function, type or module.
 fn name(code: &str) -> &str {
     let declares = ["fn", "struct", "enum", "trait", "type", "mod", "static"];
     let mut words = code.split_whitespace().skip_while(|word| !declares.contains(word));
@@ -248,7 +254,9 @@ fn name(code: &str) -> &str {
     &word[..end]
 }
 
-/// Returns the names of the tests in a Rust file, with the lines of their attributes.
+/// Returns the test names in a file, with attribute lines.
+///
+/// `text` is a Rust file.
 fn test_names(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut attribute = None;

@@ -72,7 +72,9 @@ pub(crate) fn status() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs a private server for another program, which kills it by lines of the input.
+/// Runs a private server that another program kills.
+///
+/// The program kills the server by lines of the input.
 ///
 /// Prints the address whenever the server is healthy. Each line of `input` kills the node and
 /// starts it again. The server ends with the input.

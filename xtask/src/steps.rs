@@ -42,7 +42,9 @@ impl Step {
     }
 }
 
-/// Runs steps, and reports progress: before them, before each, and at the end.
+/// Runs steps, and reports the progress.
+///
+/// The reports come before all steps, before each step, and at the end.
 pub(crate) fn run(steps: Vec<Step>, times: &mut Times) -> Result<(), Failure> {
     let mut progress = Progress::of(&steps, times);
     eprintln!("== {}", progress.outlook());

@@ -119,10 +119,12 @@ pub(crate) enum System {
     GatewayOverload,
 }
 
-/// Builds the load of a commit of this repository, and returns the path of its program.
+/// Builds the load of a commit of this repository.
 ///
-/// The sources are a copy below the folder of builds. One program with both versions would need a
-/// git address in a manifest, and this repository has no address yet.
+/// Returns the path of the program.
+///
+/// The sources are a copy below the folder of builds. A program with both versions would need a git
+/// address in a manifest, and this repository has no address yet.
 fn build_commit(commit: &str) -> Result<PathBuf, Failure> {
     let mut git = Command::new("git");
     git.current_dir(root()).args(["rev-parse", "--verify", "--end-of-options"]);
