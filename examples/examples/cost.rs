@@ -43,7 +43,9 @@ struct Bench {
 }
 
 impl Bench {
-    /// Runs one transaction; counts its requests up to the acknowledgement, and after it.
+    /// Runs one transaction, and counts its requests.
+    ///
+    /// The counts are those up to the acknowledgement, and after it.
     async fn cost<F>(&self, what: &str, options: &Options, closure: F) -> Result<Cost, Error>
     where
         F: for<'t> TransactionFn<'t, (), Error>,

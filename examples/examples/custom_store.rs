@@ -15,7 +15,9 @@ use txn_core::store::{Key, Layer, MemoryStore, Outcome, Read, Store, Write, Writ
 use txn_core::{Config, Domain, Error, Options, Raw, WaitFor};
 use txn_store::conformance;
 
-/// Passes every request on, once, and prints it with its answer, without document bodies.
+/// Passes requests on, and prints each with its answer.
+///
+/// Each request is sent once. No document bodies are printed.
 #[derive(Debug)]
 struct Traced<S> {
     inner: S,

@@ -1,4 +1,6 @@
-//! Raw JSON in, raw JSON out: the engine keeps the bytes of every key and value.
+//! Raw JSON in, raw JSON out.
+//!
+//! The engine keeps the bytes of every key and value.
 //!
 //! ```sh
 //! cargo run -p txn-examples --example hello

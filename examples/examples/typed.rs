@@ -77,7 +77,9 @@ impl Shop {
         Ok(Self { domain, stock, orders })
     }
 
-    /// Takes every article from the stock and writes the order, in one transaction.
+    /// Takes articles from the stock, and writes the order.
+    ///
+    /// Both happen in one transaction.
     async fn place(&self, id: &str, lines: &[(&str, u32)]) -> Result<(), ShopError> {
         self.domain
             .transact(async |tx| {
