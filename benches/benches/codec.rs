@@ -36,7 +36,9 @@ fn images(criterion: &mut Criterion) {
     benchmarks.finish();
 }
 
-/// Locked documents, with the recent commits of a quiet and of a hot document.
+/// Locked documents with the recent commits of two documents.
+///
+/// The first document is quiet, and the second one is hot.
 fn documents(criterion: &mut Criterion) {
     let mut benchmarks = criterion.benchmark_group("document");
     for commits in [1, 64] {

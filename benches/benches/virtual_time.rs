@@ -79,7 +79,9 @@ impl Process {
         written.await.map(drop)
     }
 
-    /// Writes three of the hot documents, one transaction after the other, until `ends`.
+    /// Writes three of the hot documents again and again until `ends`.
+    ///
+    /// Each of `number` clients runs one transaction after the other.
     async fn clients(&self, number: usize, ends: Instant) -> Done {
         let clients = (0..number).map(|client| async move {
             let (mut done, mut round) = (Done::default(), client);
@@ -97,7 +99,9 @@ impl Process {
         join_all(clients).await.into_iter().fold(Done::default(), Done::and)
     }
 
-    /// Runs one transaction after the other until `ends`, each followed by a pause.
+    /// Runs one transaction after the other until `ends`.
+    ///
+    /// A pause follows each transaction.
     ///
     /// Returns the durations, and the number of failures.
     async fn lone<F>(
@@ -128,7 +132,9 @@ impl Done {
     }
 }
 
-/// Equal processes, compared with one process with as many clients as each of them.
+/// Compares equal processes with one process.
+///
+/// The one process has as many clients as each of the others.
 async fn processes() -> Result<(), Error> {
     println!(
         "| clients each | processes | commits | of one process | slowest / fastest | longest |"
@@ -212,7 +218,9 @@ fn two() -> [String; 2] {
     ["3", "7"].map(str::to_owned)
 }
 
-/// The transactions of lone processes, and the commits of the busy processes beside them.
+/// The transactions of lone processes, and the commits beside them.
+///
+/// The commits are those of the busy processes.
 struct Beside {
     times: Times,
     failed: usize,
@@ -234,7 +242,7 @@ async fn busy_alone(processes: usize, clients: usize, span: Duration) -> Result<
     Ok(commits(&all, clients, Instant::now() + span).await)
 }
 
-/// Runs the clients of busy processes, and returns the number of their commits.
+/// Runs the clients of busy processes, and counts their commits.
 async fn commits(processes: &[Process], clients: usize, ends: Instant) -> u64 {
     let done = join_all(processes.iter().map(|process| process.clients(clients, ends))).await;
     done.iter().map(|done| done.commits).sum()

@@ -42,7 +42,7 @@ impl Load {
 #[derive(Clone, Debug)]
 pub struct Picker {
     load: Load,
-    /// The sums of the weights up to the k-th document; empty if all are equal.
+    /// The sums of the weights up to the k-th document. Empty if all weights are equal.
     cumulated: Arc<[f64]>,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use txn_core::store::{Key, MemoryStore, Outcome, Refusal, RefusalKind, Write};
 use txn_sim::{Call, Fate, Scripted, Step};
 
-/// The duration of requests, and what happens to the requests of one collection.
+/// The duration of requests, and the state of one collection.
 #[derive(Clone, Copy, Debug)]
 pub struct Network {
     request: Duration,

@@ -17,7 +17,7 @@ use crate::accounts::{Account, Books, delta};
 use crate::content::Content;
 use crate::setup::Setup;
 
-/// The number of concurrent shared requests of a kind, the same as for transactions.
+/// The number of concurrent shared requests of a kind. Transactions have the same number.
 const SLOTS: usize = 4;
 
 /// The number of operations in one shared request.
@@ -86,8 +86,9 @@ impl Plain {
         self.write(moved(found, false)?).await
     }
 
-    /// Moves one unit by the requests of a transaction without its protocol, one after the other:
-    /// `_mget`, `_bulk`, and `_bulk` of one document.
+    /// Moves one unit by a transaction's requests without its protocol.
+    ///
+    /// The requests follow one after the other: `_mget`, `_bulk`, and `_bulk` of one document.
     ///
     /// # Errors
     /// As the server.
@@ -268,9 +269,11 @@ async fn ask<Q, A>(
 
 type Queue<Q, A> = Arc<Mutex<mpsc::UnboundedReceiver<Waiting<Q, A>>>>;
 
-/// Returns the queued operations, at least one, at most those of one request.
+/// Returns the queued operations, at most those of one request.
 ///
-/// Empty after the last handle was dropped.
+/// The function waits for at least one operation.
+///
+/// The result is empty after the last handle was dropped.
 async fn batch<Q, A>(queue: &Queue<Q, A>) -> Vec<Waiting<Q, A>> {
     let mut queue = queue.lock().await;
     let mut batch: Vec<_> = queue.recv().await.into_iter().collect();

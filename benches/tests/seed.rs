@@ -58,7 +58,9 @@ async fn balances_of_the_bank(url: &str, name: &str) -> Result<Vec<i64>, Failure
     Ok(found.iter().map(|account| account.balance).collect())
 }
 
-/// Runs each transfer in its own process, which may die at any request.
+/// Runs each transfer in its own process.
+///
+/// The process may die at any request.
 ///
 /// Returns the number of processes that died.
 async fn killed_and_recovered(url: &str, name: &str, way: Way) -> Result<usize, Failure> {
@@ -120,7 +122,9 @@ async fn same_balances(url: &str, way: Way) -> Result<(), Failure> {
     peer.remove().await
 }
 
-/// Pauses a process before the credit until the recovery takes it for dead.
+/// Pauses a process before the credit.
+///
+/// The pause lasts until the recovery takes the process for dead.
 async fn a_pause_makes_money(url: &str, way: Way) -> Result<(), Failure> {
     let name = unique("seed-pause");
     let peer = Peer::new(url, &name, way, None)?;

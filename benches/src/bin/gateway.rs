@@ -1,7 +1,9 @@
-//! The time that the gateway adds to a transaction, by its parts, on a store in memory.
+//! The time that the gateway adds to a transaction, by parts.
 //!
-//! One client sends a transfer of two documents by the library, as a request without a connection,
-//! and over HTTP, in turn. So other work on the machine slows all of them alike.
+//! The store is in memory.
+//!
+//! The single client sends a transfer of two documents by the library, as a request without a
+//! connection, and over HTTP, in turn. So other work on the machine slows all three ways alike.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

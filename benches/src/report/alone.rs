@@ -17,7 +17,9 @@ use crate::world::{Way, World};
 /// The pause between two measurements, because an apply continues after its acknowledgement.
 const BETWEEN: Duration = Duration::from_millis(25);
 
-/// Latencies of one client, plain and as transactions in turn, by number of documents.
+/// Latencies of one client, by number of documents.
+///
+/// Plain requests and transactions take turns.
 pub(super) async fn latencies(
     world: &World,
     scale: &Scale,
@@ -115,7 +117,9 @@ async fn size(
     Ok(Size { documents, plain, steps: steps.map(median), transaction, from_memory, writes })
 }
 
-/// Measures a transfer with reads from the server, and one from the process's memory.
+/// Measures a transfer that reads the server, and one without.
+///
+/// The other transfer reads from the memory of the process.
 ///
 /// Returns the times to the acknowledgement in ms, and the number of document writes of the first.
 async fn both(world: &World, of: &[String]) -> Result<([f64; 2], u64), Failure> {
@@ -135,10 +139,12 @@ async fn both(world: &World, of: &[String]) -> Result<([f64; 2], u64), Failure> 
     Ok(([fresh, known], written))
 }
 
-/// Returns the medians of plain requests, of the requests of a transaction in turn without their
-/// read, and of transactions, without pauses.
+/// Returns the medians of three kinds of transfers, without pauses.
 ///
-/// In turn, in blocks of ten.
+/// The kinds are plain requests, the requests of a transaction in turn without their read, and
+/// transactions.
+///
+/// The kinds take turns, in blocks of ten.
 async fn back_to_back(world: &World, samples: usize) -> Result<[f64; 3], Failure> {
     const BLOCK: usize = 10;
     let ids = |way| [World::id(way, 0), World::id(way, 1)];

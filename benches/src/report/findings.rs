@@ -39,7 +39,8 @@ pub(super) struct Size {
     pub(super) documents: usize,
     /// Plain `_mget` and `_bulk`.
     pub(super) plain: f64,
-    /// The requests of a transaction in turn, without its protocol: with the read, and without it.
+    /// A transaction's requests in turn, without its protocol. The first value is with the read,
+    /// and the second one without it.
     pub(super) steps: [f64; 2],
     /// A transaction that reads from the server.
     pub(super) transaction: f64,
@@ -62,7 +63,9 @@ pub(super) struct Path {
     pub(super) writes: u64,
 }
 
-/// A phase of an open load: arrivals do not wait for each other.
+/// A phase of an open load.
+///
+/// Arrivals do not wait for each other.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Phase {
     /// Before, during or after the overload.
@@ -89,7 +92,9 @@ pub(super) struct Phase {
     pub(super) memory: Option<f64>,
 }
 
-/// The workload of the account transactions; times from a user's arrival on, in milliseconds.
+/// The workload of the account transactions.
+///
+/// Times are from the arrival of a user on, in milliseconds.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Pool {
     /// The system.
@@ -129,9 +134,10 @@ pub(super) struct Beside {
     pub(super) rate: Rate,
 }
 
-/// Requests with 32 locks, by the way in which a lock is written.
+/// Requests with 32 locks, by the way a lock is written.
 ///
-/// The median in milliseconds, and processor time of the server per lock in microseconds.
+/// Each value has the median in milliseconds, and processor time of the server per lock in
+/// microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct LockWrites {
     /// The content of the documents.

@@ -21,7 +21,7 @@ use crate::usage::thread_time;
 const TRANSFERS: usize = 2_000;
 const ROUNDS: usize = 7;
 
-/// The allowed ratio of a flat cost: searches in more memory cost some time.
+/// The allowed ratio of a flat cost. Searches in more memory cost some time.
 const FLAT: f64 = 1.25;
 
 /// The numbers of recovered locks.
@@ -91,7 +91,9 @@ async fn bank(accounts: usize) -> Result<Bank, Failure> {
     Ok(bank)
 }
 
-/// Measures a transfer with this many open transactions, each with one account read.
+/// Measures a transfer with this many open transactions.
+///
+/// Each open transaction has read one account.
 async fn with_open(few: usize, many: usize) -> Result<[f64; 2], Failure> {
     let banks = [bank(1_000).await?, bank(1_000).await?];
     let all = ids(1_000);
@@ -138,12 +140,16 @@ async fn transfers(bank: &Bank, count: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The median of three runs, because a time of a few milliseconds varies.
+/// Returns the median of three runs.
+///
+/// A time of a few milliseconds varies.
 fn median_recovery(locks: usize) -> Result<f64, Failure> {
     Ok(median([recovery(locks)?, recovery(locks)?, recovery(locks)?]))
 }
 
-/// Returns the processor time to recover the locks of a dead process, in ms.
+/// Returns the processor time to recover a dead process's locks.
+///
+/// The time is in ms.
 ///
 /// The process died with one transaction.
 fn recovery(locks: usize) -> Result<f64, Failure> {

@@ -20,7 +20,9 @@ const HOT: usize = 10;
 /// Numbers of processes, and the clients of each.
 const PROCESSES: [(usize, usize); 6] = [(2, 8), (4, 8), (8, 8), (4, 32), (4, 4), (4, 2)];
 
-/// More and more clients on spread accounts: the curve of latency and throughput.
+/// The curve of latency and throughput on spread accounts.
+///
+/// The number of clients grows.
 pub(super) async fn spread(
     world: &Arc<World>,
     scale: &Scale,
@@ -65,7 +67,9 @@ pub(super) async fn spread(
     Ok(())
 }
 
-/// The ratio of processor time between client and server, in the same transactions.
+/// The ratio of processor time between client and server.
+///
+/// Both times are those of the same transactions.
 fn processor(measured: &[Measured]) -> Option<Row> {
     let what = "64 clients, 2 documents: processor time of client / of server";
     let aim = Aim::AtMost(0.2);

@@ -22,13 +22,14 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The interval of arrivals, which come in batches.
 const TICK: Duration = Duration::from_millis(10);
 
-/// The length of the stretches in which arrivals are counted after an overload.
+/// The length of the stretches after an overload. Arrivals are counted in each stretch.
 const STRETCH: Duration = Duration::from_millis(500);
 
-/// The share of arrivals that a stretch has to carry to count as recovered.
+/// The share of arrivals that a recovered stretch carries.
 const AS_BEFORE: f64 = 0.95;
 
-/// The offered share of the capacity before and after the overload, and during it.
+/// The offered share of the capacity before and after the overload. The second share is that during
+/// the overload.
 const CALM: f64 = 0.5;
 const TOO_MUCH: f64 = 2.0;
 

@@ -21,14 +21,15 @@ use crate::world::{PROCESSES, Way, World};
 /// The number of connections of a process.
 const POOL: usize = 50;
 
-/// The number of rounds of a second each, and of users per round.
+/// The number of rounds of a second each. The second number is that of users per round.
 const ROUNDS: u32 = 25;
 const USERS: usize = 1_000;
 
 /// The number of accounts, which the book does not state.
 const ACCOUNTS: usize = 1_000;
 
-/// The book's results: run time in seconds; mean, 95th and 99th percentile in milliseconds.
+/// The results of the book. Each has the run time in seconds, and the mean, 95th and 99th
+/// percentile in milliseconds.
 const BOOK: [(&str, f64, f64, f64, f64); 2] = [
     ("the book, MongoDB 3.0.1 with MMAP", 48.086, 9_951.659, 25_750.843, 34_520.997),
     ("the book, MongoDB 3.0.1 with WiredTiger", 46.653, 8_655.022, 19_937.439, 29_972.029),

@@ -111,7 +111,9 @@ impl fmt::Display for Aim {
     }
 }
 
-/// Formats a number with three significant digits, or all digits before the point.
+/// Formats a number with three significant digits.
+///
+/// All digits before the point are kept.
 pub(super) fn number(value: f64) -> String {
     let size = value.abs();
     let digits = match size {

@@ -58,7 +58,7 @@ impl Change {
     }
 }
 
-/// The stored scripts of the changes and of a state change, by name.
+/// The stored scripts of the changes and a state change. Each script has its name.
 pub(super) const SCRIPTS: [(&str, &str); 4] = [
     (
         "apply",

@@ -162,7 +162,9 @@ impl Peer {
         self.transfer_with(transfer, &|_| Box::pin(async {})).await
     }
 
-    /// Carries out a transfer with pauses; `pause` gets the name of the next step.
+    /// Carries out a transfer with pauses.
+    ///
+    /// `pause` gets the name of the next step.
     ///
     /// # Errors
     /// As [`Peer::transfer`].
@@ -268,7 +270,9 @@ impl Peer {
         Err("transactions are left, or come up again and again".into())
     }
 
-    /// Adds to an account and marks it; `false` if the balance is too low.
+    /// Adds to an account and marks it.
+    ///
+    /// Returns `false` if the balance is too low.
     ///
     /// A change that already happened counts as done.
     async fn apply(&self, account: &str, id: &str, amount: i64) -> Result<bool, Failure> {
@@ -298,7 +302,9 @@ impl Peer {
         Err(format!("{account} is changed by other transfers all the time").into())
     }
 
-    /// Moves a transaction to another state, and returns whether it was in the first.
+    /// Moves a transaction from a first state to another one.
+    ///
+    /// Returns whether the transaction was in the first state.
     async fn enter(
         &self,
         id: &str,

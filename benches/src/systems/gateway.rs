@@ -156,7 +156,9 @@ impl Gateway {
         Ok(())
     }
 
-    /// Moves one unit in a circle, by a read for update and a commit, until a commit succeeds.
+    /// Moves one unit in a circle until a commit succeeds.
+    ///
+    /// Each try has a read for update and a commit.
     async fn compute(&self, ids: &[String]) -> Result<(), Failure> {
         let targets: Vec<Value> = ids.iter().map(|id| self.target(id)).collect();
         let read = json!({"targets": targets, "for_update": true});
@@ -206,7 +208,7 @@ pub fn operations(index: &str, ids: &[String]) -> Value {
     json!({ "operations": operations.collect::<Vec<_>>() })
 }
 
-/// The beginnings of the ids of bulks, through the gateway and without it.
+/// The beginnings of bulk ids, through the gateway and without it.
 const BULKS: [&str; 2] = ["gateway", "server"];
 
 fn bulk_id(of: &str, at: usize) -> String {

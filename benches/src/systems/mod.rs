@@ -47,7 +47,9 @@ impl Place {
     }
 }
 
-/// Lets clients repeat an operation for a time; returns the results, and the start.
+/// Lets clients repeat an operation for a time.
+///
+/// Returns the results, and the start.
 async fn in_turn<T, F, R>(
     clients: usize,
     span: Duration,
