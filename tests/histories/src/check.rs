@@ -28,13 +28,14 @@ use txn_judge::{Judgement, Ruling};
 
 use crate::history::{History, Kind, Model, Outcome};
 
-/// How long `adya` may search for the worst cycle among those that it found.
+/// How long `adya` may search for the worst found cycle.
 const NAMING: Duration = Duration::from_secs(10);
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The history is strictly serialisable, and has enough operations to show the contrary.
+    /// The history is strictly serialisable. The history has enough operations to show the
+    /// contrary.
     Holds,
     /// The history violates strict serialisability.
     Violated,
@@ -69,7 +70,9 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Whether both judges accept the history, and it has this number of acknowledged transactions.
+    /// Whether both judges accept a history of enough acknowledged transactions.
+    ///
+    /// `least_acknowledged` is the required number.
     #[must_use]
     pub fn holds_with(&self, least_acknowledged: u64) -> bool {
         let both = self.answer == Answer::Holds && self.second.ruling == Ruling::Valid;

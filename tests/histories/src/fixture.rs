@@ -1,4 +1,6 @@
-//! The fixture of one schedule: a store, two processes, and a final check.
+//! The fixture of one schedule.
+//!
+//! The fixture has a store, two processes, and a final check.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -160,7 +162,9 @@ impl Process {
         Self { domain, items }
     }
 
-    /// Begins a transaction that the schedule steps through, with locks at the end.
+    /// Begins a transaction that the schedule steps through.
+    ///
+    /// The transaction locks at its end.
     #[must_use]
     pub fn begin(&self) -> Session {
         self.begin_with(&Options::default())

@@ -10,7 +10,7 @@ use txn_core::AttemptId;
 /// An operation of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Micro {
-    /// Appends a value, unique in its history, to the list of a key.
+    /// Appends a value to the list of a key. The value is unique in its history.
     Append {
         /// The key.
         key: u64,
@@ -233,7 +233,9 @@ impl History {
         Ok(Self { model, entries, finals: None })
     }
 
-    /// Writes an EDN map per line, as Jepsen's tools read them (`elle`, `history.edn`).
+    /// Writes an EDN map per line for Jepsen's tools.
+    ///
+    /// The tools are `elle` and those that read a `history.edn`.
     ///
     /// # Errors
     /// As the writer's.

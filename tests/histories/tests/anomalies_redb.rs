@@ -8,7 +8,9 @@ use txn_redb::RedbStore;
 
 schedules!(in_one_process_and_in_two);
 
-/// The test removes the directory at its end; the open file stays usable.
+/// Opens the store in a temporary directory.
+///
+/// The directory is removed at the end of this function. The open file stays usable.
 async fn fixture(processes: Processes) -> Fixture {
     let directory = tempfile::tempdir().expect("a directory");
     let store = RedbStore::open(directory.path().join("anomalies.redb")).expect("opens");

@@ -1,4 +1,6 @@
-//! Recorded histories in memory, with and without faults, and in an embedded file.
+//! Recorded histories in memory and in an embedded file.
+//!
+//! Some runs in memory have faults.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -175,7 +177,9 @@ async fn under_faults(
     unknown
 }
 
-/// Runs many clients on few keys, in one or two processes with groups.
+/// Runs many clients on few keys, with groups.
+///
+/// The clients are in one or two processes.
 ///
 /// Half of the clients only read. The store is sound and slow, or has faults.
 #[test]

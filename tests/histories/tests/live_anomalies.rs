@@ -1,4 +1,6 @@
-//! The named anomalies and the guarantees of searches on servers, in two processes.
+//! The named anomalies and guarantees of searches on servers.
+//!
+//! The tests use two processes.
 
 use txn_fixtures::fixture::Fixture as Server;
 use txn_histories::anomalies::searches::Searches;
@@ -32,7 +34,9 @@ macro_rules! on_server {
     };
 }
 
-/// Declares the tests of the schedules, which test the engine, on the kinds of servers in turn.
+/// Declares the tests of the schedules on alternating servers.
+///
+/// The schedules test the engine.
 macro_rules! on_servers {
     ($($schedules:tt)*) => {
         txn_fixtures::in_turn! { on_server: $($schedules)* }
@@ -41,9 +45,11 @@ macro_rules! on_servers {
 
 schedules!(on_servers);
 
-/// Declares the tests of the schedules with searches on one kind of server.
+/// Declares the tests of the searches on one server.
 ///
-/// Their index is refreshed only on demand.
+/// The schedules have searches.
+///
+/// The index of such a schedule is refreshed only on demand.
 macro_rules! searches_on_server {
     ($server:ident, $url:ident: $($name:ident;)*) => {
         mod $server {

@@ -31,12 +31,16 @@ pub async fn two_that_lock_crosswise_step_by_step(fixture: &Fixture) {
     assert_eq!(fixture.state(&["x", "y", "z"]).await, [Some(11), Some(21), None]);
 }
 
-/// Two transactions lock A-B and B-A and are retried: both commit, after a wound.
+/// Two transactions lock A-B and B-A: both commit, after a wound.
+///
+/// Both are retried.
 pub async fn two_that_lock_crosswise(fixture: &Fixture) {
     circle(fixture, &["x", "y"]).await;
 }
 
-/// Three transactions each lock the document that the next one wants: all commit.
+/// Three transactions lock documents in a circle, and all commit.
+///
+/// Each transaction locks the document that the next one wants.
 pub async fn three_that_lock_in_a_circle(fixture: &Fixture) {
     circle(fixture, &["x", "y", "z"]).await;
 }

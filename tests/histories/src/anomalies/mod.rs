@@ -13,7 +13,9 @@ pub mod searches;
 pub mod skews;
 pub mod writes;
 
-/// Calls a macro with the list of all schedules that run on every store.
+/// Calls a macro with the list of all schedules.
+///
+/// These schedules run on every store.
 #[macro_export]
 macro_rules! schedules {
     ($run:ident) => {

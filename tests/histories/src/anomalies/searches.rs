@@ -36,7 +36,7 @@ impl<'a> Searches<'a> {
         self.plain.ok("POST", &format!("/{}/_refresh", self.index), None).await;
     }
 
-    /// The id and number of each document found, in the order of the ids.
+    /// The id and number of each found document, ordered by id.
     async fn find(&self, target: &str, query: Value) -> Vec<(String, Option<i64>)> {
         let body = json!({"size": 100, "query": query}).to_string();
         let answer = self.plain.ok("POST", &format!("/{target}/_search"), Some(body)).await;
@@ -83,9 +83,11 @@ pub async fn a_search_sees_only_what_was_committed(fixture: &Fixture, search: &S
     assert_eq!(search.all().await, before);
 }
 
-/// A search may miss a commit until its apply and the next refresh.
+/// A search may miss a commit until a later refresh.
 ///
-/// `WaitFor::Refresh` waits for both.
+/// The commit has to be applied before the refresh.
+///
+/// `WaitFor::Refresh` waits for the apply and the refresh.
 pub async fn a_search_may_miss_what_was_just_committed(fixture: &Fixture, search: &Searches<'_>) {
     fixture.put(&[("x", 10), ("y", 20)]).await;
     search.refresh().await;

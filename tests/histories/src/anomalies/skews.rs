@@ -48,7 +48,9 @@ pub async fn g2_item_write_skew(fixture: &Fixture) {
     }
 }
 
-/// Write skew over absent documents: each transaction finds both missing, and inserts one.
+/// Write skew over absent documents.
+///
+/// Each transaction finds both documents missing, and inserts one.
 pub async fn g2_item_write_skew_through_absent_documents(fixture: &Fixture) {
     let read_both = async |session: &Session| {
         assert_eq!((session.get("x").await, session.get("y").await), (None, None));

@@ -56,7 +56,9 @@ pub async fn p4_lost_update(fixture: &Fixture) {
     assert_eq!(fixture.state(&["y"]).await, [Some(2)]);
 }
 
-/// P4, if the document is locked: the younger transaction waits for the older one.
+/// P4 with a locked document: the younger transaction waits.
+///
+/// The older transaction holds the lock.
 ///
 /// The younger transaction then builds on the write of the older one.
 pub async fn p4_lost_update_of_one_that_waits(fixture: &Fixture) {

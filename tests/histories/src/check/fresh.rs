@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use super::Finding;
 use crate::history::{History, Kind, Micro, Seen};
 
-/// Reads of lists that miss a write that was acknowledged before they began.
+/// Returns reads of lists that miss a write.
+///
+/// The write was acknowledged before the read began.
 pub(super) fn stale_reads(history: &History) -> Vec<Finding> {
     let mut acknowledged: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     // For each process with a transaction under way: the acknowledged writes of the keys that it

@@ -1,4 +1,6 @@
-//! Values in a read or in the final state that no transaction wrote.
+//! Values that no transaction wrote.
+//!
+//! The values are in a read or in the final state.
 //!
 //! `adya` orders the values of a list by its longest read. A value that only one read shows gives
 //! no cycle, so an invented value at the end of a list passes.
@@ -8,7 +10,9 @@ use std::collections::BTreeSet;
 use super::Finding;
 use crate::history::{History, Kind, Micro, Seen};
 
-/// Values that were read before any transaction asked to write them, or without one.
+/// Returns values that were read too early, or never written.
+///
+/// A value is too early if no transaction had asked to write it.
 pub(super) fn invented_values(history: &History) -> Vec<Finding> {
     // A requested write may show, whether or not its transaction committed.
     let mut asked: BTreeSet<(u64, u64)> = BTreeSet::new();

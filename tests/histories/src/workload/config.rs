@@ -27,7 +27,7 @@ pub struct WorkloadConfig {
     pub workers: usize,
     /// How many keys are in use at a time.
     pub keys: usize,
-    /// The skew: key number n is used about n^-skew as often as the first.
+    /// The skew of keys. Key number n is used about n^-skew as often as the first.
     pub skew: f64,
     /// The maximum number of operations of one transaction; at least 1.
     pub max_operations: usize,
@@ -119,7 +119,9 @@ setters! {
     with_timeout: timeout: Duration;
 }
 
-/// The end of a run: no transaction begins after the first of these.
+/// The end of a run.
+///
+/// No transaction begins after the first of these limits.
 ///
 /// The run waits for transactions under way.
 #[derive(Clone, Debug, Default)]

@@ -28,7 +28,7 @@ pub struct Counts {
     pub aborted: u64,
     /// Transactions with an unknown outcome.
     pub unknown: u64,
-    /// Transactions with an unknown outcome that were reported as damaged: an operator must act.
+    /// Transactions with an unknown outcome, reported as damaged. An operator must act.
     pub damaged: u64,
 }
 

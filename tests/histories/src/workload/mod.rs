@@ -48,7 +48,9 @@ use crate::recorder::Recorder;
 use plan::{Planner, Supply};
 use worker::Worker;
 
-/// The content of a document: a list, or a register as a list of at most one value.
+/// The content of a document: a list, or a register.
+///
+/// A register is a list of at most one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Values {
     /// The values, oldest first.
@@ -130,7 +132,9 @@ impl Workload {
         self.counters.clone()
     }
 
-    /// Runs transactions until the end is reached, and those under way to their end.
+    /// Runs transactions until the end is reached.
+    ///
+    /// Transactions under way run to their end.
     ///
     /// # Errors
     /// The collection cannot be opened.
@@ -166,7 +170,7 @@ impl Workload {
         Ok(History { model: self.config.model, entries, finals: None })
     }
 
-    /// Opens the collection in a process, and makes it if it is missing.
+    /// Opens the collection in a process, or makes a missing one.
     ///
     /// [`Workload::run`] opens the collection for its first processes. A process that joins the
     /// fleet later needs this call before.

@@ -8,7 +8,7 @@ pub(crate) enum Intent {
     Put(u64),
     Insert(u64),
     Delete,
-    /// Inserted and deleted again: the document must not exist, and nothing is written.
+    /// Inserted and deleted again. The document must not exist, and nothing is written.
     Withdrawn,
 }
 

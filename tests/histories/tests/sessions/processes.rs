@@ -42,7 +42,9 @@ pub(crate) fn tally() -> Tally {
     *TALLY.lock()
 }
 
-/// The connection of a process to the store, which ends when the process dies.
+/// The connection of a process to the store.
+///
+/// The connection ends when the process dies.
 #[derive(Debug, Default)]
 struct Line {
     dead: AtomicBool,
