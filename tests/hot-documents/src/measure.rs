@@ -13,7 +13,7 @@ pub struct Measures {
     /// Increments of all transactions that started.
     pub started_increments: i64,
     acknowledged_increments: i64,
-    /// Steps in which a process waited for the board and held a lock.
+    /// Steps with a lock in which a process waited for the board.
     pub waits_with_locks: u64,
     /// Committed batches, and their transactions.
     pub batches: (u64, u64),
@@ -31,7 +31,7 @@ pub struct Outcome {
     pub p99: Vec<f64>,
     /// The median latency of each process.
     pub median: Vec<f64>,
-    /// The longest latency of each process, with transactions that have no answer at the end.
+    /// The longest latency of each process. Transactions that have no answer at the end count, too.
     pub longest: Vec<f64>,
     /// The 99th percentile of the latency of outbox handlers.
     pub handlers_p99: f64,
@@ -47,7 +47,7 @@ pub struct Outcome {
     pub lost: i64,
     /// Increments of the documents that no transaction made.
     pub invented: i64,
-    /// Steps in which a process waited for the board and held a lock.
+    /// Steps with a lock in which a process waited for the board.
     pub waits_with_locks: u64,
 }
 

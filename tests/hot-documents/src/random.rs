@@ -42,7 +42,7 @@ impl Random {
         probability > 0.0 && self.fraction() < probability
     }
 
-    /// Returns the time to the next arrival of a Poisson process, in microseconds.
+    /// Returns the time to the next Poisson arrival, in microseconds.
     pub fn interval(&mut self, per_second: f64) -> u64 {
         let fraction = self.fraction().max(1e-12);
         (-fraction.ln() / per_second * 1e6) as u64

@@ -8,7 +8,9 @@ use crate::scenario::{
 use crate::workload::{Documents, Kind, ProcessSpec};
 use crate::world::Setting;
 
-/// The seeds of a report, and the setting from which each scenario starts.
+/// The seeds and the common setting of a report.
+///
+/// Each scenario starts from this setting.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The seeds.
@@ -97,7 +99,9 @@ impl Report {
         }
     }
 
-    /// Transactions that arrive at a rate, as a share of what one process commits.
+    /// Transactions that arrive at a rate.
+    ///
+    /// The rate is a share of what one process commits.
     pub fn open(&self) {
         println!(
             "| arrivals/s in all | processes | commits/s | p99 ms | p99 of one | longest ms |"

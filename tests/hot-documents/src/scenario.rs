@@ -21,7 +21,9 @@ pub fn least(outcomes: &[Outcome], figure: impl Fn(&Outcome) -> f64) -> f64 {
     outcomes.iter().map(figure).fold(f64::INFINITY, f64::min)
 }
 
-/// Runs a setting with several seeds, and checks the invariants of each run.
+/// Runs a setting with several seeds, and checks each run.
+///
+/// The check is that of the invariants.
 ///
 /// # Panics
 ///
@@ -153,7 +155,9 @@ pub fn server(workers: usize) -> Setting {
     Setting { capacity, ..Setting::new(Vec::new()) }
 }
 
-/// Returns the faults with their names, for four processes with 8 clients each.
+/// Returns the faults with their names.
+///
+/// The settings have four processes with 8 clients each.
 #[must_use]
 pub fn faults() -> Vec<(&'static str, Setting)> {
     let base = Setting::new(vec![ProcessSpec::new(1, 8); 4]);

@@ -14,9 +14,9 @@ pub const fn millis(number: u64) -> Micros {
     number * 1_000
 }
 
-/// The id of an attempt of a batch: its age, process and number.
+/// The id of a batch's attempt: age, process and number.
 ///
-/// Smaller is older.
+/// A smaller id is older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attempt {
     /// When the oldest transaction of the batch started.

@@ -38,7 +38,7 @@ pub struct Transaction {
 /// The arrival of transactions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
-    /// Each client sends its next transaction this long after the answer to the last one.
+    /// Each client pauses this long after each answer. Then the client sends its next transaction.
     Closed {
         /// The pause in microseconds.
         think: Micros,
@@ -104,14 +104,15 @@ pub enum Documents {
         /// The number of documents.
         number: usize,
     },
-    /// Two hot documents of the first ten, and further documents of the rest.
+    /// Two of the first ten documents, and further documents. The first ten are hot, and the
+    /// further documents are of the rest.
     Wide {
         /// The number of documents, including the hot ones.
         number: usize,
         /// The number of cold documents of a transaction.
         cold: usize,
     },
-    /// A shop: 50 events, 50 organisers, 8 shards of the outbox and 1,000 customers.
+    /// A shop. There are 50 events, 50 organisers, 8 shards of the outbox and 1,000 customers.
     Shop {
         /// Whether all customers want the same event.
         is_popular: bool,
@@ -146,7 +147,9 @@ impl Documents {
         }
     }
 
-    /// Whether a document is a shard of the outbox, whose entries processes handle.
+    /// Whether a document is a shard of the outbox.
+    ///
+    /// Processes handle the entries of the shard.
     #[must_use]
     pub fn is_shard(&self, document: usize) -> bool {
         matches!(self, Self::Shop { .. }) && (FIRST_SHARD..FIRST_SHARD + SHARDS).contains(&document)

@@ -38,7 +38,7 @@ pub struct Setting {
     pub seed: u64,
     /// The server.
     pub capacity: Capacity,
-    /// The share of requests that are lost, half of them before their execution.
+    /// The share of lost requests. Half of these requests are lost before their execution.
     pub loss: f64,
     /// The behaviour of the board. Times count from the start of the run.
     pub board: BoardFaults,

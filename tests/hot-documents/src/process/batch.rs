@@ -84,7 +84,9 @@ impl Batch {
 }
 
 impl Process {
-    /// Requests the missing locks of the batch, or reads that the locks need first.
+    /// Requests the missing locks of the batch.
+    ///
+    /// If the locks need reads, the reads come first.
     pub(super) fn lock_batch(&mut self, number: u64, cx: &mut Context<'_>) {
         let Some(mut batch) = self.batches.remove(&number) else { return };
         let (mut locks, mut reads, mut wounds) = (Vec::new(), Vec::new(), Vec::new());

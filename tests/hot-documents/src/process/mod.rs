@@ -23,7 +23,7 @@ pub use batch::Batch;
 use batch::Phase;
 use readers::Reader;
 
-/// The round trip that a process assumes before its first request, as the engine does.
+/// The round trip that a process assumes before its first request. The engine assumes the same.
 const FIRST_GUESS: Duration = Duration::from_millis(2);
 
 /// The effects of a process on the simulation.
@@ -81,7 +81,8 @@ impl Default for EngineNumbers {
 struct Cached {
     document: Document,
     is_fresh: bool,
-    /// The value if the holder of the lock is decided: its commit, or the value before its abort.
+    /// The value if the holder of the lock is decided. The value is that of the commit, or the one
+    /// before the abort.
     decided: Option<i64>,
     lock_since: Micros,
 }
@@ -109,7 +110,7 @@ pub struct Process {
     pub paused_until: Micros,
     /// When the process wakes, if no event comes before.
     pub wake_at: Micros,
-    /// Steps in which the process waited for the board and held a lock.
+    /// Steps with a lock in which the process waited for the board.
     pub waits_with_locks: u64,
     /// The sizes of the committed batches.
     pub batch_sizes: (u64, u64),
@@ -238,7 +239,9 @@ impl Process {
         }
     }
 
-    /// Drops cached documents of which another process has the turn, because they change soon.
+    /// Drops cached documents of which another process has the turn.
+    ///
+    /// Such documents change soon.
     fn forget_refused(&mut self, now: Micros) {
         if self.policy.is_dormant() {
             return;
@@ -299,7 +302,9 @@ impl Process {
     }
 }
 
-/// Returns the operation of an apply, or of the release of a lock.
+/// Returns the operation of an apply or of a release.
+///
+/// A release is that of a lock.
 fn unlocked(document: usize, over: u64, value: i64) -> Operation {
     Operation::Write { document, over, lock: None, value }
 }

@@ -239,7 +239,9 @@ impl Process {
         self.lock_batch(self.number, cx);
     }
 
-    /// Applies commits without a hand-off, and all commits at the end of a turn.
+    /// Applies commits without a hand-off.
+    ///
+    /// At the end of a turn, applies all commits.
     fn apply(&mut self, cx: &mut Context<'_>) {
         let is_free = |document: &usize| !self.is_busy[*document];
         let is_refused = |document: &usize| !self.may_lock(*document, cx.now);
