@@ -15,7 +15,9 @@ const NAMING: usize = 5_000_000;
 /// The maximum number of cycles that are named.
 const MOST_CYCLES: usize = 20;
 
-/// Returns one anomaly for each component with a cycle, by the strongest name that was found.
+/// Returns one anomaly for each component with a cycle.
+///
+/// The anomaly has the strongest name that was found.
 pub(crate) fn anomalies(graph: &Graph, facts: &Facts<'_>) -> Vec<Anomaly> {
     let mut found = Vec::new();
     let mut is_plain_cycle = vec![false; graph.len()];
@@ -147,7 +149,7 @@ impl<'g> Search<'g> {
         self.cycle_after_rw(component, |after_rw, edge| edge.kind != EdgeKind::Rw || !after_rw)
     }
 
-    /// Returns a cycle that begins with an `rw` and does not end with one.
+    /// Returns a cycle that begins, but does not end, with `rw`.
     fn cycle_after_rw(
         &mut self,
         component: &[usize],

@@ -69,10 +69,12 @@ impl Graph {
         self.add(from, to, EdgeKind::Link, 0);
     }
 
-    /// Adds edges from each of some transactions to each of others, except to itself.
+    /// Adds edges from each of some transactions to each of others.
     ///
-    /// Two chains of auxiliary nodes keep the number of edges linear: one leads to all later
-    /// transactions of the sorted list, the other one to all earlier transactions.
+    /// No transaction has an edge to itself.
+    ///
+    /// Two chains of auxiliary nodes keep the number of edges linear. The first chain leads to all
+    /// later transactions of the sorted list, the second one to all earlier transactions.
     pub(crate) fn add_all(&mut self, from: &[usize], to: &[usize], kind: EdgeKind, key: u64) {
         if from.len() * to.len() <= 16 {
             for from in from {
@@ -113,9 +115,12 @@ impl Graph {
         }
     }
 
-    /// Returns the strongly connected components of these nodes and the kept edges between them.
+    /// Returns the strongly connected components of some nodes.
     ///
-    /// Tarjan's algorithm, without recursion. A component comes before those that lead to it.
+    /// Only the kept edges between these nodes count.
+    ///
+    /// Tarjan's algorithm, without recursion. Each component comes before the components that lead
+    /// to the component.
     pub(crate) fn components(
         &self,
         nodes: impl IntoIterator<Item = usize>,

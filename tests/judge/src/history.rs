@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// The type of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
-    /// Each write appends a value to a list, and each read shows the list.
+    /// Writes append values to lists. Each read shows a list.
     List,
     /// Each write overwrites a value, and each read shows the value.
     Register,
@@ -25,7 +25,7 @@ pub enum Fate {
 /// One operation of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Appends a value to a list, or overwrites a register by a value.
+    /// Appends a value to a list, or overwrites a register.
     Write {
         /// The key.
         key: u64,
@@ -36,7 +36,8 @@ pub enum Operation {
     Read {
         /// The key.
         key: u64,
-        /// The values of the list, or the value of the register, if it has one.
+        /// The values of the list, or the value of the register. Empty if the register has no
+        /// value.
         ///
         /// `None` if the answer is unknown.
         seen: Option<Vec<u64>>,
@@ -68,6 +69,6 @@ pub struct History {
     pub model: Model,
     /// The transactions, in any order.
     pub transactions: Vec<Transaction>,
-    /// The contents of keys at the end, if they were read after the last transaction.
+    /// The contents of keys after the last transaction. `None` if the keys were not read then.
     pub finals: Option<BTreeMap<u64, Vec<u64>>>,
 }

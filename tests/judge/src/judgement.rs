@@ -23,7 +23,8 @@ pub enum AnomalyKind {
     G0,
     /// A read of an aborted write.
     G1a,
-    /// A read of a write that its transaction overwrote or followed with another append.
+    /// A read of a write that was not the transaction's last. The transaction overwrote the value,
+    /// or followed the write with another append.
     G1b,
     /// A cycle of `ww` and `wr`: circular information flow.
     G1c,
@@ -43,17 +44,18 @@ pub enum AnomalyKind {
     GNonadjacentRealtime,
     /// As [`AnomalyKind::G2Item`], with real-time order in the cycle.
     G2ItemRealtime,
-    /// Two transactions read the same version of a key, and both wrote the key.
+    /// Two transactions read the same version of a key. Both wrote the key.
     LostUpdate,
-    /// A read of a value before any transaction asked to write the value, or without a write.
+    /// A read of a value too early, or without a write. Too early is before any transaction asked
+    /// to write the value.
     ThinAir,
     /// A read that contradicts an earlier operation of its own transaction.
     Internal,
     /// A list with the same value twice.
     DuplicateElements,
-    /// Two reads of a list, none of which is a prefix of the other.
+    /// Two reads of a list, neither a prefix of the other.
     IncompatibleOrder,
-    /// A list with a part of the appends of one transaction, or with its appends in another order.
+    /// A list with a transaction's appends in part or reordered.
     TornWrite,
 }
 

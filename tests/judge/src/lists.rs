@@ -6,7 +6,9 @@ use crate::graph::{EdgeKind, Graph};
 use crate::judgement::{Anomaly, AnomalyKind};
 use crate::reads::{Facts, Read};
 
-/// Adds the dependencies of all keys, and reports lists that fit no order.
+/// Adds the dependencies of all keys.
+///
+/// Reports lists that fit no order.
 pub(crate) fn add_dependencies(facts: &Facts<'_>, graph: &mut Graph, anomalies: &mut Vec<Anomaly>) {
     let mut reads: BTreeMap<u64, Vec<&Read<'_>>> = BTreeMap::new();
     for read in &facts.reads {

@@ -56,7 +56,9 @@ pub(crate) struct Facts<'h> {
 }
 
 impl<'h> Facts<'h> {
-    /// Gathers the facts of a history, or returns the reason why it cannot be judged.
+    /// Gathers the facts of a history.
+    ///
+    /// Returns the reason if the history cannot be judged.
     pub(crate) fn gather(history: &'h History) -> Result<Self, String> {
         check_form(history)?;
         let seen = seen_values(history);
@@ -236,7 +238,7 @@ fn check_form(history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the values that reads of committed transactions and the final contents show.
+/// Returns the values in committed reads and final contents.
 fn seen_values(history: &History) -> HashSet<(u64, u64)> {
     let mut found = HashSet::new();
     for transaction in &history.transactions {
@@ -308,7 +310,9 @@ fn in_read(facts: &Facts<'_>, read: &Read<'_>) -> Vec<Anomaly> {
     found
 }
 
-/// Returns the transactions that read the same version of a key, and wrote the key.
+/// Returns the transactions that read and wrote the same version.
+///
+/// Each of the transactions read the same version of a key, and wrote the key.
 fn lost_updates(facts: &Facts<'_>) -> Vec<Anomaly> {
     let mut updates: HashMap<(u64, &[u64]), usize> = HashMap::new();
     let mut found = Vec::new();

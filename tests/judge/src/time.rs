@@ -3,7 +3,9 @@
 use crate::graph::{EdgeKind, Graph};
 use crate::reads::Facts;
 
-/// Adds real-time order: a linear number of edges, through one chain of auxiliary nodes.
+/// Adds real-time order with a linear number of edges.
+///
+/// The edges go through one chain of auxiliary nodes.
 ///
 /// The chain has one node for each acknowledgement. A transaction leads to the node of its own
 /// acknowledgement, and follows the last node before its beginning.

@@ -7,7 +7,8 @@ use txn_judge::{Fate, History, Model, Operation, Ruling, Transaction, judge};
 
 use crate::committed;
 
-/// The plan of a transaction: its operations as key and kind, and how long it overlaps others.
+/// The plan of a transaction: its operations and its overlap. The operations are pairs of key and
+/// kind.
 type Plan = (Vec<(u64, bool)>, u64, u64);
 
 fn plans() -> impl Strategy<Value = Vec<Plan>> {
