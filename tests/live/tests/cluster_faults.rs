@@ -42,7 +42,7 @@ async fn ledger(cluster: &Cluster) -> Ledger {
     Ledger::open(plan, coordinators, store(cluster).await).await
 }
 
-/// Returns the number of failures so far, from the load's point of view.
+/// Returns the number of failures that the load has seen.
 fn trouble(counts: Counts) -> u64 {
     counts.aborted + counts.unknown + counts.failed + counts.ticks_unknown
 }
@@ -51,7 +51,9 @@ async fn bounded(what: &str, step: impl Future<Output = ()>) {
     tokio::time::timeout(BOUND, step).await.unwrap_or_else(|_| panic!("it takes too long: {what}"));
 }
 
-/// Runs a load before, during and after a fault, and then checks the ledger.
+/// Runs a load before, during and after a fault.
+///
+/// Then checks the ledger.
 async fn through(cluster: &Cluster, ledger: &Ledger, fault: ClusterFault) {
     let index = ledger.collection().to_owned();
     let began = std::time::Instant::now();

@@ -1,4 +1,6 @@
-//! A plain GET goes back in time, on a healthy cluster with replicas.
+//! A plain GET goes back in time on a healthy cluster.
+//!
+//! The cluster has replicas.
 //!
 //! A bulk is visible on the primary before the replicas have it, and any copy answers. Transactions
 //! and verified reads never show such a state.
@@ -50,7 +52,9 @@ impl Run {
         !self.over.load(Ordering::SeqCst)
     }
 
-    /// Writes `hot` and `twin` together, among many documents, and counts itself in `tally`.
+    /// Writes `hot` and `twin` together, among many documents.
+    ///
+    /// The write counts itself in `tally`.
     async fn write(&self) {
         while self.goes_on() {
             let n = self
@@ -147,7 +151,9 @@ impl Run {
         }
     }
 
-    /// Checks that read-only transactions see both documents of one write, and never go back.
+    /// Checks that read-only transactions see complete writes.
+    ///
+    /// Each transaction sees both documents of one write, and never goes back.
     async fn look(&self) {
         let read_only = Options::default().with_read_only(true);
         let mut last = 0;

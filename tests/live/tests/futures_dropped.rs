@@ -41,7 +41,9 @@ impl Tap for Slow {
     }
 }
 
-/// Polls a future a number of times; `None` if it was not ready then.
+/// Polls a future a number of times.
+///
+/// The result is `None` if the future was not ready then.
 struct Polls<F> {
     future: Pin<Box<F>>,
     left: usize,
@@ -73,7 +75,9 @@ impl<F: Future> Future for Polls<F> {
     }
 }
 
-/// The changes of a transaction to the accounts `kept`, `other`, `old` and `new`.
+/// The changes of a transaction to its accounts.
+///
+/// The accounts are `kept`, `other`, `old` and `new`.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     /// Updates two.
@@ -84,7 +88,8 @@ enum Shape {
     Mixed,
     /// Inserts two without a read.
     Inserts,
-    /// Deletes one, and changes another depending on a third that is only read.
+    /// Deletes one account, and changes another one. The change depends on a third account that is
+    /// only read.
     Deletes,
 }
 
@@ -235,7 +240,9 @@ async fn dropped_after(polls: usize, shape: Shape, holder: Holder, options: &Opt
     }
 }
 
-/// Drops the future at each of its polls in turn, until it is ready; returns each end.
+/// Drops the future at each of its polls in turn.
+///
+/// Ends when the future is ready, and returns each end.
 fn dropped_everywhere(shape: Shape, holder: Holder, options: &Options) -> Vec<End> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");

@@ -10,7 +10,9 @@ use txn_core::store::{MemoryStore, Store, Write, WriteOp};
 use txn_core::{Config, Domain, Error, LockMode, Options, Raw};
 use txn_sim::tapped::{Delivery, Tap, Tapped};
 
-/// Delays the first heartbeat until the test releases it, and drops its answer.
+/// Delays the first heartbeat until the test releases it.
+///
+/// The answer of the heartbeat is dropped.
 #[derive(Debug)]
 struct Late {
     store: Arc<MemoryStore>,
@@ -46,7 +48,9 @@ impl Tap for Late {
     }
 }
 
-/// Ends a transaction during its first heartbeat, which arrives before or after the end.
+/// Ends a transaction during its first heartbeat.
+///
+/// The heartbeat arrives before or after the end.
 async fn ends(commit: bool, arrives_first: bool) {
     let store = Arc::new(MemoryStore::new());
     let signal = || watch::channel(false).0;
@@ -104,10 +108,12 @@ async fn commit_during_a_heartbeat_leaves_no_live_record() {
     ends(true, true).await;
 }
 
-/// A transaction that waited in vain holds no lock, but has a record.
+/// A transaction that waited in vain holds no lock.
 ///
-/// Its heartbeat wrote the record. In virtual time, so that a pause of the machine does not make
-/// the older transaction seem dead.
+/// The transaction has a record.
+///
+/// The heartbeat wrote the record. The test runs in virtual time, so that a pause of the machine
+/// does not make the older transaction seem dead.
 #[tokio::test(start_paused = true)]
 async fn handle_dropped_after_a_vain_wait_leaves_nothing() {
     let store = Arc::new(MemoryStore::new());

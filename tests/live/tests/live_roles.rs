@@ -14,7 +14,7 @@ use txn_fixtures::fixture::{Fixture, PATIENCE};
 use txn_fixtures::plain_client::PlainClient;
 use txn_testkit::env::{self, Secured};
 
-/// Only one test at a time uses the names, which the role file fixes.
+/// Lets only one test at a time use the names. The role file fixes the names.
 static NAMES: LazyLock<Mutex<()>> = LazyLock::new(Mutex::default);
 
 const ACCOUNTS: &str = "secured-accounts";
@@ -62,7 +62,9 @@ async fn opened(user: &str, domain: &str, index: &str) -> (Domain, Accounts) {
     (domain, accounts)
 }
 
-/// Creates two accounts of the domain `secured`, as the user of its role.
+/// Creates two accounts of the domain `secured`.
+///
+/// The user of the domain's role creates the accounts.
 async fn funded() -> (Fixture, Domain) {
     let fixture = cleared().await;
     let (domain, accounts) = opened("secured", "secured", ACCOUNTS).await;

@@ -66,7 +66,9 @@ impl Log {
     }
 }
 
-/// A coordinator behind a proxy, and a witness without a proxy, over three accounts.
+/// A coordinator behind a proxy, and a witness without one.
+///
+/// Both use three accounts.
 struct Stage {
     proxy: Proxy,
     log: Arc<Log>,

@@ -16,6 +16,8 @@ async fn remove(fixture: &Fixture, stage: &Stage, tid: txn_core::AttemptId) {
     fixture.plain.ok("DELETE", &path, None).await;
 }
 
+/// The owner restores a removed record of its commit.
+///
 /// The owner knows its commit, writes documents and record, and reports the removal.
 pub(crate) async fn removed_record_of_a_live_owner_is_restored(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
@@ -62,7 +64,9 @@ pub(crate) async fn commit_after_a_removed_abort_reports_lost_writes(fixture: &F
     stage.ends().await;
 }
 
-/// The owner seems dead, so the commit is unknown: all writes are undone.
+/// All writes are undone, because the commit is unknown.
+///
+/// The owner seems dead.
 ///
 /// Each released lock is reported.
 pub(crate) async fn removed_record_of_a_dead_owner_is_undone(fixture: &Fixture) {

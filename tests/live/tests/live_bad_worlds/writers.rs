@@ -8,7 +8,9 @@ use txn_testkit::proxy::Point;
 
 use super::{OPENING, Stage, soon, until};
 
-/// The transaction's write to one document is lost and reported; its other writes happen.
+/// A replaced write is lost and reported.
+///
+/// The transaction's other writes happen.
 async fn replaced(fixture: &Fixture, at: txn_testkit::proxy::Matching) {
     let stage = Stage::on(fixture).await;
     let (hold, transfer) = stage.held(at, Point::Before).await;
@@ -59,7 +61,9 @@ pub(crate) async fn full_replace_after_the_commit(fixture: &Fixture) {
     replaced(fixture, wire::applies()).await;
 }
 
-/// The owner knows that its commit is not applied, and writes the document again.
+/// The owner writes a deleted document again.
+///
+/// The owner knows that its commit is not applied.
 pub(crate) async fn deletion_after_the_commit(fixture: &Fixture) {
     let stage = Stage::on(fixture).await;
     let (hold, transfer) = stage.held(wire::applies(), Point::Before).await;
@@ -151,7 +155,9 @@ pub(crate) async fn forged_lock_of_an_unknown_transaction(fixture: &Fixture) {
     stage.ends().await;
 }
 
-/// A plain client restores the lock of a finished transaction that wrote this document.
+/// A plain client restores the lock of a finished transaction.
+///
+/// The transaction wrote this document.
 ///
 /// Later writes of other transactions stay.
 pub(crate) async fn forged_lock_of_a_finished_transaction(fixture: &Fixture) {

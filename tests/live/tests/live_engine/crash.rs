@@ -50,9 +50,11 @@ impl Tap for Doom {
     }
 }
 
-/// The clock of a dead coordinator, by which all its deadlines have passed.
+/// The clock of a dead coordinator.
 ///
-/// Its later requests are sent nowhere.
+/// By this clock all deadlines have passed.
+///
+/// The later requests of the coordinator are sent nowhere.
 #[derive(Debug)]
 struct DoomsdayClock {
     clock: SystemClock,

@@ -145,7 +145,9 @@ pub(crate) async fn document_that_violates_the_mapping_is_refused(fixture: &Fixt
     fixture.settle(&domain).await;
 }
 
-/// A dry run accepts a term that the write refuses: over 32,766 bytes.
+/// A term of over 32,766 bytes is refused by the write.
+///
+/// A dry run accepts the term.
 pub(crate) async fn term_that_cannot_be_indexed_is_refused(fixture: &Fixture) {
     let keyword = json!({"type": "keyword"});
     let whole = json!({"type": "text", "analyzer": "keyword"});

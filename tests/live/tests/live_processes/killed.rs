@@ -14,10 +14,10 @@ use super::{Stage, apply_of, soon};
 enum Then {
     /// The request is lost with its sender.
     Lost,
-    /// The request arrives after the death of its sender, before another process notices.
+    /// The request arrives after the death of its sender. No other process has noticed the death.
     Arrives,
-    /// The request arrives after another process has decided the transaction and written the
-    /// documents.
+    /// The request arrives after another process has decided the transaction. The other process has
+    /// written the documents.
     ArrivesAfterOthers,
 }
 

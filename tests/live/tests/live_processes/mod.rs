@@ -16,11 +16,14 @@ use txn_testkit::proxy::{Matching, Proxy};
 /// Short, so that other processes recover soon.
 const LEASE: Duration = Duration::from_millis(400);
 
-/// The lease of a process that dies, while no other process looks at its locks.
+/// The lease of a process that dies.
 ///
-/// So long that it sends no heartbeat. A slow server may carry out a heartbeat whose answer the
-/// commit no longer awaits. It then refuses the first request with the commit, and the process
-/// sends another one. A hold at the first request would kill the process before its commit.
+/// No other process looks at its locks in this time.
+///
+/// The lease is so long that the process sends no heartbeat. A slow server may carry out a
+/// heartbeat whose answer the commit no longer awaits. The server then refuses the first request
+/// with the commit, and the process sends another one. A hold at the first request would kill the
+/// process before its commit.
 const WITHOUT_HEARTBEATS: Duration = Duration::from_secs(10);
 
 const OPENING: i64 = 1_000;
@@ -96,7 +99,9 @@ impl Stage {
         }
     }
 
-    /// Checks that nothing is left, and that the balances are those of the transfers.
+    /// Checks that nothing is left, and that the balances fit.
+    ///
+    /// The balances must be those of the transfers.
     async fn audit(&self, context: &str) {
         soon(self.proxy.settle()).await;
         all_is_applied(&self.witness).await;
@@ -116,7 +121,9 @@ impl Stage {
     }
 }
 
-/// The apply request for this document, if each document has its own request.
+/// The apply request for this document.
+///
+/// Each document must have its own request.
 fn apply_of(id: &str) -> Matching {
     txn_fixtures::wire::applies().with_body(&format!("\"_id\":\"{id}\""))
 }

@@ -53,7 +53,9 @@ async fn two_recoverers(stage: &Stage, at: &Matching) -> [(Hold, Coordinator); 2
     [(first, process), (second, another)]
 }
 
-/// Releases both at the same time, and checks that each passes without an error.
+/// Releases both recoverers at the same time.
+///
+/// Checks that each passes without an error.
 async fn they_go_on(recoverers: [(Hold, Coordinator); 2]) {
     let [(first, mut one), (second, mut another)] = recoverers;
     first.release();

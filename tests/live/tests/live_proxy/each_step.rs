@@ -12,7 +12,7 @@ use super::{coordinator, proxy, soon};
 
 const OPENING: i64 = 1_000;
 
-/// Late enough that later transfers come first, and soon enough for the test.
+/// A delay after which later transfers have come first. The delay is short enough for the test.
 const LATE: Duration = Duration::from_millis(300);
 
 pub(crate) async fn every_fault_at_every_step(fixture: &Fixture) {

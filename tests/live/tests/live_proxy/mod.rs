@@ -33,7 +33,9 @@ async fn through(proxy: &Proxy) -> Arc<dyn Store> {
     Arc::new(EsStore::connect(config).await.expect("a server that answers"))
 }
 
-/// Opens the domain of a fixture through a proxy, as its own coordinator.
+/// Opens the domain of a fixture through a proxy.
+///
+/// The domain has a coordinator of its own.
 async fn coordinator(fixture: &Fixture, proxy: &Proxy, config: Config) -> Domain {
     fixture.domain_on(through(proxy).await, config).await
 }

@@ -134,7 +134,9 @@ fn names(case: &Case) -> Vec<String> {
     (0..3).map(|n| format!("c{}-a{n}", case.number)).collect()
 }
 
-/// One transaction whose request is carried out, refused, and followed by an outage.
+/// A transaction with a request that is carried out but refused.
+///
+/// An outage follows.
 struct Stage {
     case: Case,
     proxy: Proxy,

@@ -12,7 +12,8 @@ use super::{coordinator, proxy, soon};
 
 const OPENING: i64 = 100;
 
-/// Shorter than the waits of the tests, and longer than requests without a hold.
+/// A deadline between the waits and the requests. The deadline is shorter than the waits of the
+/// tests, and longer than requests without a hold.
 const DEADLINE: Duration = Duration::from_secs(12);
 
 struct Stage {
