@@ -10,7 +10,7 @@ use crate::loss::Loss;
 /// The size of a page, which a disk may lose alone.
 pub(crate) const PAGE: usize = 4096;
 
-/// The size of a sector, which a disk writes completely or not at all.
+/// The size of a sector. A disk writes a sector completely or not at all.
 const SECTOR: usize = 512;
 
 type Page = [u8; PAGE];
@@ -161,7 +161,9 @@ fn torn(
     Arc::new(page)
 }
 
-/// Returns the pages of a range: number, offset inside the page, and part of the range.
+/// Returns the pages of a range.
+///
+/// Each page has its number, the offset inside the page, and the part of the range.
 fn parts(
     offset: usize,
     length: usize,

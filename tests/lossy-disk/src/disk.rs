@@ -20,7 +20,7 @@ use crate::tree::{Metadata, Tree};
 /// The device of the kernel.
 const DEVICE: &str = "/dev/fuse";
 
-/// The number of attempts to unmount, because the files of a killed process close after its end.
+/// The number of attempts to unmount. The files of a killed process close after its end.
 const ATTEMPTS: u32 = 100;
 
 /// Checks that this process can mount a disk.

@@ -1,8 +1,10 @@
-//! A file system that loses what was not synced, for tests of power losses.
+//! A file system for tests of power losses.
+//!
+//! Unsynced changes are lost.
 //!
 //! [`Disk`] keeps all files in memory, and mounts them through `/dev/fuse`, without libfuse. The
-//! process must be root; [`check`] says whether a disk can be mounted. Files can be mapped into
-//! memory.
+//! process must be root; [`check`] says whether the process can mount a disk. Files can be mapped
+//! into memory.
 //!
 //! A disk knows the synced state of each file and each folder, beside the current state. After
 //! [`Power::cut`] each call fails. Then the test kills the processes that use the disk, and calls

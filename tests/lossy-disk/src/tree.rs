@@ -12,17 +12,18 @@ use crate::loss::Loss;
 /// The number of the root folder.
 pub(crate) const ROOT: u64 = 1;
 
-/// The number of removed names after which unused files are removed from memory.
+/// The number of removed names until unused files are dropped. The files are dropped from memory.
 const GARBAGE: u64 = 256;
 
 /// The guarantee for the entries of folders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metadata {
-    /// All changes of folders are in one journal, as on ext4, XFS and Btrfs.
+    /// All changes of folders are in one journal. Examples are ext4, XFS and Btrfs.
     ///
     /// Any sync writes the journal. A power loss undoes the newest changes.
     Journaled,
-    /// A new, renamed or removed name is durable only after a sync of its folder, as in POSIX.
+    /// A changed name is durable only after a sync of its folder. The name is new, renamed or
+    /// removed. POSIX has this rule.
     ///
     /// The changes of different folders reach the disk in any order.
     PerFolder,
@@ -181,7 +182,9 @@ impl Tree {
         self.commit(number, last);
     }
 
-    /// Writes the changes of a folder among the first `count` ones, with all that must precede.
+    /// Writes changes of a folder, with all that must precede.
+    ///
+    /// The changes are among the first `count` ones.
     fn commit(&mut self, number: u64, count: usize) -> u64 {
         let mut folders = BTreeSet::from([number]);
         let mut chosen = BTreeSet::new();
@@ -307,7 +310,9 @@ mod tests {
         folder.current.keys().map(|name| name.to_string_lossy().into_owned()).collect()
     }
 
-    /// Makes two folders with a file each, where only the first folder is synced.
+    /// Makes two folders with a file each.
+    ///
+    /// Only the first folder is synced.
     fn two_folders(metadata: Metadata) -> (Tree, u64, u64) {
         let mut tree = Tree::new(metadata, 0, 0);
         let folder = || inode(Kind::Folder(Folder::default()));
