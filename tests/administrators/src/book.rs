@@ -33,11 +33,14 @@ pub(crate) type Moves = Vec<(usize, i64)>;
 pub(crate) struct Transfer {
     pub(crate) moves: Moves,
     pub(crate) told: Told,
-    /// How often the transfer was repeated under its key, after its entry was lost.
+    /// How often the transfer was repeated under its key. A repetition follows after the transfer's
+    /// entry was lost.
     pub(crate) again: i64,
 }
 
-/// One pair: two entries that are inserted together, and deleted together or never.
+/// A pair of entries that are inserted together.
+///
+/// The entries are deleted together, or never.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pair {
     pub(crate) inserted: Told,

@@ -16,7 +16,9 @@ fn pair(inserted: Told, deleted: Option<Told>) -> Pair {
     Pair { inserted, deleted }
 }
 
-/// Two accounts, a transfer of each kind, pairs of each kind, one counter.
+/// Two accounts, transfers, pairs, and one counter.
+///
+/// There is a transfer and a pair of each kind.
 fn world() -> (Book, Found) {
     let mut book = Book::new(2, 100, 1);
     for (key, told) in [("t-yes", Told::Acknowledged), ("t-no", Told::Refused)] {

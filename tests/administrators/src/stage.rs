@@ -39,7 +39,8 @@ const PASSES: u32 = 10;
 pub(crate) enum Service {
     /// Transactions are acknowledged, or end with a transient error.
     GoesOn,
-    /// Transactions are acknowledged, or refused with one of these kinds and all these words.
+    /// Transactions are acknowledged, or refused in this way. A refusal has one of these kinds and
+    /// all these words.
     Refused(&'static [ErrorKind], &'static [&'static str]),
 }
 
@@ -48,7 +49,7 @@ pub(crate) enum Service {
 pub(crate) struct Setup {
     /// The addresses of each process.
     pub(crate) processes: Vec<EsConfig>,
-    /// The alias by which the accounts are opened, if any, and its index.
+    /// The alias by which the accounts are opened, with its index.
     pub(crate) alias: Option<(String, String)>,
 }
 
@@ -162,7 +163,9 @@ impl Stage {
         self.fixture.name(what)
     }
 
-    /// Returns the name of the domain, the prefix of all indices of this case.
+    /// Returns the domain's name, which is a prefix.
+    ///
+    /// All indices of this case begin with the prefix.
     #[must_use]
     pub(crate) fn domain_name(&self) -> &str {
         self.fixture.domain_name()
@@ -365,7 +368,9 @@ impl Stage {
         outcome
     }
 
-    /// Recovers the rest by a new process, and returns the documents that it reports.
+    /// Recovers the rest by a new process.
+    ///
+    /// Returns the documents that the process reports.
     async fn audit(&mut self) -> Result<Named, Error> {
         let Process { domain, .. } = self.process().await?;
         let mut report = domain.admin().janitor_pass().await?;

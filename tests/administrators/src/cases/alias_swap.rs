@@ -77,7 +77,9 @@ async fn balances(stage: &Stage, index: &str) -> BTreeMap<String, Value> {
     documents.into_iter().map(|(id, source)| (id, source["balance"].clone())).collect()
 }
 
-/// Checks that a process that opens the alias now uses only the new index.
+/// Checks that a new process uses only the new index.
+///
+/// The process opens the alias now.
 async fn newcomer(stage: &Stage, old: &str, new: &str) -> Result<(), String> {
     let process = stage.process().await.map_err(|error| format!("cannot be reopened: {error}"))?;
     let ids = ["first", "second"];

@@ -37,7 +37,7 @@ pub(super) async fn run(server: &Server) -> Outcome {
     stage.end().await
 }
 
-/// Returns the fault of the answer to a transaction that is too large.
+/// Returns the fault of the answer to an oversized transaction.
 fn judge(name: &str, told: Result<(), Error>) -> Option<String> {
     match told {
         Err(error)

@@ -28,7 +28,9 @@ pub(super) async fn without_field(server: &Server, through: Through) -> Outcome 
     stage.end().await
 }
 
-/// The number of deleted documents, and of kept documents with the same age.
+/// The number of deleted and of kept documents.
+///
+/// Both have the same age.
 const OLD: usize = 60;
 
 pub(super) async fn old(server: &Server) -> Outcome {

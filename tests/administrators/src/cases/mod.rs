@@ -85,7 +85,9 @@ pub fn case(name: &str) -> Option<&'static Case> {
     CASES.iter().find(|case| case.name == name)
 }
 
-/// A case that has to fail: a plain client damages documents at rest.
+/// A case that has to fail, with damaged documents at rest.
+///
+/// A plain client damages the documents.
 ///
 /// The client changes one document and deletes another.
 pub const PLANTED: Case = Case {

@@ -36,7 +36,9 @@ pub(super) enum Change {
     Delete,
 }
 
-/// Runs the job once on all documents that a query finds after a refresh.
+/// Runs the job once on all documents of a query.
+///
+/// The query runs after a refresh.
 ///
 /// Documents that change in the meantime are skipped.
 pub(super) async fn once(

@@ -112,7 +112,9 @@ impl Worker {
         }
     }
 
-    /// Moves money under a new key, and repeats a transfer with an unknown outcome.
+    /// Moves money under a new key.
+    ///
+    /// Repeats a transfer with an unknown outcome.
     async fn transfer(&mut self) -> bool {
         let mut chosen: Vec<usize> = (0..ACCOUNTS).collect();
         self.random.shuffle(&mut chosen);
