@@ -63,7 +63,9 @@ fn has_or_had(txn: &Txn, d: usize) -> bool {
     txn.held[d] > 0 || txn.unsure & (1 << d) != 0
 }
 
-/// Ends the attempt: the next one begins, or the caller receives the answer.
+/// Ends the attempt.
+///
+/// The next attempt begins, or the caller receives the answer.
 fn released(txn: &mut Txn, attempts: u8) {
     if txn.told == Told::Nothing && txn.attempt + 1 < attempts {
         let attempt = txn.attempt + 1;

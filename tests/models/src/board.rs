@@ -1,10 +1,10 @@
-//! The board: processes take turns at hot documents, in the order of tickets.
+//! The board: processes take turns at hot documents, ordered by tickets.
 //!
-//! Each process runs the real `Policy`. The model adds the store: the slots of the board, the locks
-//! of the documents, wound-wait, and the lease of a dead holder. Time is discrete: each process
-//! takes one step per round, in any order, and a slow process takes one step in several rounds. The
-//! durations of `Numbers` are a few rounds. The model keeps the moments of a policy relative to the
-//! present, and renames tickets and versions, so that the states are finite.
+//! Each process runs the real `Policy`. The model adds the store, with the slots of the board, the
+//! locks of the documents, wound-wait, and the lease of a dead holder. Time is discrete. Each
+//! process takes one step per round, in any order. A slow process takes one step in several rounds.
+//! The durations of `Numbers` are a few rounds. The model keeps the moments of a policy relative to
+//! the present, and renames tickets and versions, so that the states are finite.
 
 mod step;
 mod world;
@@ -73,7 +73,7 @@ pub struct Contest {
     is_engaged: bool,
     ends: Ends,
     budget: Budget,
-    /// The maximum number of turns of other processes for which a process waits.
+    /// The maximum number of foreign turns that a process waits for.
     bound: u8,
     left_out: LeftOut,
 }
@@ -81,9 +81,11 @@ pub struct Contest {
 /// A content of a slot of the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arbitrary {
-    /// A process that does not exist wishes all documents before all other processes.
+    /// A process that does not exist wishes all documents first. The wish is before those of all
+    /// other processes.
     First,
-    /// A process that does not exist wishes all documents after all other processes.
+    /// A process that does not exist wishes all documents last. The wish is after those of all
+    /// other processes.
     Last,
     /// This process wishes its documents before all other processes.
     Forged(usize),
@@ -392,7 +394,9 @@ impl Subject for Contest {
     }
 }
 
-/// Two processes with the same two documents, which lock the documents in opposite orders.
+/// Two processes that lock the same two documents.
+///
+/// The orders of the locks are opposite.
 fn two() -> Contest {
     Contest {
         rules: Rules::all(),
@@ -549,7 +553,9 @@ pub fn suite() -> Suite {
     }
 }
 
-/// A case in which each live process can commit again from every state.
+/// A case in which each process can always commit again.
+///
+/// The process must be alive. The case covers every state.
 fn case(name: &'static str, bounds: &'static str, contest: Contest, states: usize) -> Case {
     Case { name, bounds, subject: Arc::new(contest), states, ends: true, large: false }
 }

@@ -13,7 +13,9 @@ use crate::translate::{self, tid, view};
 use crate::turn::Turn;
 
 impl Turn<'_> {
-    /// The previous transaction and the kind of hand-off, if a hand-off is possible.
+    /// The previous transaction and the kind of a possible hand-off.
+    ///
+    /// `None` if no hand-off is possible.
     pub(crate) fn over(&self, script: &Script, d: usize) -> Option<(usize, LockingOver)> {
         let predecessor = script.over?;
         let before = self.world.txns[predecessor];
@@ -31,7 +33,7 @@ impl Turn<'_> {
         Some((predecessor, over))
     }
 
-    /// Writes the content of the previous commit and the lock in one write.
+    /// Writes the previous commit's content and the lock in one write.
     pub(crate) fn lock_over(
         &mut self,
         t: usize,

@@ -89,9 +89,10 @@ where
 pub struct Reached {
     /// The number of different states.
     pub states: usize,
-    /// The number of states without a path to the end, and an example.
+    /// The states without a path to the end, and an example.
     ///
-    /// The example is the shortest path to the first of these states.
+    /// The number counts these states. The example is the shortest path to the first of these
+    /// states.
     pub stuck: Option<(usize, CounterExample)>,
     /// The duration of the exploration.
     pub took: Duration,

@@ -51,7 +51,7 @@ fn deleted_at_once() -> Scenario {
     scenario
 }
 
-/// A document is deleted, and inserted by a process with a slow clock.
+/// A process with a slow clock inserts a deleted document.
 ///
 /// The deletion and the insert are close together. The new content has the smaller commit version.
 fn clock_behind() -> Scenario {

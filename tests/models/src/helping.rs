@@ -162,7 +162,9 @@ impl Turn<'_> {
         applying(&self.scenario.rules, committed, participant, None, &view(&doc))
     }
 
-    /// The knowledge of an owner, if the actor is the owner of the attempt.
+    /// The knowledge of an owner about its attempt.
+    ///
+    /// The actor must be the owner of the attempt.
     fn owned(&self, holder: Who) -> Option<Own> {
         let Actor::Owner(t) = self.actor else { return None };
         let txn = &self.world.txns[t];
@@ -323,7 +325,9 @@ impl Doc {
     }
 }
 
-/// Begins to apply a committed transaction: the actor's own, or a foreign one.
+/// Begins to apply a committed transaction.
+///
+/// The transaction is the actor's own, or a foreign one.
 fn learned_committed(w: &mut World, actor: Actor, holder: Who) {
     if let Actor::Owner(t) = actor
         && who(t, w.txns[t].attempt) == holder

@@ -1,4 +1,6 @@
-//! A collection that is dropped and made again before a commit is applied.
+//! A collection that is made again before an apply.
+//!
+//! The collection is dropped before.
 //!
 //! The new collection proves nothing about the commit, and no apply writes the commit there.
 
@@ -24,7 +26,9 @@ fn written() -> Scenario {
     }
 }
 
-/// Two transactions insert one document, and a duplicate of the placeholder may land.
+/// Two transactions insert one document.
+///
+/// A duplicate of the placeholder may land.
 fn inserted() -> Scenario {
     Scenario {
         exists: [false; 3],

@@ -21,7 +21,7 @@ struct Arguments {
     /// Only cases with this text in their name.
     #[arg(long)]
     case: Option<String>,
-    /// Include the cases that are too large for every run of the tests.
+    /// Include the large cases. Such a case is too large for every run of the tests.
     #[arg(long)]
     large: bool,
     /// Only the rules that are left out.

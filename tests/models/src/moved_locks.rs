@@ -10,7 +10,10 @@ use crate::scenario::{Death, Scenario, Script, Use};
 use crate::state::Budget;
 use crate::suite::{Case, Flaw, Shows, Suite};
 
-/// A transaction inserts, a plain client rewrites its placeholder, and another transaction deletes.
+/// A placeholder that a plain client rewrites.
+///
+/// A transaction inserts, the plain client rewrites the placeholder, and another transaction
+/// deletes.
 ///
 /// A duplicate of the placeholder may land after the deletion.
 fn rewritten() -> Scenario {

@@ -23,13 +23,15 @@ use crate::translate::version;
 
 const WRITERS: usize = 4;
 
-/// The document: its version, its writers, oldest first, and the writers in its list.
+/// The document: its version, its writers, and its list.
+///
+/// The writers are oldest first. The list names writers, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Content {
     version: u8,
     commits: [u8; WRITERS],
-    /// The list: one bit for each writer, because it has the order of the commits. Writer 0 wrote
-    /// the initial content.
+    /// The list: one bit for each writer. The list has the order of the commits. Writer 0 wrote the
+    /// initial content.
     listed: u8,
 }
 
@@ -112,7 +114,7 @@ impl Content {
     }
 }
 
-/// The number of a writer in a document; 0 wrote the initial content.
+/// The number of a writer in a document. Writer 0 wrote the initial content.
 fn number(writer: usize) -> u8 {
     u8::try_from(writer + 1).unwrap_or_default()
 }

@@ -76,7 +76,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Releases a lock before any computation on its content, to take it again later.
+    /// Releases a lock early, to take it again later.
+    ///
+    /// No computation has used the content before.
     fn give_back(&mut self, t: usize) {
         let txn = self.world.txns[t];
         for d in (0..DOCS).filter(|d| txn.held[*d] > 0 && txn.unsure & (1 << *d) == 0) {
@@ -283,7 +285,9 @@ impl Turn<'_> {
         }
     }
 
-    /// The record with its participants; none if a document to be inserted exists.
+    /// The record with its participants.
+    ///
+    /// `None` if a document to be inserted exists.
     fn record(&self, t: usize, script: &Script) -> Option<Rec> {
         let txn = &self.world.txns[t];
         let mut rec = Rec { mark: Mark::Committed, ..Rec::default() };

@@ -1,4 +1,6 @@
-//! The partition of one day, made by slow processes and dropped by two janitors.
+//! The partition of one day, made and dropped concurrently.
+//!
+//! Slow processes make the partition, and two janitors drop it.
 //!
 //! Meanwhile a transaction of that day commits, another process finds its lock, and a node lags
 //! behind.
@@ -24,7 +26,9 @@ use crate::state::{Mark, Told};
 use crate::suite::{Case, Flaw, Shows, Subject, Suite};
 use crate::translate::holder_state;
 
-/// The processes that make partitions: the owner, the finder, and a slow process.
+/// The processes that make partitions.
+///
+/// The processes are the owner, the finder, and a slow process.
 ///
 /// The finder finds the owner's lock. The physical name of a partition is the number of its maker,
 /// plus one. [`UNASKED`] is a partition that the server makes by itself.
@@ -39,7 +43,7 @@ const UNASKED: u8 = 4;
 pub struct Drops {
     /// The rules of the protocol: all of them, or all but one.
     pub rules: Rules,
-    /// How many answers come from a node that does not know the partition.
+    /// How many answers come from a lagging node. The node does not know the partition.
     pub lags: u8,
     /// How many commits are late.
     pub late_writes: u8,

@@ -54,7 +54,9 @@ fn told_is_true(scenario: &Scenario, w: &World) -> bool {
     })
 }
 
-/// Whether a transaction commits by a record: it deletes or writes a document.
+/// Whether a transaction commits by a record.
+///
+/// Such a transaction deletes or writes a document.
 fn has_record(scenario: &Scenario, w: &World, t: usize) -> bool {
     let script = &scenario.scripts[t];
     let writes = |d: usize| match script.uses[d] {
@@ -70,7 +72,9 @@ fn before(w: &World, t: usize, d: usize) -> u8 {
     w.txns[t].seen[d].writer
 }
 
-/// Whether the content of document `d` comes from `t` or a later transaction.
+/// Whether a document shows `t` or a later transaction.
+///
+/// `d` is the document, and `t` is a transaction.
 pub(crate) fn comes_after(w: &World, d: usize, t: usize) -> bool {
     let mut at = w.docs[d].durable.writer;
     for _ in 0..=TXNS {
@@ -121,8 +125,9 @@ fn counts(scenario: &Scenario, w: &World, t: usize) -> bool {
     }
 }
 
-/// Whether all present content, and all reads of committed transactions, are of committed
-/// transactions.
+/// Whether all visible content is that of committed transactions.
+///
+/// Visible is all present content, and all reads of committed transactions.
 fn only_committed(scenario: &Scenario, w: &World) -> bool {
     let fine = |writer: u8| writer == 0 || counts(scenario, w, usize::from(writer) - 1);
     let stands = w.docs.iter().all(|slot| fine(slot.durable.writer));

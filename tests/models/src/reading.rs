@@ -14,7 +14,7 @@ use crate::translate::{self, holder_state, stamp, tid};
 use crate::turn::{Object, Turn};
 
 impl Turn<'_> {
-    /// The next read of a transaction that does not lock at its reads.
+    /// The next read of a transaction without locks at reads.
     pub(crate) fn read(&mut self, t: usize, me: Who, script: &Script) {
         let txn = self.world.txns[t];
         if script.after.is_some_and(|before| self.world.txns[before].told == Told::Nothing) {
@@ -56,7 +56,9 @@ impl Turn<'_> {
         });
     }
 
-    /// Whether the lock that was read belongs to a participant that is written.
+    /// Whether the lock that was read belongs to a write.
+    ///
+    /// The participant of the lock is written.
     fn is_written(&self, rec: &Rec, d: usize, read: &Seen) -> bool {
         let (version, stored) =
             (translate::version_in(read.era, read.version), translate::stored(read));

@@ -43,7 +43,9 @@ fn alone() -> Scenario {
     }
 }
 
-/// A transaction finds a changed document, after its lock of another was refused.
+/// A transaction finds a changed document after a refused lock.
+///
+/// The refused lock was that of another document.
 ///
 /// Only the owner can remove that lock.
 fn changed() -> Scenario {

@@ -28,7 +28,8 @@ pub enum Kind {
     Explicit,
     /// Reads and validates.
     ReadOnly,
-    /// A lock-free read per document, or several that claim to be a snapshot.
+    /// A reader without locks. The reader has one read per document, or several reads that claim to
+    /// be a snapshot.
     Reader,
     /// A single document, one conditional write, no record.
     Single,
@@ -45,9 +46,9 @@ pub struct Script {
     pub uses: [Use; DOCS],
     /// Whether the transaction takes the documents in reverse order.
     pub reversed: bool,
-    /// Whether the transaction locks each document at its read, from the first attempt on.
+    /// Whether the transaction locks each document at its read. The first attempt does so, too.
     pub pessimistic: bool,
-    /// Whether the transaction releases locks of its reads, to take them again later.
+    /// Whether the transaction releases and retakes locks of its reads.
     pub gives_back: bool,
     /// Whether the transaction locks documents that it only reads.
     pub lock_reads: bool,
@@ -96,7 +97,7 @@ pub enum Death {
 pub struct Scenario {
     /// The documents that exist at the start.
     pub exists: [bool; DOCS],
-    /// The documents with the copied lock of an attempt, made by a plain client.
+    /// The documents with the copied lock of an attempt. A plain client made the copy.
     pub orphans: [Who; DOCS],
     /// The transactions, oldest first.
     pub scripts: Vec<Script>,
@@ -112,7 +113,7 @@ pub struct Scenario {
     ///
     /// A model must detect the omission.
     pub rules: Rules,
-    /// Whether several reads without validation have to be a snapshot (they are not).
+    /// Whether several unvalidated reads have to be a snapshot. Such reads are no snapshot.
     pub snapshots: bool,
     /// Whether owners leave nothing behind, without any recovery.
     pub tidy: bool,

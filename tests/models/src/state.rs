@@ -19,7 +19,9 @@ pub const JANITORS: usize = 2;
 /// The maximum number of messages under way.
 const MESSAGES: usize = 2;
 
-/// An attempt of a transaction: 1 + transaction * [`ATTEMPTS`] + attempt; 0 is no attempt.
+/// An attempt of a transaction; 0 is no attempt.
+///
+/// The value is 1 + transaction * [`ATTEMPTS`] + attempt.
 pub type Who = u8;
 
 /// The attempt of a transaction.
@@ -49,7 +51,7 @@ pub struct Doc {
     pub lock: Who,
     /// Whether this is a placeholder.
     pub absent: bool,
-    /// The transaction that wrote or deleted the content, plus one; 0 at the start.
+    /// The transaction that wrote or deleted the content, plus one. 0 at the start.
     pub writer: u8,
     /// The commit version of the content.
     pub stamp: u8,
@@ -197,7 +199,7 @@ impl<T: Versioned> Slot<T> {
 pub struct Seen {
     /// Whether the transaction read the document.
     pub read: bool,
-    /// The version; 0 if there was no document, or for content of a record.
+    /// The version; 0 without a document. The version is also 0 for content of a record.
     pub version: u8,
     /// Whether there was no content.
     pub absent: bool,
@@ -290,7 +292,7 @@ pub struct Txn {
 /// The knowledge of an owner about its commit during the apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Own {
-    /// The version of the record by the owner's last acknowledged write; 0 if unknown.
+    /// The record's version by the owner's last acknowledged write. 0 if the version is unknown.
     pub record: u8,
     /// Placeholders that count as the owner's locks, by their versions.
     pub relocked: [u8; DOCS],
@@ -361,9 +363,10 @@ pub struct World {
     pub net: [Option<Message>; MESSAGES],
     /// The faults that may still happen.
     pub budget: Budget,
-    /// Documents that were reported, because no process could tell whether a commit was applied.
+    /// Documents with an unclear apply that were reported. No process could tell whether a commit
+    /// was applied.
     pub reported: u8,
-    /// For each document the transactions that were applied to it in a dropped collection.
+    /// Per document, the transactions that were applied in a dropped collection.
     pub dropped: [u8; DOCS],
     /// The impossible event that happened, if any.
     pub fault: Option<Fault>,
@@ -541,7 +544,9 @@ pub(crate) fn is_committed(mark: Mark) -> bool {
     matches!(mark, Mark::Committed | Mark::Finished)
 }
 
-/// The differences to the initial state, as they are printed in a path.
+/// The differences to the initial state.
+///
+/// A path prints these differences.
 impl fmt::Display for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (d, slot) in self.docs.iter().enumerate() {

@@ -1,4 +1,6 @@
-//! The model of the protocol: the steps of every actor in every state.
+//! The model of the protocol.
+//!
+//! The steps of every actor in every state.
 
 use stateright::{Model, Property};
 use txn_protocol::rules::conflict::Requester;
@@ -69,7 +71,9 @@ impl Turn<'_> {
         }
     }
 
-    /// An administrator drops the collection of the first document, and makes it again.
+    /// An administrator makes the collection of the first document again.
+    ///
+    /// The collection is dropped before.
     ///
     /// Each document has a collection of its own.
     fn make_again(&mut self) {

@@ -19,7 +19,9 @@ pub trait Subject: Debug + Send + Sync {
     /// Explores every state, until a property fails.
     fn explore(&self) -> Explored;
 
-    /// Explores every state, and finds those from which the end cannot be reached.
+    /// Explores every state, and finds states without an end.
+    ///
+    /// The end cannot be reached from such a state.
     fn reach_the_end(&self) -> Reached;
 }
 
@@ -112,7 +114,9 @@ impl Flaw {
         Self { rule, subject: Arc::new(scenario.clone().without(left_out)), shows }
     }
 
-    /// The rule that is left out, if it is a rule of the engine.
+    /// The omitted rule.
+    ///
+    /// `None` if the rule is none of the engine.
     #[must_use]
     pub fn left_out(&self) -> Option<Rule> {
         self.subject.rules().left_out()

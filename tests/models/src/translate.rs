@@ -1,4 +1,6 @@
-//! Translates the plain data of the models into the data of the engine's decisions.
+//! Translates the data of the models into that of the engine.
+//!
+//! The models have plain data. The engine's data is that of its decisions.
 
 use std::fmt::Debug;
 use std::str::FromStr;
@@ -65,7 +67,9 @@ pub(crate) fn version(number: u8) -> Version {
     Version::new(1, u64::from(number))
 }
 
-/// A version of a document in a collection that was made again `era` times.
+/// A version of a document in a collection made again.
+///
+/// The collection was made again `era` times.
 pub(crate) fn version_in(era: u8, number: u8) -> Version {
     Version { incarnation: 1 + u64::from(era), ..version(number) }
 }

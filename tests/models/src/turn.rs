@@ -69,7 +69,7 @@ pub struct Step {
     pub to: World,
 }
 
-/// The fault of a write that was applied and answered with a refusal.
+/// The fault of an applied write with a refusal as answer.
 const REFUSED: &str = ", refused though it is applied";
 
 /// The steps of one actor.
@@ -228,7 +228,9 @@ pub(crate) fn help_of(world: &mut World, actor: Actor) -> Option<&mut Help> {
     }
 }
 
-/// Notes that an acknowledged write proved the abort of an attempt to the actor.
+/// Notes that the actor knows the abort of an attempt.
+///
+/// An acknowledged write proved the abort.
 pub(crate) fn learn(world: &mut World, actor: Actor, who: Who) {
     let bit = 1 << (who - 1);
     match actor {

@@ -74,7 +74,9 @@ fn swaps() -> Scenario {
     }
 }
 
-/// A document is inserted and deleted, each time together with a write of another.
+/// A document is inserted and deleted beside writes of another.
+///
+/// Each change of the first document is committed with a write of the other one.
 ///
 /// A reader reads both.
 fn come_and_go() -> Scenario {
@@ -89,7 +91,9 @@ fn come_and_go() -> Scenario {
     }
 }
 
-/// A younger transaction only locks reads, and older writers take its locks over.
+/// A younger transaction only locks reads.
+///
+/// Older writers take the locks over.
 fn locked_reads() -> Scenario {
     let writer = script(Kind::Explicit, [Use::Put, Use::Put, Use::No]);
     let reader = script(Kind::ReadOnly, [Use::Read, Use::Read, Use::No]);

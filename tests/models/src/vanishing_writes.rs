@@ -1,4 +1,6 @@
-//! Writes that were read, were never acknowledged, and vanish when the primary crashes.
+//! Writes that were read and vanish when the primary crashes.
+//!
+//! The writes were never acknowledged.
 
 use txn_protocol::rule::Rule;
 
@@ -47,7 +49,9 @@ fn absences() -> Scenario {
     }
 }
 
-/// A read that is validated, not locked: the case that the guarantee excludes.
+/// A read that is validated, not locked.
+///
+/// The guarantee excludes this case.
 fn validated() -> Scenario {
     Scenario {
         scripts: vec![
@@ -58,7 +62,9 @@ fn validated() -> Scenario {
     }
 }
 
-/// A lock-free read of a commit that may vanish: the other excluded case.
+/// A lock-free read of a commit that may vanish.
+///
+/// The guarantee excludes this case, too.
 fn lock_free() -> Scenario {
     Scenario {
         scripts: vec![

@@ -37,7 +37,9 @@ fn ring_at_reads() -> Scenario {
     scenario
 }
 
-/// Two transactions lock at each read, and may release locks and take them again.
+/// Two transactions lock at each read.
+///
+/// Each transaction may release locks and take them again.
 fn giving_back() -> Scenario {
     let mut scenario = two();
     for script in &mut scenario.scripts {
@@ -46,7 +48,9 @@ fn giving_back() -> Scenario {
     scenario
 }
 
-/// The same, but either owner may be taken for dead at any time.
+/// As [`giving_back`], but either owner may be taken for dead.
+///
+/// The owner may be taken for dead at any time.
 fn giving_back_unjustly_dead() -> Scenario {
     Scenario { janitors: 1, death: Death::Anytime, oldest_commits: false, ..giving_back() }
 }
@@ -66,7 +70,9 @@ fn ring() -> Scenario {
     }
 }
 
-/// The oldest transaction reads what the other two write, and writes what they read.
+/// The oldest transaction reads what the other two write.
+///
+/// The oldest transaction writes what the other two read.
 fn readers() -> Scenario {
     Scenario {
         scripts: vec![

@@ -183,7 +183,9 @@ impl Contest {
         }
     }
 
-    /// Counts the turn of `p` in the processes that wait for its documents.
+    /// Counts the turn of `p` in the waiting processes.
+    ///
+    /// These processes wait for the documents of `p`.
     fn count_turn(&self, world: &mut World, p: usize) {
         for (other, process) in world.processes.iter_mut().enumerate() {
             let waits = process.phase == Phase::Wants && process.held != self.sets[other];

@@ -16,7 +16,7 @@ pub(super) const NOW: Duration = Duration::from_millis(40);
 /// as this one.
 const FAR: Ticket = 20_000;
 
-/// The time in which each process with short round trips takes one step.
+/// The time of one step of a process with short round trips.
 pub(super) const ROUND: Duration = Duration::from_millis(1);
 
 /// The present work of a process.
@@ -70,7 +70,9 @@ impl Process {
         self.phase != Phase::Dead
     }
 
-    /// Whether the process holds a lock of a transaction that is not aborted.
+    /// Whether the process holds a lock of a transaction.
+    ///
+    /// The transaction is not aborted.
     pub(super) fn holds(&self, document: usize) -> bool {
         self.is_alive() && !self.is_wounded && self.held & (1 << document) != 0
     }
@@ -109,7 +111,7 @@ pub struct World {
     pub(super) late: Option<BoardWrite>,
     pub(super) budget: Budget,
     pub(super) is_unreachable: bool,
-    /// Whether a node took a ticket that is not larger than its last one.
+    /// Whether a node took a ticket below or at its last one.
     pub(super) has_shrunk: bool,
 }
 

@@ -1,4 +1,6 @@
-//! A state: the partitions of the day, the domain document, and all phases.
+//! A state of the model.
+//!
+//! The state has the partitions of the day, the domain document, and all phases.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -196,7 +198,9 @@ impl Day {
         found.exists.then_some(found)
     }
 
-    /// Writes the record through the alias, if its state is one of `from`.
+    /// Writes the record through the alias.
+    ///
+    /// The state of the record must be one of `from`.
     pub(super) fn write(&mut self, from: &[Mark], to: Mark, requires_alias: bool) -> Wrote {
         if !requires_alias && self.alias == 0 {
             self.alias = UNASKED;
