@@ -1,4 +1,6 @@
-//! A session of a simulated process, which runs one operation after the other.
+//! A session of a simulated process.
+//!
+//! The session runs one operation after the other.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -54,7 +56,7 @@ pub(crate) struct Actor {
     pub(crate) domain: Domain,
     /// The documents of the environment.
     pub(crate) world: World,
-    /// The documents in an index of their own, if the run has one.
+    /// The documents in an own index, if the run has one.
     pub(crate) annex: Option<World>,
     /// The documents as a type that panics, if callers panic.
     pub(crate) bombs: Option<Collection<Bomb>>,
@@ -83,7 +85,9 @@ pub(crate) struct Actor {
     pub(crate) past: Option<Duration>,
 }
 
-/// The reads and writes of an operation that are decided before it runs.
+/// The planned reads and writes of an operation.
+///
+/// The plan is decided before the operation runs.
 #[derive(Clone, Debug)]
 enum Plan {
     Transfer { legs: BTreeMap<Doc, i64>, journal: bool },

@@ -60,9 +60,11 @@ pub struct Noticed {
     pub asked: u64,
 }
 
-/// Runs the schedules, and then seeds, without one rule until an invariant fails.
+/// Runs the simulation without one rule until an invariant fails.
 ///
-/// Returns `None` if every invariant held in all runs: the omission was not detected.
+/// The schedules run first, then the seeds.
+///
+/// Returns `None` if every invariant held in all runs. Then the omission was not detected.
 #[must_use]
 pub fn catch(rule: Rule, seeds: Range<u64>, troubles: Troubles) -> Option<Noticed> {
     schedules::OF_RULES

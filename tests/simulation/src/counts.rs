@@ -40,7 +40,7 @@ pub struct Counts {
     pub handed_off: u64,
     /// Injected faults, by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// The number of runs with two kinds of faults, which are in alphabetic order.
+    /// The number of runs with two kinds of faults. The two kinds are in alphabetic order.
     pub pairs: BTreeMap<(&'static str, &'static str), u64>,
     /// How often the engine asked for each rule.
     pub asked: BTreeMap<Rule, u64>,

@@ -1,6 +1,8 @@
-//! The bar for the generators: each fault, pair of faults, rule and rare branch is reached.
+//! The bar for the generators.
 //!
-//! A campaign that never reaches one of them proves nothing about it.
+//! Each fault, pair of faults, rule and rare branch must be reached.
+//!
+//! A campaign that never reaches a fault proves nothing about the fault.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -43,7 +43,7 @@ impl Content {
 pub enum Doc {
     /// Has money; never deleted.
     Account(u8),
-    /// A person; of two people at least one must be on call; never deleted.
+    /// A person; of two people at least one is on call. Never deleted.
     OnCall(u8),
     /// A claim; of two claims at most one exists.
     Claim(u8),
@@ -51,11 +51,12 @@ pub enum Doc {
     Token(u8),
     /// Inserted and deleted again and again.
     Slot(u8),
-    /// Written from the content of an account, which is only read; never deleted.
+    /// Written from the content of an account that is only read. Never deleted.
     Sheet(u8),
     /// In an index of its own, which may be lost; never deleted.
     Annex(u8),
-    /// A copy of a document that an application made while it was locked. Its content is arbitrary.
+    /// A copy of a document that an application made under lock. The document was locked at the
+    /// copy. The content is arbitrary.
     Stray(u64),
     /// Inserted by one transfer, perhaps deleted later, and never made again.
     Journal(u64),
@@ -78,7 +79,9 @@ impl Doc {
         }
     }
 
-    /// Whether the document is never deleted, so that its entries are its whole history.
+    /// Whether the document is never deleted.
+    ///
+    /// The entries of such a document are its whole history.
     #[must_use]
     pub fn lasts(self) -> bool {
         matches!(self, Self::Account(_) | Self::OnCall(_) | Self::Sheet(_) | Self::Annex(_))
@@ -94,7 +97,8 @@ pub enum Kind {
     Audit,
     /// Takes one of two people off call, or puts both on call.
     OnCall,
-    /// Inserts one of two documents if both are absent, else deletes those that exist.
+    /// Inserts one of two absent documents, or deletes present ones. If both are absent, one is
+    /// inserted. Otherwise those that exist are deleted.
     Claim,
     /// Deletes one of three documents and inserts another.
     Token,

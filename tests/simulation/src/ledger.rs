@@ -25,7 +25,8 @@ pub struct Ledger {
     pub long_locks: Vec<LongLock>,
     /// The cost of the final cleanup.
     pub clean_up: CleanUp,
-    /// Attempts that a process took for dead while their closures ran, with that process.
+    /// Attempts that a process took for dead during their closures. Each entry has the attempt and
+    /// the process.
     pub buried: Vec<(AttemptId, String)>,
     /// Documents in requests that also asked for slow documents.
     pub held_up: Vec<HeldUp>,

@@ -19,7 +19,7 @@ type Documents = BTreeMap<Arc<str>, BTreeMap<String, Source>>;
 pub(crate) struct MadeAgain {
     /// The incarnation of the annex.
     before: u64,
-    /// The locks in the annex: the attempt, and the id of the document.
+    /// The locks in the annex. Each has the attempt, and the id of the document.
     locks: Vec<(String, String)>,
 }
 
@@ -74,7 +74,9 @@ impl MadeAgain {
         violations
     }
 
-    /// The id of a participant with a write to the annex that was dropped.
+    /// The id of a participant whose write was dropped.
+    ///
+    /// The write is one to the dropped annex.
     fn lost<'m>(&self, member: &'m Value) -> Option<&'m str> {
         let of = |field: &str| member[field]["incarnation"].as_u64();
         let incarnation = of("placeholder").or_else(|| of("expected"));

@@ -1,4 +1,6 @@
-//! Runs simulations by a range of seeds, for a time, or from one seed.
+//! Runs simulations.
+//!
+//! A run covers a range of seeds, a time, or one seed.
 
 use std::ops::Range;
 use std::process::ExitCode;
@@ -25,16 +27,17 @@ struct Arguments {
     /// Run this many seeds.
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
-    /// Leave out each rule in turn, and find the seed that detects the omission.
+    /// Leave out each rule in turn. Find the seed that detects the omission.
     #[arg(long, conflicts_with_all = ["seconds", "replay"])]
     mutations: bool,
-    /// Leave out this rule only: with `--mutations`, or in the run that is replayed.
+    /// Leave out this rule only. For `--mutations`, and for the run that is replayed.
     #[arg(long, value_parser = rule)]
     without: Option<Rule>,
     /// Only these faults and modes, separated by commas; `all` or `none`.
     #[arg(long, value_parser = troubles)]
     troubles: Option<Troubles>,
-    /// Run each seed twice, and fail if the runs differ in any event or store operation.
+    /// Run each seed twice, and fail if the runs differ. The runs may differ in no event and no
+    /// store operation.
     #[arg(long, conflicts_with_all = ["replay", "mutations"])]
     twice: bool,
     /// The first seed.

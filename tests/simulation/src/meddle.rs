@@ -149,7 +149,9 @@ impl Meddler {
         let _ = self.server.drop_collection("annex").await;
     }
 
-    /// Copies a document that is or was locked to an id of its own. Nothing is overwritten.
+    /// Copies a document to an id of its own.
+    ///
+    /// The document is or was locked. The copy overwrites nothing.
     async fn copy(&mut self) {
         let documents = self.server.documents();
         let world = documents.get("world").into_iter().flatten();

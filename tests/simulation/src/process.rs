@@ -42,7 +42,9 @@ struct State {
     counted_since: Instant,
 }
 
-/// The maximum number of steps in a [`SPAN`], beyond which the process loops.
+/// The maximum number of steps of a process in a [`SPAN`].
+///
+/// Beyond this number the process loops.
 ///
 /// A process that waits for a holder polls again and again, and in some runs the wait is long.
 const STEPS: u64 = 100_000;
@@ -68,7 +70,9 @@ pub fn is_planned(panic: &(dyn Any + Send)) -> bool {
     panic.is::<Planned>() || panic.downcast_ref::<&str>().is_some_and(|words| *words == shared)
 }
 
-/// The part of its events, store operations and actions that a run keeps.
+/// The recorded part of a run.
+///
+/// A run has events, store operations and actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recording {
     /// Nothing.

@@ -54,9 +54,12 @@ pub fn run_with(seed: u64, troubles: Troubles, rules: &Rules) -> RunResult {
     run_recorded(seed, troubles, rules, Recording::Nothing).0
 }
 
-/// Runs a seed twice, and compares the digests of all events, store operations and actions.
+/// Runs a seed twice, and compares the digests.
 ///
-/// A difference is a violation, which names the first line that differs in two further runs.
+/// A digest covers all events, store operations and actions.
+///
+/// A difference is a violation. The violation names the first line that differs in two further
+/// runs.
 #[must_use]
 pub fn run_twice(seed: u64, troubles: Troubles) -> RunResult {
     let once = |recording| run_recorded(seed, troubles, &Rules::all(), recording);
@@ -100,7 +103,9 @@ struct Running {
     actors: Vec<JoinHandle<()>>,
 }
 
-/// Shuts a domain down, even if its process was stopped because it looped.
+/// Shuts a domain down, even if its process was stopped.
+///
+/// The process was stopped because it looped.
 async fn shut_down(domain: &Domain) {
     let _ = tokio::time::timeout(PEACE + JANITOR_INTERVAL, domain.shutdown(PEACE)).await;
 }

@@ -13,7 +13,7 @@ pub(crate) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The interval of the janitors.
 pub(crate) const JANITOR_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The interval and the duration of the rushes of actors in a calm run.
+/// The interval and the duration of rushes in a calm run. In a rush, actors arrive together.
 const RUSHES: [Duration; 2] = [Duration::from_millis(700), Duration::from_millis(60)];
 
 /// The time until an actor arrives with the next rush.
@@ -31,7 +31,7 @@ pub(crate) const TOKENS: u8 = 3;
 pub(crate) const SLOTS: u8 = 2;
 /// The number of documents in the annex.
 pub(crate) const ANNEXED: u8 = 2;
-/// The number of sheets, which are written from accounts that are only read.
+/// The number of sheets. Sheets are written from accounts that are only read.
 pub(crate) const SHEETS: u8 = 6;
 /// The initial balance of each account.
 pub(crate) const OPENING: i64 = 1_000;
@@ -43,7 +43,8 @@ pub enum Clocks {
     Tame,
     /// The clocks jump by hours, both ways.
     Wild,
-    /// The clocks advance by days, process by process, so that partitions are dropped.
+    /// The clocks advance by days, so that partitions are dropped. The processes advance one by
+    /// one.
     Days,
 }
 
@@ -55,9 +56,11 @@ pub enum Clocks {
 pub struct Troubles {
     /// Writes are applied, at once or later, and answered with a refusal.
     pub refusals: bool,
-    /// Writes are applied, at once or later, and answered with a missing collection.
+    /// Writes are applied, but answered with a missing collection. The apply takes place at once or
+    /// later.
     pub missing: bool,
-    /// After a wrong answer to an applied write, everything is unreachable for a while.
+    /// After a wrong answer, everything is unreachable for a while. The answer is that to an
+    /// applied write.
     pub outages: bool,
     /// Callers hold their transaction open past every limit, while their process lives.
     pub hangs: bool,
@@ -73,9 +76,9 @@ pub struct Troubles {
     pub store_panics: bool,
     /// The transactions of a process share their requests.
     pub request_batching: bool,
-    /// A part of the store is slow, or hangs, while the rest is quick.
+    /// A part of the store is slow or hangs. The rest is quick.
     pub slow_parts: bool,
-    /// Scans have several pages and lose some of them; callers wait for barriers.
+    /// Scans have several pages and lose some of them. Callers wait for barriers.
     pub lost_pages: bool,
     /// The transactions of a process are merged into groups.
     pub groups: bool,
@@ -135,7 +138,9 @@ impl Troubles {
         troubles
     }
 
-    /// The named faults and modes, separated by commas; `all` and `none` are names.
+    /// Returns the faults and modes with these names.
+    ///
+    /// Commas separate the names; `all` and `none` are names.
     #[must_use]
     pub fn named(names: &str) -> Option<Self> {
         let mut troubles = Self::NONE;
@@ -433,10 +438,12 @@ impl Scenario {
         clocks || missing || expected.iter().any(|kind| why.starts_with(kind))
     }
 
-    /// The longest time for which one transaction may lock a document after the faults.
+    /// The longest lock of a transaction after the faults.
     ///
-    /// The sum of the attempt timeout by the slowest clock, the longest lease, and a few passes
-    /// of a janitor.
+    /// The lock is that of one document.
+    ///
+    /// The time is the sum of the attempt timeout by the slowest clock, the longest lease, and a
+    /// few passes of a janitor.
     #[must_use]
     pub fn longest_lock(&self) -> Duration {
         let limits = ATTEMPT_TIMEOUT * self.slowest() + ATTEMPT_TIMEOUT;
@@ -448,7 +455,7 @@ impl Scenario {
         if self.clocks == Clocks::Wild { 2 } else { 1 }
     }
 
-    /// The maximum offset of a clock at the start of its process, in milliseconds.
+    /// The maximum offset of a process's first clock, in milliseconds.
     ///
     /// If the server tells its time, the offset is most of the allowed drift.
     #[must_use]

@@ -29,7 +29,7 @@ pub struct LongLock {
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// The holder of each locked document, and the first poll that showed it.
+    /// The holders of locked documents. Each entry also has the first poll that showed the holder.
     held: BTreeMap<String, (String, Instant)>,
     /// Every lock that was seen, and its duration.
     locks: BTreeMap<(String, String), Duration>,

@@ -42,7 +42,9 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// Notes that the closure of an attempt runs, until the result is dropped.
+    /// Notes that the closure of an attempt runs.
+    ///
+    /// The note ends when the result is dropped.
     pub(crate) fn at_work(&self, tid: AttemptId) -> AtWork<'_> {
         self.at_work.lock().insert(tid, Instant::now());
         AtWork { told: self, tid }

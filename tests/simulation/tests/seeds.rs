@@ -1,4 +1,4 @@
-//! Runs of seeds: the invariants hold, and a seed can be replayed exactly.
+//! Runs of seeds hold the invariants and replay exactly.
 //!
 //! `TXN_SIMULATION_SEED=7` replays one run; `TXN_SIMULATION_SEEDS=5000` runs more seeds.
 
@@ -57,7 +57,9 @@ fn formerly_failing_seeds_hold() {
     }
 }
 
-/// The digest covers the log: a digest that ignored the log would be the one without a recording.
+/// The digest covers the log.
+///
+/// A digest that ignored the log would be the one without a recording.
 #[test]
 fn digests_differ_by_seed_and_by_log() {
     let troubles = Troubles::all();

@@ -1,4 +1,4 @@
-//! An acknowledged transaction is never undone, and an aborted one is never seen.
+//! No acknowledged transaction is undone, and no aborted one seen.
 
 use crate::history::{Doc, Fate};
 use crate::ledger::Ledger;

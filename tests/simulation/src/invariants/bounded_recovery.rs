@@ -8,7 +8,8 @@ use crate::ledger::{CleanUp, Ledger};
 ///
 /// A touch or a void, an apply, a mark, and each of these again.
 const EACH: u64 = 8;
-/// Writes of each pass in any case: the domain's own documents, and the entry of the process.
+/// The number of writes of each pass in any case. These are the writes of the domain's own
+/// documents, and of the entry of the process.
 const PASS: u64 = 8;
 /// Writes for each dropped day.
 ///

@@ -1,4 +1,6 @@
-//! A slow shard delays a read of another shard only by shared requests.
+//! A slow shard delays other shards only by shared requests.
+//!
+//! The delayed requests are reads.
 //!
 //! The invariant applies to runs without other faults.
 
@@ -11,7 +13,7 @@ use crate::history::{Kind, Operation};
 use crate::ledger::Ledger;
 use crate::scenario::Slow;
 
-/// The maximum duration of a read, even if requests that hang use all slots.
+/// The maximum duration of a read with all slots in use. Requests that hang use the slots.
 const SOON: Duration = Duration::from_millis(300);
 
 pub(super) fn check(ledger: &Ledger) -> Vec<String> {

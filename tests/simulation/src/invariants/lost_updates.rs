@@ -1,4 +1,6 @@
-//! Every committed write of a document starts from the content of the write before.
+//! Every committed write starts from the content before it.
+//!
+//! The content is that of the write before, of the same document.
 
 use std::collections::BTreeMap;
 

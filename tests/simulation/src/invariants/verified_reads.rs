@@ -1,4 +1,4 @@
-//! A verified read shows each write that was acknowledged before the read began.
+//! A verified read shows each write acknowledged before its start.
 //!
 //! After a barrier the documents contain these writes without the engine.
 

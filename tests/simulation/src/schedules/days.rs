@@ -1,4 +1,4 @@
-//! Days of the transaction table that are dropped while other processes use them.
+//! Dropped days of the transaction table that processes still use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::left_behind::{ground, number, thing};
 use super::{coordinator, coordinator_on, violations_of};
 use crate::virtual_time::in_virtual_time;
 
-/// How far the clock of a janitor is ahead that drops the present day.
+/// How far the clock of a janitor is ahead. The janitor drops the present day.
 const DAYS: i64 = 4 * 24 * 3_600 * 1_000;
 
 /// The other process at the day that a janitor drops.
@@ -21,13 +21,15 @@ const DAYS: i64 = 4 * 24 * 3_600 * 1_000;
 enum Other {
     /// No other process.
     Absent,
-    /// A second janitor lifts the block, because it prevents the decision of a lock.
+    /// A second janitor lifts the block. The block prevents the decision of a lock.
     Lifts,
     /// A second janitor did that before and died. Its request arrives now.
     LiftsLate,
 }
 
-/// An owner commits at each step of a janitor that drops its day.
+/// An owner commits at each step of a dropping janitor.
+///
+/// The janitor drops the day of the owner.
 ///
 /// The janitor's clock is days ahead, and the janitor pauses at each step in turn. The owner dies
 /// before the acknowledgement of its apply.
@@ -46,7 +48,9 @@ pub(super) fn a_commit_behind_a_lifted_block(rules: &Rules) -> Vec<String> {
     commits_while_dropped(rules, Other::Lifts, 1.0)
 }
 
-/// The same, but the lift is late, from a janitor that died before.
+/// As [`a_commit_while_its_day_is_dropped`], but with a late lift.
+///
+/// The lift is from a janitor that died before.
 #[must_use]
 pub(super) fn a_commit_behind_a_late_lift(rules: &Rules) -> Vec<String> {
     commits_while_dropped(rules, Other::LiftsLate, 1.0)
@@ -142,7 +146,9 @@ async fn commit_while_dropped(
     Ok(Drop { acknowledged, stands, drops })
 }
 
-/// The oldest partition, of the present day of all processes but the late janitor.
+/// The oldest partition of the present day.
+///
+/// The day is that of all processes but the late janitor.
 fn partition(server: &Server) -> Option<Arc<str>> {
     server.documents().into_keys().find(|name| name.starts_with("txn-shop-"))
 }
@@ -159,7 +165,9 @@ async fn dies_holding_b(rules: &Rules, server: &Arc<Server>) -> Result<(), Error
     Ok(())
 }
 
-/// A janitor lifts a foreign block, and dies before the request is carried out.
+/// A janitor lifts a foreign block, and dies early.
+///
+/// The janitor dies before the request is carried out.
 async fn dies_lifting(rules: &Rules, server: &Arc<Server>) -> Result<(), Error> {
     if let Some(partition) = partition(server) {
         // A janitor left this block when it died.
@@ -176,7 +184,9 @@ async fn dies_lifting(rules: &Rules, server: &Arc<Server>) -> Result<(), Error> 
     Ok(())
 }
 
-/// A janitor drops a day and dies, and the watermark vanishes with its primary.
+/// A janitor's watermark vanishes with its primary.
+///
+/// The janitor drops a day and dies.
 ///
 /// A process that saw the watermark takes the lock of a transaction of that day for void. Then that
 /// transaction commits.

@@ -24,8 +24,8 @@ pub(super) enum Fate {
     HeldAndLost,
     /// The request waits until it is released, before it is carried out.
     HeldBefore,
-    /// The first item is carried out; the other items wait until they are released. No bulk is
-    /// carried out at once.
+    /// The first item is carried out; the other items wait. The other items wait until they are
+    /// released. No bulk is carried out at once.
     HeldBetween,
 }
 
@@ -76,7 +76,7 @@ impl Directed {
         self.released.notify_one();
     }
 
-    /// From now on no lift of a block arrives, or has an answer.
+    /// From now on no lift of a block arrives or is answered.
     pub(super) fn keep_lifts(&self) {
         self.keeps_lifts.store(true, Ordering::Relaxed);
     }

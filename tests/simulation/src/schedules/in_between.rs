@@ -18,7 +18,7 @@ use super::directed::{Directed, Fate};
 use super::left_behind::{ground, number, thing};
 use super::{coordinator, coordinator_on, hangs, violations_of};
 
-/// Long enough for all work that does not wait for a hung replica.
+/// A time for all work that waits for no hung replica.
 const WHILE: Duration = Duration::from_secs(1);
 
 /// A process that writes `a`, with directed requests.
@@ -63,7 +63,9 @@ async fn until_seen(server: &Server, n: u64) -> bool {
     false
 }
 
-/// The error in the answer to the writer of a 2, if any.
+/// The error in the writer's answer, if any.
+///
+/// The writer wrote a 2.
 async fn untrue(
     told: &Result<Result<CompareAndSet, Error>, JoinError>,
     writer: &Writer,
@@ -101,7 +103,9 @@ pub(super) fn an_own_commit_that_vanishes(rules: &Rules) -> Vec<String> {
     })
 }
 
-/// A write without a record is late, and overtaken by a commit that vanishes.
+/// A commit that overtakes a late write vanishes.
+///
+/// The late write has no record.
 ///
 /// The document shows the later commit, until its primary crashes. Then the write lands.
 #[must_use]
@@ -135,9 +139,11 @@ pub(super) fn a_later_commit_that_vanishes(rules: &Rules) -> Vec<String> {
     })
 }
 
-/// A write without a record is carried out, and its answer is lost.
+/// A process overwrites its own write in doubt.
 ///
-/// Before its writer reads the document, the same process writes the document twice. The first of
+/// The first write has no record. The write is carried out, and its answer is lost.
+///
+/// Before the writer reads the document, the same process writes the document twice. The first of
 /// these writes replaces the content in doubt, and each write shortens the list.
 #[must_use]
 pub(super) fn an_own_commit_that_is_written_over(rules: &Rules) -> Vec<String> {

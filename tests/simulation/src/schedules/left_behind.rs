@@ -20,7 +20,7 @@ use txn_sim::server::{Manners, REPLICATION, Server};
 
 /// The number of documents of a large transaction.
 const MANY: usize = 60;
-/// The bounds of a recovery's writes: for each document, and for all other work.
+/// The bound of a recovery's writes for each document. The second bound is that for all other work.
 const EACH: u64 = 4;
 const REST: u64 = 16;
 
@@ -28,7 +28,9 @@ pub(super) fn thing(n: u64) -> Raw {
     Raw::new(format!("{{\"n\":{n}}}"))
 }
 
-/// A server with `things` and `annex`, and a document of each id in both.
+/// A server with the same documents in `things` and `annex`.
+///
+/// Both have a document of each id.
 pub(super) async fn ground(rules: &Rules, ids: &[String]) -> Result<Arc<Server>, Error> {
     let server = Server::new(1, Manners::default());
     let (_, founder) = coordinator(rules, &server, "founder", 0).await?;
@@ -50,7 +52,9 @@ fn locked(server: &Server) -> Vec<Source> {
     documents.filter(|source| source.contains(&lock)).collect()
 }
 
-/// An owner writes these documents, and dies between its commit and its apply.
+/// An owner dies between its commit and its apply.
+///
+/// The commit writes these documents.
 pub(super) async fn dies_committed(
     rules: &Rules,
     server: &Arc<Server>,
@@ -90,7 +94,9 @@ pub(super) async fn dies_committed(
     Ok(())
 }
 
-/// A dead owner's large transaction is applied with a few writes for each document.
+/// A large transaction is applied with few writes per document.
+///
+/// The owner is dead.
 #[must_use]
 pub(super) fn a_large_recovery(rules: &Rules) -> Vec<String> {
     violations_of(async {
@@ -239,7 +245,7 @@ async fn until(reached: impl Fn() -> bool) {
     }
 }
 
-/// A reader sees the commit of a dead owner before it is applied.
+/// A reader sees the unapplied commit of a dead owner.
 #[must_use]
 pub(super) fn commits_of_dead_owner(rules: &Rules) -> Vec<String> {
     violations_of(async {
@@ -297,7 +303,9 @@ pub(super) fn an_index_that_is_lost(rules: &Rules) -> Vec<String> {
     })
 }
 
-/// An application copies a locked document to another id, and the holder finishes.
+/// An application copies a locked document, and the holder finishes.
+///
+/// The copy has another id.
 #[must_use]
 pub(super) fn a_lock_that_was_copied(rules: &Rules) -> Vec<String> {
     violations_of(async {

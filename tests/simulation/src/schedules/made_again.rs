@@ -1,4 +1,6 @@
-//! An index that an administrator makes again before a commit is applied to it.
+//! An index that is made again before an apply.
+//!
+//! An administrator makes the index again before a commit is applied to it.
 
 use txn_core::store::{Key, Read, Store};
 use txn_core::{Error, Raw};
@@ -7,7 +9,9 @@ use txn_protocol::rule::Rules;
 use super::left_behind::{dies_committed, ground, passes, thing};
 use super::{coordinator, violations_of};
 
-/// A dead owner's commit is reported as lost, even with a new document.
+/// A dead owner's commit to a remade index is reported.
+///
+/// The commit is reported as lost, even with a new document.
 ///
 /// Another transaction wrote the document in the new index. The write of the other transaction
 /// stays.

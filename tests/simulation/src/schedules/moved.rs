@@ -17,7 +17,9 @@ use crate::process::Process;
 /// Longer than any wait of an owner or a recovering process.
 const LONG: Duration = Duration::from_secs(40);
 
-/// An owner with a committed insert of `new`, and its apply under way.
+/// An owner with a committed insert of `new`.
+///
+/// The apply of the insert is under way.
 struct Inserting {
     server: Arc<Server>,
     way: Arc<Directed>,

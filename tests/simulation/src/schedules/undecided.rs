@@ -77,7 +77,9 @@ pub(super) fn a_commit_that_vanishes(rules: &Rules) -> Vec<String> {
     })
 }
 
-/// The first transaction reads `b` and writes `a`, and its commit is late.
+/// Two later transactions run beside a late commit.
+///
+/// The late transaction reads `b` and writes `a`.
 ///
 /// A second transaction writes `b`, and a third one reads both.
 #[must_use]
