@@ -19,7 +19,7 @@ pub enum Fault {
     WriteBlock,
     /// Writes are blocked as on a full disk.
     FloodStage,
-    /// A node is cut off from the other nodes, and from some or no clients. For partitions.
+    /// A node is cut off from the other nodes. Some or no clients are cut off, too. For partitions.
     CutNode,
     /// The elected master is cut off. For partitions.
     CutMaster,
@@ -37,7 +37,7 @@ pub enum Fault {
     CutPowerAtWrite,
     /// The power fails, and again while the nodes start. For power losses.
     CutPowerAtStart,
-    /// The server is shut down, and a newer version starts on its data. For upgrades.
+    /// The server restarts as a newer version. The newer version uses the same data. For upgrades.
     Upgrade,
     /// The server is killed, and a newer version starts on its data. For upgrades.
     KillAndUpgrade,

@@ -29,13 +29,13 @@ pub struct Size {
     /// Coordinators, each like a separate process: 2; 1 for an overload.
     #[arg(long)]
     pub coordinators: Option<usize>,
-    /// Workers of each coordinator, and as many for the lists: 2; 500 for an overload.
+    /// Workers of each coordinator: 2; 500 for an overload. The lists have as many workers.
     #[arg(long)]
     pub workers: Option<usize>,
     /// Accounts of the bank: 30; 2,000 for an overload. With few accounts the coordinators contend.
     #[arg(long)]
     pub accounts: Option<usize>,
-    /// An additional field of each account, in KiB: none; 16 for an overload.
+    /// An additional field of each account, in KiB: none. 16 for an overload.
     #[arg(long)]
     pub note_kib: Option<usize>,
 }
@@ -187,8 +187,9 @@ async fn begins(counters: &Counters, before: Counts) {
 }
 
 impl Load {
-    /// Opens both loads on the addresses of each coordinator, and on those of a witness without
-    /// faults.
+    /// Opens both loads on the coordinators' and the witness's addresses.
+    ///
+    /// No fault concerns the addresses of the witness.
     ///
     /// The collections are `<name>-ledger` and `<name>-lists`.
     pub(crate) async fn open(
@@ -271,7 +272,7 @@ impl Load {
         self.ledger.longest().max(self.counters.longest())
     }
 
-    /// Returns the errors of callers, and the refusals of the server, line by line.
+    /// Returns errors of callers and refusals of the server, by line.
     pub(crate) fn refused(&self) -> Vec<(String, u64)> {
         let mut errors = BTreeMap::<String, u64>::new();
         for complaints in [self.ledger.complaints(), self.counters.complaints()] {

@@ -33,7 +33,8 @@ struct Arguments {
     /// The faults, in turn; all faults of the target by default.
     #[arg(long, value_delimiter = ',')]
     faults: Vec<Fault>,
-    /// The seed of partitions, power losses, an overload and a server's life; random by default.
+    /// The seed of the random choices; random by default. For partitions, power losses, an overload
+    /// and a server's life.
     #[arg(long, conflicts_with = "system")]
     seed: Option<u64>,
     /// The guarantee of the disks of power losses for names in folders.
@@ -75,7 +76,8 @@ enum Target {
     PowerLoss,
     /// An own OpenSearch 3 on a disk that loses its power. Needs root.
     PowerLossOpensearch,
-    /// Three own nodes of Elasticsearch 8, whose disks lose their power at once. Needs root.
+    /// Three own nodes of Elasticsearch 8 that lose their power. The disks lose their power at
+    /// once. Needs root.
     PowerLossCluster,
     /// An own Elasticsearch 7 that becomes 8, and then 9.
     Upgrade,

@@ -54,7 +54,9 @@ pub async fn run(
     Ok(report)
 }
 
-/// Opens the load on a server, with the address of the coordinators and that of the checks.
+/// Opens the load on a server.
+///
+/// The load has the address of the coordinators and that of the checks.
 pub(crate) async fn open(url: &str, witness: &str, shape: Shape) -> Result<Load, String> {
     let name = txn_fixtures::unique("torture");
     let urls_of = |_| vec![url.to_owned()];

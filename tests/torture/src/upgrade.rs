@@ -1,4 +1,6 @@
-//! A server that is upgraded to the next versions on its data, under load.
+//! A server is upgraded to the next versions under load.
+//!
+//! The data of the server stays.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -76,7 +78,9 @@ struct Total {
 }
 
 impl Total {
-    /// Upgrades the server under a new load, checks the load, and removes its indices.
+    /// Upgrades the server under a new load.
+    ///
+    /// Then checks the load, and removes the indices of the load.
     async fn upgrade(
         &mut self,
         running: Running,

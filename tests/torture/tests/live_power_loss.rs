@@ -1,4 +1,6 @@
-//! A server on a disk that loses its power: what the server acknowledged is there, or not.
+//! A server on a disk that loses its power.
+//!
+//! The acknowledged writes survive, or do not.
 
 use fastrand::Rng;
 use serde_json::json;
@@ -10,7 +12,9 @@ use txn_torture::power_loss::Machine;
 /// The number of documents in each index.
 const DOCUMENTS: u64 = 50;
 
-/// The power losses keep a synced translog, and do lose the other one.
+/// The power losses keep a synced translog only.
+///
+/// The power losses do lose the other translog.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_synced_translog_survives() {
     if let Err(reason) = check() {

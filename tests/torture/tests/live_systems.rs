@@ -1,4 +1,6 @@
-//! A short kill soak of each system, on every version of every server.
+//! A short kill soak of each system.
+//!
+//! The soak runs on every version of every server.
 //!
 //! `cargo xtask torture` runs longer soaks.
 

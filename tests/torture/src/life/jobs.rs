@@ -160,7 +160,9 @@ impl Administrator {
         Ok(names)
     }
 
-    /// Waits until no shard moves, and returns whether each copy is in place.
+    /// Waits until no shard moves.
+    ///
+    /// Returns whether each copy is in place.
     async fn is_in_place(&self) -> Result<bool, String> {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
@@ -235,7 +237,9 @@ impl Administrator {
         Ok(())
     }
 
-    /// Restores a snapshot beside the original, which goes on, and drops the copies.
+    /// Restores a snapshot beside the original, and drops the copies.
+    ///
+    /// The original goes on.
     async fn snapshot_and_restore(&self, random: &mut Rng) -> Result<(), String> {
         let plain = &self.plain;
         let repository = txn_fixtures::unique("snapshots");
@@ -280,7 +284,9 @@ impl Administrator {
         Ok(())
     }
 
-    /// Changes a template of the indices of the load, and removes one of other indices.
+    /// Changes a template of the load, and removes a foreign one.
+    ///
+    /// The foreign template is one of other indices.
     async fn change_templates(&self) -> Result<(), String> {
         let plain = &self.plain;
         let patterns = self.indices.each_ref().map(|index| format!("{index}*"));
@@ -308,7 +314,9 @@ impl Administrator {
     }
 }
 
-/// Chooses a started copy of a shard, and a node without a copy of that shard.
+/// Chooses a copy of a shard, and a node for it.
+///
+/// The copy is started, and the node has no copy of that shard.
 fn choose_move<'a>(
     shards: &'a [Shard],
     nodes: &'a [String],

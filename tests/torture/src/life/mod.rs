@@ -23,7 +23,9 @@ const CALM: Duration = Duration::from_secs(2);
 /// The number of transfers after the jobs of a round.
 const TRANSFERS: u64 = 20;
 
-/// Runs the load for `span` on three nodes of this kind, and reports.
+/// Runs the load on three nodes of this kind, and reports.
+///
+/// The load runs for `span`.
 ///
 /// # Errors
 /// If the load cannot run, or a job fails.

@@ -18,7 +18,7 @@ const DELAY: std::ops::Range<u64> = 0..2_000;
 pub(super) struct Job {
     pub(super) fault: Fault,
     pub(super) delay: Duration,
-    /// The seed of the choices of the job, such as that of a shard.
+    /// The seed of a job's choices, such as that of a shard.
     pub(super) seed: u64,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Job {
 pub(super) struct Round {
     /// Jobs that overlap.
     pub(super) together: Vec<Job>,
-    /// A job after them: the servers refuse other jobs on a closed index.
+    /// A job after the overlapping ones. The servers refuse other jobs on a closed index.
     pub(super) apart: Option<Job>,
 }
 
@@ -41,10 +41,12 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Creates the schedule of these jobs; of all jobs if there are none.
+    /// Creates the schedule of these jobs.
+    ///
+    /// Without jobs, the schedule has all jobs.
     ///
     /// # Errors
-    /// If one of them is no job of a server's life.
+    /// If an element of `jobs` is no job of a server's life.
     pub(super) fn new(seed: u64, jobs: &[Fault]) -> Result<Self, String> {
         if let Some(other) = jobs.iter().find(|job| !Fault::OF_LIFE.contains(job)) {
             return Err(format!("{other} is no job of a server's life"));

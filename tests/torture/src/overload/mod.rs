@@ -1,4 +1,6 @@
-//! A server with a small heap, under more clients than it can serve.
+//! A server with a small heap under too many clients.
+//!
+//! The server cannot serve all clients.
 //!
 //! The load has a few clients before the overload and after it. In the meantime the server may
 //! refuse, pause or die. The process restarts a dead server, and goes on.
@@ -19,23 +21,26 @@ use crate::memory::Memory;
 use crate::report::{Report, progress};
 use figures::Figures;
 
-/// The workers of each coordinator, and of the lists, before and after the overload.
+/// The workers before and after the overload. Each coordinator has this number, and so have the
+/// lists.
 const FEW: usize = 16;
 
-/// The time of the few clients until their rate is measured, and the time of the measurement.
+/// The time of the few clients until their rate is measured. The second time is that of the
+/// measurement.
 const WARM_UP: Duration = Duration::from_secs(10);
 const CALM: Duration = Duration::from_secs(20);
 
 /// The time between two readings of the figures of the server.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The number of starts in a row after which a server counts as lost.
+/// The number of failed starts until a server counts as lost. The starts are in a row.
 const TRIES: u32 = 5;
 
-/// The rate after the overload, as a share of the rate before it, that counts as recovered.
+/// The recovered rate, as a share of the rate before. The rate after the overload has to reach this
+/// share.
 const RECOVERED: f64 = 0.5;
 
-/// The largest growth of the memory of this process during the overload, in MiB.
+/// The largest memory growth during the overload, in MiB. The memory is that of this process.
 const MOST_MEMORY: u64 = 512;
 
 /// The time that a transaction may take beyond its timeout.
@@ -52,7 +57,9 @@ const TIMING: Timing = Timing {
 pub const USUAL: Shape =
     Shape { coordinators: 1, workers: 500, accounts: 2_000, note: 16 * 1_024, readers: 2, seed: 0 };
 
-/// Runs the overload for `span` on a server with this heap in MiB, and reports.
+/// Runs the overload on a server, and reports.
+///
+/// The overload takes `span`. `heap` is the heap of the server, in MiB.
 ///
 /// # Errors
 /// If the load cannot run, or the server does not start again.

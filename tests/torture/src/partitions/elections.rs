@@ -13,7 +13,9 @@ use super::schedule::NODES;
 /// The time between two looks at all nodes.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// The masters so far, each with the time at which a node first saw it.
+/// The masters so far.
+///
+/// Each has the time at which a node first saw the master.
 #[derive(Debug, Default)]
 struct Masters(Vec<(Instant, Master)>);
 
@@ -36,7 +38,9 @@ impl Masters {
     }
 }
 
-/// A task that asks each node for its master until the end of the run.
+/// A task that asks each node for its master.
+///
+/// The task ends with the run.
 #[derive(Debug)]
 pub(super) struct Elections {
     masters: Arc<Mutex<Masters>>,
@@ -59,7 +63,9 @@ impl Elections {
         Self { masters, task }
     }
 
-    /// Returns the masters that were elected after a time: the time that it took, and the node.
+    /// Returns the masters that were elected after a time.
+    ///
+    /// Each has the duration of the election, and the node.
     pub(super) fn after(&self, begin: Instant) -> Vec<(Duration, usize)> {
         self.masters.lock().after(begin)
     }

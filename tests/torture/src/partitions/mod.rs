@@ -21,10 +21,13 @@ use crate::report::{Report, progress};
 use elections::Elections;
 use schedule::{NetworkFault, ProcessFault, Round, Schedule};
 
-/// The duration of the load before and after the faults of a round.
+/// The duration of the load around a round's faults. The load has this duration before the faults,
+/// and again after them.
 const CALM: Duration = Duration::from_secs(3);
 
-/// Runs the load for `span` on three nodes of this kind, and reports.
+/// Runs the load on three nodes of this kind, and reports.
+///
+/// The load runs for `span`.
 ///
 /// # Errors
 /// If the load cannot run, a fault cannot happen, or the process is not root.

@@ -13,7 +13,7 @@ use crate::fault::Fault;
 /// Mostly longer than an election, which takes 2 to 6 s.
 const HOLD: std::ops::Range<u64> = 8_000..24_000;
 
-/// The time between a cut and a second fault of the same round, in milliseconds.
+/// The time from a cut to a second fault, in milliseconds. Both faults are of the same round.
 const SECOND: std::ops::Range<u64> = 0..6_000;
 
 /// The speeds of slow links, in kilobits per second.
@@ -53,7 +53,7 @@ pub(super) enum Clients {
     ReachAll,
     /// Both clients reach the other nodes, and not the target.
     ReachOthers,
-    /// The first client reaches only the target, the second one only the other nodes.
+    /// The first client reaches only the target. The second client reaches only the other nodes.
     Split,
 }
 
@@ -74,7 +74,9 @@ pub(super) enum NetworkFault {
     Slow { target: Target, rate: Rate },
 }
 
-/// A fault of the process with the primary, after the fault of the network.
+/// A fault of the process with the primary.
+///
+/// The fault comes after that of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProcessFault {
     pub(super) fault: Fault,
@@ -103,7 +105,9 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Creates the schedule of these faults; of all faults if there are none.
+    /// Creates the schedule of these faults.
+    ///
+    /// Without faults, the schedule has all faults.
     ///
     /// # Errors
     /// If a fault cannot happen here.
@@ -118,7 +122,9 @@ impl Schedule {
         Ok(Self { random: Rng::with_seed(seed), network, process, turn: Vec::new() })
     }
 
-    /// Returns the next fault of the network, each once before any of them repeats.
+    /// Returns the next fault of the network.
+    ///
+    /// Each fault comes once before any fault repeats.
     fn next_fault(&mut self) -> Option<Fault> {
         if self.turn.is_empty() {
             self.turn.clone_from(&self.network);

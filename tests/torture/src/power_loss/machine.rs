@@ -9,10 +9,10 @@ use txn_testkit::servers::{self, Error, Node, Running, ServerKind, up_private_wi
 
 use super::schedule::Again;
 
-/// The maximum time until the load or a start makes a number of changes.
+/// The maximum time for a number of changes. The load or a start makes the changes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Private nodes, each with a disk of its own, and one power supply. All functions block.
+/// Private nodes with one power supply. Each node has a disk of its own. All functions block.
 #[derive(Debug)]
 pub struct Machine {
     power: Power,

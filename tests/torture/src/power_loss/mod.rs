@@ -28,9 +28,9 @@ const TRANSFERS: u64 = 10;
 /// The guarantee of a disk for names in folders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Guarantee {
-    /// Any sync makes all earlier changes of folders durable, as on ext4, XFS and Btrfs.
+    /// Any sync makes all earlier changes of folders durable. Examples are ext4, XFS and Btrfs.
     Journaled,
-    /// Only the sync of a folder makes its changes durable, as in POSIX.
+    /// Only the sync of a folder makes its changes durable. POSIX has this rule.
     PerFolder,
 }
 

@@ -15,7 +15,8 @@ const LOAD: std::ops::Range<u64> = 500..6_000;
 /// A round of the load has thousands of them, a start has hundreds.
 const CHANGES: std::ops::Range<u64> = 0..600;
 
-/// The time from the first change of a start until the power fails again, in milliseconds.
+/// The time until the power fails again, in milliseconds. The time begins with the first change of
+/// a start.
 const START: std::ops::Range<u64> = 0..8_000;
 
 /// One power loss, with its repair.
@@ -24,7 +25,7 @@ pub(super) struct Round {
     pub(super) fault: Fault,
     /// The time of the load before the fault.
     pub(super) load: Duration,
-    /// The number of changes of the disks until the power fails, if the fault has one.
+    /// The number of disk changes until the power fails. `None` if the fault has no such number.
     pub(super) changes: Option<u64>,
     /// The second failure of the power, during the start.
     pub(super) again: Option<Again>,
@@ -51,7 +52,9 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Creates the schedule of these faults; of all faults if there are none.
+    /// Creates the schedule of these faults.
+    ///
+    /// Without faults, the schedule has all faults.
     ///
     /// # Errors
     /// If a fault cannot happen here.

@@ -1,6 +1,8 @@
-//! The gateway, killed every few seconds, with clients that repeat requests under their keys.
+//! The gateway is killed every few seconds.
 //!
-//! Each acknowledged request has one effect, however often its client had to send it.
+//! Clients repeat requests under their keys.
+//!
+//! Each acknowledged request has one effect, however often its client had to send the request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +32,7 @@ const ACCOUNTS: usize = 40;
 /// The pause of a client before it sends a request again.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The number of requests that a gateway of an overload carries out at the same time.
+/// The number of concurrent requests of a gateway in an overload.
 const MOST_REQUESTS: usize = 256;
 
 /// Runs a gateway until the process is killed.

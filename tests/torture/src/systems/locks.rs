@@ -39,7 +39,7 @@ pub enum Word {
 pub struct Effect {
     /// The token of the grant.
     pub token: u64,
-    /// Whether it is the last effect of the grant, rather than the first.
+    /// Whether this is the last effect of the grant. Otherwise the effect is the first one.
     pub is_last: bool,
 }
 

@@ -1,8 +1,10 @@
-//! Kill soaks of the systems on the engine: requests, locks, the outbox, the gateway.
+//! Kill soaks of the systems on the engine.
 //!
-//! Workers are processes, which are killed (SIGKILL) and paused beyond their lease (SIGSTOP,
-//! SIGCONT) at random. Workers write their results in transactions, so that a final check covers
-//! all of them.
+//! The systems are requests, locks, the outbox, and the gateway.
+//!
+//! Workers are processes. The soak kills workers (SIGKILL), and pauses them beyond their lease
+//! (SIGSTOP, SIGCONT), at random. Workers write their results in transactions, so that a final
+//! check covers all results.
 
 mod crew;
 pub mod gateway;
@@ -49,7 +51,7 @@ pub struct Plan {
     pub span: Duration,
     /// The number of concurrent workers.
     pub workers: usize,
-    /// The time without a sign of life until a worker counts as dead.
+    /// The silence after which a worker counts as dead. A silent worker gives no sign of life.
     pub lease: Duration,
     /// The program of a worker: this package's binary.
     pub binary: PathBuf,
@@ -65,7 +67,9 @@ impl Plan {
         Self { system, url, span, workers: 3, lease, binary, other: None }
     }
 
-    /// Runs every second worker as another program, such as this one in another version.
+    /// Runs every second worker as another program.
+    ///
+    /// An example is this program in another version.
     #[must_use]
     pub fn with_other(mut self, other: Option<PathBuf>) -> Self {
         self.other = other;

@@ -24,10 +24,10 @@ const CONNECTIONS: usize = 500;
 /// The connections before and after it.
 const FEW: usize = 64;
 
-/// The time of the load before the overload, and of the load after it.
+/// The time of the load before and after the overload.
 const CALM: Duration = Duration::from_secs(10);
 
-/// The rate after the overload, as a share of the rate before it, that counts as full speed.
+/// The full rate after the overload, as a share. The share is that of the rate before the overload.
 const FULL: f64 = 0.8;
 
 /// The largest growth of the memory during the overload, in MiB.

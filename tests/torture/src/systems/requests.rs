@@ -37,7 +37,7 @@ pub enum Fate {
     Commits,
     /// An operation of the request is refused.
     IsRefused,
-    /// The request is valid, and a client cancels it: either may come first.
+    /// A client cancels a valid request. Either may come first.
     Either,
 }
 
@@ -256,7 +256,10 @@ impl Desk {
         Ok(all)
     }
 
-    /// Submits a request, sometimes twice, as after a lost answer; returns whether it was accepted.
+    /// Submits a request, sometimes twice.
+    ///
+    /// A client repeats its request after a lost answer in the same way. Returns whether the
+    /// request was accepted.
     async fn submit(&self, one: &Submission) -> Result<bool, String> {
         let (request, twice) = (self.request(one), fastrand::u8(..5) == 0);
         let mut accepted = false;

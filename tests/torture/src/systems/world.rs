@@ -98,7 +98,9 @@ pub(crate) fn said(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Returns the median, the 99th percentile and the maximum of durations in milliseconds.
+/// Returns the median, 99th percentile and maximum, in milliseconds.
+///
+/// The values are those of durations.
 pub(crate) fn spread(what: &str, mut of: Vec<u64>) -> Vec<(String, u64)> {
     of.sort_unstable();
     let at = |percent: usize| of.get((of.len() * percent / 100).min(of.len().saturating_sub(1)));
