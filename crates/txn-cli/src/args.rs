@@ -149,7 +149,7 @@ pub(crate) enum Command {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Run one pass of the janitor: recover dead transactions, and drop no days
+    /// Run one pass of the janitor. Recover dead transactions, and drop no days
     Recover {
         /// Change nothing; only show what is open
         #[arg(long)]
