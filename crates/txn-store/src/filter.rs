@@ -29,9 +29,9 @@ pub enum Filter {
     },
     /// Documents with a number between two bounds, alone or in a list.
     ///
-    /// The number is a top-level field: an integer, or a date in milliseconds since the Unix epoch.
-    /// A store with an index of the field returns small numbers first. Servers find only numbers
-    /// that the mapping of the collection indexes.
+    /// The number is a top-level field: an integer, or a date in milliseconds since the Unix epoch,
+    /// with bounds from 1970 on. A store with an index of the field returns small numbers first.
+    /// Servers find only numbers that the mapping of the collection indexes.
     Range {
         /// The field with the number.
         field: &'static str,

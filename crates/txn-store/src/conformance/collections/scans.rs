@@ -145,8 +145,10 @@ async fn range(fixture: &mut Fixture<'_>) {
         (0, _) => vec![i64::try_from(at).expect("is small") * 1_000],
         _ => Vec::new(),
     };
+    let bounds = [(i64::MIN, i64::MAX), (-3, 5), (0, 5), (1, 1), (6, 999), (4_000, 8_000), (5, -5)];
     for field in ["left", "expires_ms"] {
-        for (from, to) in [(i64::MIN, i64::MAX), (-3, 5), (1, 1), (6, 999), (4_000, 8_000), (5, -5)] {
+        // Elasticsearch before 8.2 refuses dates before 1970.
+        for (from, to) in bounds.into_iter().filter(|bounds| field == "left" || *bounds != (-3, 5)) {
             let mut wanted = standing.clone();
             for (at, key) in keys.iter().enumerate() {
                 if !of(field, at).iter().any(|number| (from..=to).contains(number)) {
