@@ -276,6 +276,8 @@ impl Queue {
 
     /// Takes the members of the next group, and reserves their documents.
     ///
+    /// Without members the permit is returned.
+    ///
     /// Older transactions come first. A read-only transaction joins a group that writes all of its
     /// documents, because the locks of the group replace its validation. Otherwise the transaction
     /// stays apart from the writers of its documents, because its validation would delay them. A
@@ -304,9 +306,11 @@ impl Queue {
         for (_, next) in &members {
             next.attempt.exclude_wait(now.saturating_sub(next.waits_since));
         }
-        if !members.is_empty()
-            && let Some(granted) = self.permits.get_mut(&permit)
-        {
+        if members.is_empty() {
+            // In the same critical section as the selection. A document that becomes free later
+            // starts a group, and no permit of a forming group may refuse that start.
+            self.permits.remove(&permit);
+        } else if let Some(granted) = self.permits.get_mut(&permit) {
             granted.forming_in = None;
         }
         members.iter().for_each(|(_, next)| self.in_use.add_use(&next.uses));

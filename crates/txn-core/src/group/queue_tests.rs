@@ -187,6 +187,20 @@ async fn handoff_is_free_for_multi_document_writer() {
 }
 
 #[tokio::test]
+async fn empty_group_refuses_no_later_start() {
+    let mut scene = Scene::with_handoffs("a");
+    scene.enter(1, "", "a");
+    scene.enter(2, "", "ab");
+    let now = scene.engine.context.now();
+    let (permit, runtime) = scene.queue.grant_permit(now, None, &scene.engine).expect("free");
+    let taken = scene.queue.take_members(permit, runtime.id(), now, &scene.engine);
+    assert_eq!(taken.len(), 0, "the older transaction waits for the apply");
+    // The document is applied before the task of the empty group ends.
+    scene.engine.hot.handoffs.decline(&keys("a"));
+    assert!(scene.queue.grant_permit(now, None, &scene.engine).is_some());
+}
+
+#[tokio::test]
 async fn only_unused_documents_are_reclaimed() {
     let mut scene = Scene::with_handoffs("ab");
     scene.enter(1, "", "ax");
