@@ -22,6 +22,7 @@ mod programs;
 mod prose;
 mod servers;
 mod steps;
+mod threads;
 mod times;
 mod torture;
 
@@ -67,6 +68,12 @@ enum Task {
     Lint,
     /// Check each package without features, and with each feature alone.
     Features,
+    /// Test threads of the engine in chosen schedules.
+    Threads {
+        /// The number of schedules of each kind and test.
+        #[arg(long)]
+        schedules: Option<u32>,
+    },
     /// Check that every published crate can be packed, and pack it.
     Package,
     /// Build the documents as a book, in the folder `book`.
@@ -183,6 +190,7 @@ fn main() -> ExitCode {
         Task::Test { quick, part } => checks::test(quick, part),
         Task::Lint => lint::lint(),
         Task::Features => features::check(),
+        Task::Threads { schedules } => threads::test(schedules),
         Task::Package => package::package(),
         Task::Book => book::build(),
         Task::Torture { seconds, target, system, commit, faults, rest } => {

@@ -41,6 +41,7 @@ mod engine;
 mod error;
 pub mod event;
 mod group;
+mod sync;
 
 pub use api::admin::Admin;
 pub use api::collection::{Codec, Collection, DecodeError, DocumentId, Raw, Typed};

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::runtime::{self, Handle};
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::engine::serving_runtime::ServingRuntime;
+use crate::sync::{JoinHandle, spawn_on};
 
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
@@ -37,7 +37,7 @@ impl Lifecycle {
         task: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
         let runtime = self.serving.for_current().unwrap_or_else(Handle::current);
-        self.tasks.spawn_on(task, &runtime)
+        spawn_on(&self.tasks, task, &runtime)
     }
 
     /// Spawns a task for a caller that may have no runtime.
@@ -45,7 +45,7 @@ impl Lifecycle {
     /// Does nothing if the domain has no runtime either.
     pub(crate) fn spawn_from_anywhere(&self, task: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = self.serving.for_current() {
-            self.tasks.spawn_on(task, &runtime);
+            spawn_on(&self.tasks, task, &runtime);
         }
     }
 
@@ -60,7 +60,7 @@ impl Lifecycle {
         callers: &Handle,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
-        self.tasks.spawn_on(task, self.serving.of(callers));
+        spawn_on(&self.tasks, task, self.serving.of(callers));
     }
 
     /// Delays the shutdown until the token is dropped.

@@ -4,9 +4,8 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use crate::attempt::Attempt;
+use crate::sync::Mutex;
 use txn_protocol::ids::AttemptId;
 
 /// The membership, as the caller and the group share it.

@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -26,6 +25,7 @@ use crate::attempt::Attempt;
 use crate::attempt::merging::reservation::{DocumentReservation, Reservation};
 use crate::engine::SharedEngine;
 use crate::engine::hot::GroupQueue;
+use crate::sync::Mutex;
 use txn_protocol::ids::{Age, MAX_ATTEMPT};
 use txn_store::Key;
 

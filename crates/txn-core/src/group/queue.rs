@@ -451,3 +451,7 @@ impl Queue {
 #[cfg(test)]
 #[path = "queue_tests.rs"]
 mod tests;
+
+#[cfg(all(test, shuttle))]
+#[path = "queue_schedules.rs"]
+mod schedules;

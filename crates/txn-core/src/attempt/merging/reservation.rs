@@ -6,8 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-use parking_lot::Mutex;
-
+use crate::sync::Mutex;
 use txn_store::Key;
 
 /// A guard that frees its reservation when dropped.

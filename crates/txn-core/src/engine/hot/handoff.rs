@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::engine::hot::Hot;
+use crate::sync::Mutex;
 use txn_protocol::document::View;
 use txn_store::Key;
 
@@ -222,3 +222,7 @@ impl HandoffTable {
         }
     }
 }
+
+#[cfg(all(test, shuttle))]
+#[path = "handoff_schedules.rs"]
+mod schedules;

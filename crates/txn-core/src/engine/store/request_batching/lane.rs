@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::LaneContext;
 use super::kind::{AnswerOf, Kind, Operation};
+use crate::sync::{Mutex, spawn_on};
 
 /// A request that takes longer is slow, and another request may start.
 const SLOW: Duration = Duration::from_millis(100);
@@ -171,7 +171,7 @@ impl<K: Kind> Lane<K> {
         let mut waiting = Box::pin(self.clone().queue_later(batch));
         // The first poll puts the batch in line now, not when its task first runs.
         if waiting.as_mut().now_or_never().is_none() {
-            self.context.tasks.spawn_on(waiting, &self.runtime);
+            spawn_on(&self.context.tasks, waiting, &self.runtime);
         }
         reply
     }
@@ -227,7 +227,7 @@ impl<K: Kind> Lane<K> {
             state.under_way.insert(number, now);
             Carrier { lane: self.clone(), number, ended: false }
         };
-        self.context.tasks.spawn_on(carrier.run(), &self.runtime);
+        spawn_on(&self.context.tasks, carrier.run(), &self.runtime);
     }
 
     /// The maximum number of requests under way.

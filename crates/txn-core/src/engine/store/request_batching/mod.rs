@@ -23,6 +23,8 @@
 
 mod kind;
 mod lane;
+#[cfg(all(test, shuttle))]
+mod schedules;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "the callers of a test are no tasks of a domain")]
 mod tests;
@@ -33,12 +35,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
-use parking_lot::Mutex;
 use tokio::runtime::{self, Handle};
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
 use crate::engine::serving_runtime::ServingRuntime;
+use crate::sync::Mutex;
 use kind::{AnyCopy, Kind, Operation, Primary, Writes};
 use lane::Lane;
 use txn_store::{Key, Layer, Outcome, Read, Store, Write};
