@@ -1,7 +1,8 @@
-//! Costs in requests and document writes, in virtual time.
+//! Costs in requests, document writes and memory, in virtual time.
 //!
 //! The store is the memory store.
 
 mod idle;
+mod memory;
 mod transactions;
 mod waiters;
