@@ -116,6 +116,9 @@ enum Task {
         /// Run every second worker of the system from this commit.
         #[arg(long, requires = "system")]
         commit: Option<String>,
+        /// Run both versions in turn, each for 10 s, and kill all workers at each change.
+        #[arg(long, requires = "commit")]
+        in_turn: bool,
         /// The faults, in turn; all faults of the target by default.
         #[arg(long, value_delimiter = ',')]
         faults: Vec<String>,
@@ -193,8 +196,9 @@ fn main() -> ExitCode {
         Task::Threads { schedules } => threads::test(schedules),
         Task::Package => package::package(),
         Task::Book => book::build(),
-        Task::Torture { seconds, target, system, commit, faults, rest } => {
-            torture::run(target, system, commit.as_deref(), seconds, &faults, &rest)
+        Task::Torture { seconds, target, system, commit, in_turn, faults, rest } => {
+            let other = commit.map(|commit| torture::OtherVersion { commit, in_turn });
+            torture::run(target, system, other.as_ref(), seconds, &faults, &rest)
         }
         Task::Administrators { target, cases, rest } => administrators::run(target, &cases, &rest),
         Task::Clients => clients::test(),

@@ -119,6 +119,15 @@ pub(crate) enum System {
     GatewayOverload,
 }
 
+/// A further version of the workers of a system.
+#[derive(Debug)]
+pub(crate) struct OtherVersion {
+    /// The commit of this version.
+    pub(crate) commit: String,
+    /// Whether the versions run in turn.
+    pub(crate) in_turn: bool,
+}
+
 /// Builds the load of a commit of this repository.
 ///
 /// Returns the path of the program.
@@ -157,7 +166,7 @@ fn build_commit(commit: &str) -> Result<PathBuf, Failure> {
 pub(crate) fn run(
     target: Target,
     system: Option<System>,
-    commit: Option<&str>,
+    other: Option<&OtherVersion>,
     seconds: u64,
     faults: &[String],
     rest: &[String],
@@ -181,8 +190,9 @@ pub(crate) fn run(
             if let Some(system) = system.and_then(|system| system.to_possible_value()) {
                 command.arg("--system").arg(system.get_name());
             }
-            if let Some(commit) = commit {
+            if let Some(OtherVersion { commit, in_turn }) = other {
                 command.arg("--other").arg(build_commit(commit)?);
+                command.args(in_turn.then_some("--in-turn"));
             }
             if !faults.is_empty() {
                 command.arg("--faults").arg(faults.join(","));

@@ -19,7 +19,7 @@ use txn_torture::fault::Fault;
 use txn_torture::load::{Shape, Size};
 use txn_torture::power_loss::{self, Guarantee};
 use txn_torture::report::Report;
-use txn_torture::systems::{self, Plan, System};
+use txn_torture::systems::{self, OtherVersion, Plan, System};
 use txn_torture::{cluster, life, overload, partitions, single, upgrade};
 
 /// Loads with exact ledgers on real servers, through faults.
@@ -52,6 +52,9 @@ struct Arguments {
     /// This program in another version, for every second worker of the soak.
     #[arg(long, requires = "system")]
     other: Option<PathBuf>,
+    /// Run both versions in turn, each for 10 s, and kill all workers at each change.
+    #[arg(long, requires = "other")]
+    in_turn: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -140,7 +143,9 @@ impl Target {
 async fn soak(system: System, arguments: &Arguments, span: Duration) -> Result<Report, String> {
     let url = arguments.target.url().ok_or("a soak of a system runs on one server")?;
     let binary = std::env::current_exe().map_err(|error| error.to_string())?;
-    Plan::new(system, &url, span, binary).with_other(arguments.other.clone()).run().await
+    let in_turn = arguments.in_turn;
+    let other = arguments.other.clone().map(|binary| OtherVersion { binary, in_turn });
+    Plan::new(system, &url, span, binary).with_other(other).run().await
 }
 
 async fn load(arguments: &Arguments, span: Duration) -> Result<Report, String> {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -25,6 +25,7 @@ const LIFE: std::ops::Range<u64> = 2_000..14_000;
 pub(crate) struct Course {
     kills: AtomicU64,
     pauses: AtomicU64,
+    changes: AtomicU64,
     said: Mutex<Vec<String>>,
     /// Violations.
     odd: Mutex<Vec<String>>,
@@ -35,6 +36,7 @@ impl Course {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         vec![
             ("workers killed".to_owned(), of(&self.kills)),
+            ("  and replaced by the other version".to_owned(), of(&self.changes)),
             ("workers paused beyond their lease".to_owned(), of(&self.pauses)),
         ]
     }
@@ -100,17 +102,23 @@ async fn member(
     course: &Arc<Course>,
     stop: &CancellationToken,
 ) -> Result<(), String> {
+    let began = Instant::now();
     while !stop.is_cancelled() {
-        let mut worker = Worker::start(plan.program(number), job, course)?;
+        let after = began.elapsed();
+        let changes_at = plan.until_change(after).map(|left| after + left);
+        let mut worker = Worker::start(plan.program(number, after), job, course)?;
         loop {
-            wait(Duration::from_millis(fastrand::u64(LIFE)), stop).await;
+            let left = changes_at.map_or(Duration::MAX, |at| at.saturating_sub(began.elapsed()));
+            wait(Duration::from_millis(fastrand::u64(LIFE)).min(left), stop).await;
             if let Some(status) = worker.child.try_wait().map_err(|error| error.to_string())? {
                 course.odd.lock().push(format!("a worker ended by itself: {status}"));
                 break;
             }
-            if stop.is_cancelled() || fastrand::bool() {
+            let changes = changes_at.is_some_and(|at| began.elapsed() >= at);
+            if changes || stop.is_cancelled() || fastrand::bool() {
                 worker.kill().await?;
                 course.note_kill();
+                course.changes.fetch_add(u64::from(changes), Ordering::Relaxed);
                 break;
             }
             if worker.pause().await? {

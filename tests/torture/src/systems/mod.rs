@@ -55,9 +55,24 @@ pub struct Plan {
     pub lease: Duration,
     /// The program of a worker: this package's binary.
     pub binary: PathBuf,
-    /// The same program in another version, for every second worker.
-    pub other: Option<PathBuf>,
+    /// The same program in another version.
+    pub other: Option<OtherVersion>,
 }
+
+/// A further version of the program of the workers.
+#[derive(Clone, Debug)]
+pub struct OtherVersion {
+    /// The program.
+    pub binary: PathBuf,
+    /// Whether the versions run in turn. Otherwise every second worker has the other version.
+    ///
+    /// At each change all workers of one version are killed at once, and the other version takes
+    /// over their work.
+    pub in_turn: bool,
+}
+
+/// The time of one version, if the versions run in turn.
+const TERM: Duration = Duration::from_secs(10);
 
 impl Plan {
     /// Creates a soak with three workers and a lease of two seconds.
@@ -67,19 +82,26 @@ impl Plan {
         Self { system, url, span, workers: 3, lease, binary, other: None }
     }
 
-    /// Runs every second worker as another program.
-    ///
-    /// An example is this program in another version.
+    /// Runs a part of the workers in another version.
     #[must_use]
-    pub fn with_other(mut self, other: Option<PathBuf>) -> Self {
+    pub fn with_other(mut self, other: Option<OtherVersion>) -> Self {
         self.other = other;
         self
     }
 
-    /// Returns the program of a worker.
-    fn program(&self, worker: usize) -> &Path {
-        let other = self.other.as_ref().filter(|_| worker.is_multiple_of(2));
-        other.unwrap_or(&self.binary)
+    /// Returns the program of a worker that starts after this time of the soak.
+    fn program(&self, worker: usize, after: Duration) -> &Path {
+        let has_other = |other: &&OtherVersion| match other.in_turn {
+            true => term(after).is_multiple_of(2),
+            false => worker.is_multiple_of(2),
+        };
+        self.other.as_ref().filter(has_other).map_or(&self.binary, |other| &other.binary)
+    }
+
+    /// Returns the time until the version of all workers changes.
+    fn until_change(&self, after: Duration) -> Option<Duration> {
+        let in_turn = self.other.as_ref().is_some_and(|other| other.in_turn);
+        in_turn.then(|| TERM * (term(after) + 1) - after)
     }
 
     /// Runs the soak, and checks its results.
@@ -102,6 +124,11 @@ impl Plan {
         let (url, domain) = (self.url.clone(), domain.to_owned());
         Job { system: self.system, url, domain, lease_ms, listen }
     }
+}
+
+/// Returns the number of the version's term.
+fn term(after: Duration) -> u32 {
+    u32::try_from(after.as_secs() / TERM.as_secs()).unwrap_or(u32::MAX)
 }
 
 /// The job of a worker.
