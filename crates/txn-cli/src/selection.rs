@@ -81,7 +81,7 @@ impl Selection {
 
     /// Removes the dead letters that are not selected.
     ///
-    /// A dead letter of a newer format shows only its topic, so other conditions never hold.
+    /// A dead letter of a newer format shows only its topic, so other conditions may hold.
     pub(crate) fn apply(&self, dead: &mut DeadLetters) {
         dead.letters.retain(|letter| self.holds(letter));
         dead.newer.retain(|id, _| {
@@ -89,7 +89,7 @@ impl Selection {
                 Condition::Topic(topic) => {
                     id.strip_prefix(&**topic).is_some_and(|rest| rest.starts_with('/'))
                 }
-                _ => false,
+                Condition::Key(_) | Condition::Error(_) | Condition::Older(_) => true,
             })
         });
     }

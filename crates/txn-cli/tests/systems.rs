@@ -165,7 +165,8 @@ fn dead_letters_are_retried_and_dropped() {
     let status = desk.run("--json status").json(1);
     assert_eq!(codes(&status), ["dead_letters"]);
     desk.run("dead list").says(1, &["no such address", "Next: "]);
-    desk.run("dead list --where topic=other").says(0, &["No dead letter."]);
+    desk.run("dead list --where topic=other")
+        .says(0, &["No dead letter where topic is \"other\"."]);
     let dead = desk.run("--json dead list --where topic=mails").json(1);
     let id = dead["dead_letters"][0]["id"].as_str().expect("an id").to_owned();
     for dry in ["retry --all --dry-run", "drop --all --dry-run"] {

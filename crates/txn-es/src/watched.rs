@@ -22,6 +22,8 @@ pub struct Watched<T> {
     paths: Vec<PathBuf>,
     parse: Parse<T>,
     state: Mutex<State<T>>,
+    /// Held while the files are read, so that the last content wins.
+    reloading: Mutex<()>,
 }
 
 struct State<T> {
@@ -46,7 +48,7 @@ impl<T> Watched<T> {
         let value = parse(&contents).map_err(|why| unfit(within(&paths, &why)))?;
         let value = Arc::new(value);
         let state = Mutex::new(State { seen: Some(digest(&contents)), value });
-        Ok(Self { paths, parse, state })
+        Ok(Self { paths, parse, state, reloading: Mutex::default() })
     }
 
     /// The value of the last files that fit.
@@ -60,6 +62,7 @@ impl<T> Watched<T> {
     /// # Errors
     /// [`ErrorKind::InvalidData`] at the first call that finds files that do not fit.
     pub fn reload(&self) -> io::Result<bool> {
+        let _reloading = self.reloading.lock();
         let contents = read(&self.paths);
         let seen = contents.as_ref().ok().map(|contents| digest(contents));
         {

@@ -64,10 +64,11 @@ async fn list(
     let mut text: String =
         letters.iter().take(limit).map(|letter| line(letter, None) + "\n").collect();
     text += &of_newer(&newer);
-    text += match letters.is_empty() && newer.is_empty() {
-        true => "No dead letter.",
+    text += &match letters.is_empty() && newer.is_empty() {
+        true => format!("No dead letter{selection}."),
         false => {
             "Next: mend the cause, then `txn dead retry ID`; or give it up: `txn dead drop ID`."
+                .to_owned()
         }
     };
     Ok(Answer::new(Exit::well_if(letters.is_empty() && newer.is_empty()), text, json))
@@ -75,7 +76,7 @@ async fn list(
 
 /// Retries or drops dead letters: one of them, or all that are selected.
 ///
-/// A failure of one dead letter does not stop the rest.
+/// A failure for good of one dead letter does not stop the rest.
 async fn change(
     source: &dyn EventSource,
     which: Which,
@@ -95,11 +96,14 @@ async fn change(
     let mut exit = Exit::well_if(newer.is_empty());
     let (mut text, mut rows) = (String::new(), Vec::new());
     text += &format!("{} dead letters{selection}:\n", letters.len());
+    let mut end =
+        if dry_run { "Nothing was changed. Next: repeat it without --dry-run." } else { "Done." };
     for letter in &letters {
         let id = &letter.event.id;
         let (what, done) = match (dry_run, drops) {
             (true, true) => ("would be dropped", Ok(())),
             (true, false) => ("would be tried again", Ok(())),
+            (false, _) if many && !is_still(source, &selection, id).await => continue,
             (false, true) => ("dropped", source.discard(id).await),
             (false, false) => ("to be tried again", source.retry(id).await),
         };
@@ -110,19 +114,32 @@ async fn change(
             }
             // Another process did it in the meantime.
             Err(OutboxError::NotFound(_)) if many => {}
-            Err(error) if many && !error.is_transient_or_unknown() => {
+            Err(error) if many => {
                 exit = Exit::NotWell;
                 text += &format!("left: {id}: {error}\n");
                 rows.push(json!({ "id": id, "action": "left", "why": error.to_string() }));
+                if error.is_transient_or_unknown() {
+                    end = "Stopped at this error. Next: repeat it.";
+                    break;
+                }
             }
             Err(error) => return Err(error.into()),
         }
     }
     text += &of_newer(&newer);
-    text +=
-        if dry_run { "Nothing was changed. Next: repeat it without --dry-run." } else { "Done." };
+    text += end;
     let json = json!({ "dry_run": dry_run, "changed": rows, "newer_format": newer });
     Ok(Answer::new(exit, text, json))
+}
+
+/// Whether a dead letter is still selected: it may have died again, for another reason.
+///
+/// A dead letter that cannot be read is left to the call that changes it.
+async fn is_still(source: &dyn EventSource, selection: &Selection, id: &str) -> bool {
+    match source.dead_letter(id).await {
+        Ok(letter) => selection.holds(&letter),
+        Err(_) => true,
+    }
 }
 
 /// The dead letters that only a newer program can read.

@@ -53,7 +53,10 @@ pub const PAGE: usize = 500;
 ///
 /// The result also has the documents that a transaction holds: their committed content may not be
 /// applied yet, for example because a process died. A reader or a transaction shows the real
-/// content. The scan ends after about `most` ids.
+/// content. A document that is applied during the scan may be missing; the next scan finds it. The
+/// scan ends after about `most` ids, and a server then keeps its context for 90 s.
+///
+/// The ids have no routing, so the function is for collections without routing.
 ///
 /// # Errors
 /// As [`Store::scan`](txn_store::Store::scan).

@@ -91,3 +91,29 @@ async fn check_covers_the_window_only() {
     let none = w.domain.admin().check_commits(Duration::ZERO, 100).await.expect("checks");
     assert_eq!((none.commits, &none.lost[..]), (0, &[][..]), "{none:?}");
 }
+
+/// The commit after the restored content left no record.
+#[tokio::test(start_paused = true)]
+async fn content_from_before_a_gap_is_found() {
+    let w = World::of(&["a", "b"]).await;
+    w.drained().await;
+    let first = w.memory.text(&w.items.key("a")).await;
+    w.put(&w.items, &["a"], &Item { n: 2 }).await.expect("commits");
+    let third = set(&w, &["a", "b"], 3).await;
+    w.memory.overwrite(&w.items.key("a"), &first).await;
+    assert_eq!(lost(&w).await, [("items/a".to_owned(), third, LossKind::PutBack)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn loss_after_a_deletion_is_found() {
+    let (w, ..) = two_commits().await;
+    let delete = w.domain.transact::<_, Error, _>(async |tx| {
+        tx.delete(&w.items, "a")?;
+        tx.delete(&w.items, "b")
+    });
+    delete.await.expect("commits");
+    let again = set(&w, &["a", "b"], 3).await;
+    assert_eq!(lost(&w).await, []);
+    w.memory.delete(&w.items.key("b")).await;
+    assert_eq!(lost(&w).await, [("items/b".to_owned(), again, LossKind::Deleted)]);
+}

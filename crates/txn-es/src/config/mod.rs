@@ -189,8 +189,8 @@ impl EsConfig {
     /// Trusts the certificate authorities in this file in addition to the public ones.
     ///
     /// As [`EsConfig::with_certificate_authority`], for a file that another program keeps up to
-    /// date. Each new connection uses the present content. A file that cannot be read later, or
-    /// does not fit, changes nothing.
+    /// date. Each new connection reads the file, without TLS resumption, so the file should be on a
+    /// local disk. A file that cannot be read later, or does not fit, changes nothing.
     #[must_use]
     pub fn with_certificate_authority_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.certificate_authority = Some(CertificateAuthority::File(path.into()));
@@ -226,8 +226,8 @@ impl EsConfig {
     /// Presents the client certificate in these files (PEM) to servers that ask for one.
     ///
     /// As [`EsConfig::with_client_certificate`], for files that another program keeps up to date.
-    /// Each new connection uses the present content. Files that cannot be read later, or do not
-    /// fit together, change nothing.
+    /// Each new connection reads the files, without TLS resumption, so the files should be on a
+    /// local disk. Files that cannot be read later, or do not fit together, change nothing.
     #[must_use]
     pub fn with_client_certificate_files(
         mut self,

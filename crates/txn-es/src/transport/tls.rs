@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{ResolvesClientCert, WebPkiServerVerifier};
+use rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -46,7 +46,7 @@ pub(super) fn client(config: &EsConfig) -> Result<ClientConfig, StoreError> {
             }
         },
     };
-    Ok(match &config.client_certificate {
+    let mut client = match &config.client_certificate {
         None => builder.with_no_client_auth(),
         Some(ClientCertificate::Text { certificates, key }) => {
             let certified = certified(certificates, key.expose_secret());
@@ -58,7 +58,14 @@ pub(super) fn client(config: &EsConfig) -> Result<ClientConfig, StoreError> {
             let certified = watch(files, |pem| certified(&pem[0], &pem[1]))?;
             builder.with_client_cert_resolver(Arc::new(certified))
         }
-    })
+    };
+    if matches!(config.certificate_authority, Some(CertificateAuthority::File(_)))
+        || matches!(config.client_certificate, Some(ClientCertificate::Files { .. }))
+    {
+        // A resumed session checks and shows no certificate, so it would outlive a change.
+        client.resumption = Resumption::disabled();
+    }
+    Ok(client)
 }
 
 /// The public authorities, and those of a PEM text.

@@ -499,8 +499,10 @@ pub struct CommitCheck {
     pub documents: usize,
     /// The commits that a document has lost.
     pub lost: Vec<LostCommit>,
-    /// Whether commits were left out, of the check or of the list.
+    /// Whether lost commits were left out of the list.
     pub truncated: bool,
+    /// Whether there were more writes than one check compares.
+    pub incomplete: bool,
     /// The parts that could not be read.
     pub faults: Vec<Fault>,
 }

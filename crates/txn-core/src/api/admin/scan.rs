@@ -1,14 +1,16 @@
 //! Bounded scans of a domain, for the operator's calls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::report::{Fault, TransactionState};
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::store::pages::PAGE;
+use crate::engine::store::store_access::Look;
 use crate::error::{Error, ErrorKind, Result};
-use txn_protocol::ids::AttemptId;
+use txn_protocol::document::View;
+use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::machines::domain::DomainDocument;
 use txn_store::{Filter, Key, Source, Version};
 
@@ -138,3 +140,31 @@ pub(super) fn is_overdue_without_record(engine: &Engine, tid: AttemptId) -> bool
 
 /// The state of a holder, with its record.
 pub(super) type Holder = (TransactionState, Option<Arc<txn_protocol::record::Record>>);
+
+/// The present document, or the reason why it could not be read.
+pub(super) fn seen(key: &Key, look: Look) -> Result<View> {
+    match look {
+        Look::Seen(view) => Ok(view),
+        Look::Missing => Err(Error::unavailable("the collection is missing").at(key)),
+        Look::Later(why) => Err(Error::unavailable(why).at(key)),
+        Look::Broken(error) => Err(error),
+    }
+}
+
+/// The absent documents that later transactions deleted, by their records.
+///
+/// `absent`: the last known commit of each. `None` if the records could not be read.
+pub(super) async fn deleted_since(
+    engine: &Engine,
+    absent: &BTreeMap<&Key, CommitVersion>,
+    faults: &mut FaultList,
+) -> Option<BTreeSet<Key>> {
+    if absent.is_empty() {
+        return Some(BTreeSet::new());
+    }
+    let deadline = engine.context.deadline(2 * engine.context.config.lease);
+    let deleted = engine.applier.deleted_since(absent, &deadline).await;
+    let note =
+        |error: AttemptError| faults.note("the records of later deletions", &error.into_error());
+    deleted.map_err(note).ok()
+}

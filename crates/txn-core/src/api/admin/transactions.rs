@@ -1,6 +1,6 @@
 //! Open transactions, and one transaction in full.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::Admin;
 use super::report::{
@@ -8,16 +8,16 @@ use super::report::{
     PartitionName, RecordReport, TransactionReport, TransactionState, Verdict,
 };
 use super::scan::{
-    FaultList, Holder, Smallest, domain_document, is_overdue_without_record, lease_ms, scan, since,
-    started_ms,
+    FaultList, Holder, Smallest, deleted_since, domain_document, is_overdue_without_record,
+    lease_ms, scan, seen, since, started_ms,
 };
 use super::signals::process_of;
 use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
-use crate::engine::store::store_access::{Look, ReadPreference};
+use crate::engine::store::store_access::ReadPreference;
 use crate::engine::table::format::read_record;
 use crate::engine::table::retention::open_records;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use txn_protocol::document::View;
 use txn_protocol::ids::AttemptId;
 use txn_protocol::record::{Participant, Record};
@@ -219,12 +219,7 @@ async fn participants(
         let keys: Vec<Key> = chunk.iter().map(Participant::key).collect();
         let looks = engine.store.look_at(&keys, ReadPreference::Primary).await;
         for ((participant, key), look) in chunk.iter().zip(&keys).zip(looks) {
-            let view = match look {
-                Look::Seen(view) => Ok(view),
-                Look::Missing => Err(Error::unavailable("the collection is missing").at(key)),
-                Look::Later(why) => Err(Error::unavailable(why).at(key)),
-                Look::Broken(error) => Err(error),
-            };
+            let view = seen(key, look);
             if let Err(error) = &view {
                 faults.note(key, error);
             }
@@ -248,33 +243,14 @@ async fn participants(
             });
         }
     }
-    for key in deleted_since(engine, record, absent.keys(), faults).await {
+    let commits = record.commit_version.into_iter();
+    let commits = commits.flat_map(|commit| absent.keys().map(move |key| (key, commit))).collect();
+    for key in deleted_since(engine, &commits, faults).await.unwrap_or_default() {
         if let Some(report) = absent.get(&key).and_then(|index| reports.get_mut(*index)) {
             report.state = ParticipantState::DeletedSince;
         }
     }
     reports
-}
-
-/// The absent documents that later transactions deleted, by their records.
-async fn deleted_since(
-    engine: &Engine,
-    record: &Record,
-    absent: impl Iterator<Item = &Key>,
-    faults: &mut FaultList,
-) -> BTreeSet<Key> {
-    let absent: BTreeSet<&Key> = absent.collect();
-    let Some(commit) = record.commit_version.filter(|_| !absent.is_empty()) else {
-        return BTreeSet::new();
-    };
-    let deadline = engine.context.deadline(2 * engine.context.config.lease);
-    match engine.applier.deleted_since(&absent, commit, &deadline).await {
-        Ok(deleted) => deleted,
-        Err(error) => {
-            faults.note("the records of later deletions", &error.into_error());
-            BTreeSet::new()
-        }
-    }
 }
 
 /// The state of a participant. The next step of an apply decides the state.

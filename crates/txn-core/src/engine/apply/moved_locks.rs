@@ -129,8 +129,8 @@ impl Applier {
             apply.is_finished = true;
             return Ok(());
         }
-        let keys = unclear.keys().collect();
-        let mut deleted = self.deleted_since(&keys, apply.commit, deadline).await?;
+        let commits = unclear.keys().map(|key| (key, apply.commit)).collect();
+        let mut deleted = self.deleted_since(&commits, deadline).await?;
         for (key, step) in unclear {
             if let Some(key) = deleted.take(key) {
                 cov_mark::hit!(deletion_on_record);
@@ -170,39 +170,38 @@ impl Applier {
         }
     }
 
-    /// The documents that later committed transactions deleted, by their records.
+    /// The documents that committed transactions deleted after a commit, by their records.
     ///
-    /// A deletion always has a record, which is acknowledged before the document disappears.
+    /// `unclear`: the commit of each document. A deletion always has a record, which is acknowledged
+    /// before the document disappears.
     pub(crate) async fn deleted_since(
         &self,
-        unclear: &BTreeSet<&Key>,
-        commit: CommitVersion,
+        unclear: &BTreeMap<&Key, CommitVersion>,
         deadline: &Deadline,
     ) -> Result<BTreeSet<Key>, AttemptError> {
         let (document, ..) = self.table.domain_document(deadline).await?;
-        let names: Vec<Arc<str>> = unclear.iter().map(|key| key.to_string().into()).collect();
+        let names: Vec<Arc<str>> = unclear.keys().map(|key| key.to_string().into()).collect();
         let filters = names.chunks(KEYS_AT_ONCE);
         let filters: Vec<Filter> =
             filters.map(|names| Filter::any_of(DELETES, names.iter().cloned())).collect();
         // All days: the clocks of other processes may have been behind.
         let partitions = document.partitions.values();
         let searches: Vec<_> = partitions
-            .map(|partition| self.later_deletions(partition, &filters, commit, deadline).boxed())
+            .map(|partition| self.later_deletions(partition, &filters, unclear, deadline).boxed())
             .collect();
         let found = stream::iter(searches).buffer_unordered(PARTITIONS_AT_ONCE);
         let found: Vec<BTreeSet<Key>> = found.try_collect().await?;
-        let is_unclear = |key: &Key| unclear.contains(key);
-        Ok(found.into_iter().flatten().filter(is_unclear).collect())
+        Ok(found.into_iter().flatten().collect())
     }
 
-    /// The documents that later committed transactions of one partition deleted.
+    /// The unclear documents that later committed transactions of one partition deleted.
     ///
     /// The filters select the transactions.
     async fn later_deletions(
         &self,
         partition: &str,
         filters: &[Filter],
-        commit: CommitVersion,
+        unclear: &BTreeMap<&Key, CommitVersion>,
         deadline: &Deadline,
     ) -> Result<BTreeSet<Key>, AttemptError> {
         self.store.refresh(partition, deadline).await?;
@@ -212,8 +211,13 @@ impl Applier {
             while let Some(documents) = self.store.next_page(&mut pages, deadline).await? {
                 for (at, _, source) in documents {
                     let record = crate::engine::table::format::read_record(&at, &source)?;
-                    if record.state.is_committed() && record.commit_version > Some(commit) {
-                        deleted.extend(record.deleted().map(Participant::key));
+                    if record.state.is_committed() {
+                        let later = |key: &Key| {
+                            unclear
+                                .get(key)
+                                .is_some_and(|commit| record.commit_version > Some(*commit))
+                        };
+                        deleted.extend(record.deleted().map(Participant::key).filter(later));
                     }
                 }
             }
