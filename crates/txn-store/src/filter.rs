@@ -31,8 +31,8 @@ pub enum Filter {
     ///
     /// The number is a top-level field: an integer, or a date in milliseconds since the Unix epoch,
     /// with bounds from 1970 on. A store with an index of the field returns small numbers first.
-    /// Servers find only numbers that the mapping of the collection indexes as integers, or as dates
-    /// with the format `epoch_millis`.
+    /// Servers find only numbers that the mapping of the collection indexes as integers, or as
+    /// dates with the format `epoch_millis`.
     Range {
         /// The field with the number.
         field: &'static str,

@@ -310,7 +310,7 @@ fn add(messages: &mut Vec<Message>, further: impl IntoIterator<Item = Message>) 
 
 /// The finding about a document without the content of a finished commit.
 ///
-/// Plain clients may write unlocked documents, so that only the return of older content is an error.
+/// Plain clients may write unlocked documents. So only the return of older content is an error.
 fn of_lost_commit(lost: &LostCommit) -> Message {
     let (document, tid) = (lost.document.to_string(), lost.tid);
     let repair = "find the client or the restore that wrote to the index; write the right content in a \

@@ -172,8 +172,8 @@ impl Applier {
 
     /// The documents that committed transactions deleted after a commit, by their records.
     ///
-    /// `unclear`: the commit of each document. A deletion always has a record, which is acknowledged
-    /// before the document disappears.
+    /// `unclear`: the commit of each document. A deletion always has a record, which is
+    /// acknowledged before the document disappears.
     pub(crate) async fn deleted_since(
         &self,
         unclear: &BTreeMap<&Key, CommitVersion>,
