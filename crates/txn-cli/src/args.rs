@@ -343,12 +343,7 @@ impl From<OpenState> for TransactionState {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Dead {
     /// List the dead letters, each with its error
-    List {
-        /// Only dead letters with this property: topic=TOPIC, key=KEY, error=TEXT (a part of the
-        /// error) or older=SECONDS. Several conditions must all hold
-        #[arg(long = "where", value_name = "CONDITION")]
-        conditions: Vec<Condition>,
-    },
+    List(Conditions),
     /// Retry dead letters
     Retry(Which),
     /// Drop dead letters
@@ -356,17 +351,23 @@ pub(crate) enum Dead {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Conditions {
+    /// Only dead letters with this property: topic=TOPIC, key=KEY, error=TEXT (a part of the error)
+    /// or older=SECONDS. Several conditions must all hold
+    #[arg(long = "where", value_name = "CONDITION")]
+    pub(crate) conditions: Vec<Condition>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Which {
     /// A single dead letter, by its event id
-    #[arg(required_unless_present_any = ["all", "conditions"])]
+    #[arg(required_unless_present_any = ["all", "conditions"], conflicts_with = "conditions")]
     pub(crate) id: Option<String>,
     /// All dead letters
     #[arg(long, conflicts_with_all = ["id", "conditions"])]
     pub(crate) all: bool,
-    /// Only dead letters with this property: topic=TOPIC, key=KEY, error=TEXT (a part of the error)
-    /// or older=SECONDS. Several conditions must all hold
-    #[arg(long = "where", value_name = "CONDITION", conflicts_with = "id")]
-    pub(crate) conditions: Vec<Condition>,
+    #[command(flatten)]
+    pub(crate) conditions: Conditions,
     /// Change nothing; only show the dead letters
     #[arg(long)]
     pub(crate) dry_run: bool,

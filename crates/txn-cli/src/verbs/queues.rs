@@ -13,7 +13,7 @@ use txn_serve::operator::{
 
 use super::need_system;
 use crate::answer::{Answer, Exit, Failure};
-use crate::args::{Dead, Lock, Which};
+use crate::args::{Conditions, Dead, Lock, Which};
 use crate::selection::Selection;
 
 const DRAIN: std::time::Duration = std::time::Duration::from_secs(10);
@@ -38,7 +38,7 @@ pub(super) async fn dead(domain: &Domain, what: Dead, limit: usize) -> Result<An
     let source = Outbox::open(domain, OutboxConfig::default()).await?.source();
     let now_ms = domain.admin().overview().await?.now_ms;
     match what {
-        Dead::List { conditions } => {
+        Dead::List(Conditions { conditions }) => {
             list(&*source, &Selection::new(conditions, now_ms), limit).await
         }
         Dead::Retry(which) => change(&*source, which, now_ms, false).await,
@@ -83,7 +83,7 @@ async fn change(
     now_ms: u64,
     drops: bool,
 ) -> Result<Answer, Failure> {
-    let Which { id, conditions, dry_run, all: _ } = which;
+    let Which { id, conditions: Conditions { conditions }, dry_run, all: _ } = which;
     let many = id.is_none();
     let selection = Selection::new(conditions, now_ms);
     let (letters, newer) = match id {
