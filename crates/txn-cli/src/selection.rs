@@ -74,6 +74,11 @@ impl Selection {
         Self { conditions, now_ms }
     }
 
+    /// Whether all dead letters are selected.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.conditions.is_empty()
+    }
+
     /// Whether a dead letter meets all conditions.
     pub(crate) fn holds(&self, letter: &DeadLetter) -> bool {
         self.conditions.iter().all(|condition| condition.holds(letter, self.now_ms))
@@ -83,15 +88,14 @@ impl Selection {
     ///
     /// A dead letter of a newer format shows only its topic, so other conditions may hold.
     pub(crate) fn apply(&self, dead: &mut DeadLetters) {
-        dead.letters.retain(|letter| self.holds(letter));
-        dead.newer.retain(|id, _| {
-            self.conditions.iter().all(|condition| match condition {
-                Condition::Topic(topic) => {
-                    id.strip_prefix(&**topic).is_some_and(|rest| rest.starts_with('/'))
+        for condition in &self.conditions {
+            match condition {
+                Condition::Topic(topic) => dead.retain_topic(Some(topic)),
+                Condition::Key(_) | Condition::Error(_) | Condition::Older(_) => {
+                    dead.letters.retain(|letter| condition.holds(letter, self.now_ms));
                 }
-                Condition::Key(_) | Condition::Error(_) | Condition::Older(_) => true,
-            })
-        });
+            }
+        }
     }
 }
 

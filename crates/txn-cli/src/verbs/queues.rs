@@ -103,7 +103,7 @@ async fn change(
         let (what, done) = match (dry_run, drops) {
             (true, true) => ("would be dropped", Ok(())),
             (true, false) => ("would be tried again", Ok(())),
-            (false, _) if many && !is_still(source, &selection, id).await => continue,
+            (false, _) if !is_still(source, &selection, id).await => continue,
             (false, true) => ("dropped", source.discard(id).await),
             (false, false) => ("to be tried again", source.retry(id).await),
         };
@@ -136,6 +136,9 @@ async fn change(
 ///
 /// A dead letter that cannot be read is left to the call that changes it.
 async fn is_still(source: &dyn EventSource, selection: &Selection, id: &str) -> bool {
+    if selection.is_empty() {
+        return true;
+    }
     match source.dead_letter(id).await {
         Ok(letter) => selection.holds(&letter),
         Err(_) => true,
