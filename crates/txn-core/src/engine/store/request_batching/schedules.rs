@@ -43,15 +43,7 @@ fn version_of(id: &str) -> Version {
 }
 
 /// A batch has at most two operations, a request eight, and the queue three.
-const BOUNDS: Bounds = Bounds {
-    requests: 1,
-    spare_requests: 0,
-    large_requests: 1,
-    operations: 8,
-    bytes: 100_000,
-    queued: 3,
-    queued_bytes: 1 << 20,
-};
+const BOUNDS: Bounds = Bounds { queued: 3, ..super::tests::BOUNDS };
 
 struct Fixture {
     store: Arc<Echo>,

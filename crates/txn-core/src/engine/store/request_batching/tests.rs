@@ -69,7 +69,7 @@ struct Fixture {
     tasks: TaskTracker,
 }
 
-const BOUNDS: Bounds = Bounds {
+pub(super) const BOUNDS: Bounds = Bounds {
     requests: 1,
     spare_requests: 0,
     large_requests: 1,
