@@ -174,7 +174,7 @@ impl AwsSigner {
     }
 }
 
-/// Loads the default chain on the store's threads.
+/// Loads the default chain on the store's thread.
 ///
 /// The chain has its own HTTP client.
 async fn environment() -> SdkConfig {

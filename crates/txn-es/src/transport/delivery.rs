@@ -420,7 +420,7 @@ impl Nodes {
         tokio::spawn(self.clone().probe(at, pause));
     }
 
-    /// Probes a node until it answers on a new connection. Ends with the store's threads.
+    /// Probes a node until it answers on a new connection. Ends with the store's thread.
     async fn probe(self: Arc<Self>, at: usize, pause: Duration) {
         let node = &self.nodes[at];
         let mut pause = Some(pause);
