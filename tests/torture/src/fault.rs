@@ -31,6 +31,10 @@ pub enum Fault {
     CutWithClient,
     /// A node has a slow link. For partitions.
     SlowLink,
+    /// The links of a node lose packets at random. For partitions.
+    LossyLink,
+    /// The wall clocks of all coordinators jump. For partitions.
+    JumpClocks,
     /// The power of all nodes fails. For power losses.
     CutPower,
     /// The power fails at a certain write or sync of a disk. For power losses.
@@ -95,13 +99,14 @@ impl Fault {
     ];
 
     /// The faults of the network between nodes.
-    pub(crate) const BETWEEN_NODES: [Self; 6] = [
+    pub(crate) const BETWEEN_NODES: [Self; 7] = [
         Self::CutNode,
         Self::CutMaster,
         Self::CutPrimary,
         Self::OneWay,
         Self::CutWithClient,
         Self::SlowLink,
+        Self::LossyLink,
     ];
 }
 

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use tokio_util::sync::CancellationToken;
+use txn_core::clock::Clock;
 use txn_core::event::{Event, Observer};
 use txn_core::store::Store;
 use txn_core::{Config, Domain, Error};
 use txn_es::{EsConfig, EsStore};
+use txn_fixtures::clock::MovedClock;
 use txn_fixtures::complaints::Complaint;
 use txn_fixtures::ledger::{Ledger, Plan};
 use txn_histories::History;
@@ -134,6 +136,7 @@ impl Observer for Recoveries {
 pub(crate) struct Load {
     ledger: Ledger,
     fleet: Arc<Fleet>,
+    clocks: Vec<Arc<MovedClock>>,
     witness: Domain,
     collection: String,
     recoveries: Arc<Recoveries>,
@@ -204,10 +207,11 @@ impl Load {
             .with_janitor_interval(Some(timing.janitor_interval))
             .with_timeout(timing.timeout);
         let mut coordinators = Vec::new();
-        let refusals = Arc::new(Refusals::default());
+        let (refusals, mut clocks) = (Arc::new(Refusals::default()), Vec::new());
         for coordinator in 0..shape.coordinators {
             let urls = urls_of(coordinator);
             coordinators.push(timing.connect_counted(urls, &refusals).await?);
+            clocks.push(Arc::new(MovedClock::default()));
         }
         let witness = timing.connect(witness).await?;
         let recoveries = Arc::new(Recoveries::default());
@@ -215,6 +219,7 @@ impl Load {
         let plan = Plan::new(name)
             .with_accounts(shape.accounts)
             .with_config(config.clone())
+            .with_clocks(clocks.iter().map(|clock| clock.clone() as Arc<dyn Clock>).collect())
             .with_seed(shape.seed)
             .with_note(shape.note)
             .with_readers(shape.readers);
@@ -222,15 +227,16 @@ impl Load {
         let failed = |error: Error| error.to_string();
         let lists = format!("{name}-lists");
         let mut domains = Vec::new();
-        for store in coordinators {
-            domains
-                .push(Domain::open_or_create(store, &lists, config.clone()).await.map_err(failed)?);
+        for (store, clock) in coordinators.into_iter().zip(&clocks) {
+            let config = config.clone().with_clock(clock.clone());
+            domains.push(Domain::open_or_create(store, &lists, config).await.map_err(failed)?);
         }
         let patient = Config::default().with_lease(config.lease()).with_timeout(PATIENCE);
         let witness = Domain::open_or_create(witness, &lists, patient).await.map_err(failed)?;
         Ok(Self {
             ledger,
             fleet: Fleet::new(domains),
+            clocks,
             witness,
             collection: lists,
             recoveries,
@@ -247,6 +253,11 @@ impl Load {
     /// Returns the bank. Clones of a ledger share their state.
     pub(crate) fn ledger(&self) -> Ledger {
         self.ledger.clone()
+    }
+
+    /// Returns the wall clock of each coordinator.
+    pub(crate) fn clocks(&self) -> &[Arc<MovedClock>] {
+        &self.clocks
     }
 
     /// Returns the name of the collection of lists.

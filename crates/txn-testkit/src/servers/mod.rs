@@ -57,7 +57,7 @@ pub use credentials::{Credentials, Password};
 pub use error::{Error, Result};
 pub use launching::java::{Versions, find_java};
 pub use launching::process::Process;
-pub use network::{Link, Network, Port, Rate, check_namespaces};
+pub use network::{Link, Loss, Network, Port, Rate, check_namespaces};
 pub use node::Node;
 pub use products::kind::ServerKind;
 pub use products::pgbouncer::{PgBouncer, find_pgbouncer};

@@ -7,19 +7,23 @@ mod elections;
 mod schedule;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+use txn_fixtures::clock::MovedClock;
 use txn_fixtures::faults::Cluster;
 use txn_fixtures::ledger::Ledger;
-use txn_testkit::servers::{Network, ServerKind, check_namespaces};
+use txn_testkit::servers::{Loss, Network, ServerKind, check_namespaces};
 
 use crate::cluster::open;
 use crate::fault::Fault;
-use crate::load::Shape;
+use crate::load::{Load, Shape};
 use crate::report::{Report, progress};
 use elections::Elections;
-use schedule::{NetworkFault, ProcessFault, Round, Schedule};
+use schedule::{
+    CLIENTS, Clients, Direction, NetworkFault, ProcessFault, ProcessFaultKind, Round, Schedule,
+};
 
 /// The duration of the load around a round's faults. The load has this duration before the faults,
 /// and again after them.
@@ -45,7 +49,7 @@ pub async fn run(
     let network = cluster.network();
     let clients = network.clients().len();
     let mut load = open(&cluster, shape, |number| network.client_urls(number % clients)).await?;
-    let stage = Stage::new(&cluster, load.ledger());
+    let stage = Stage::new(&cluster, &load);
     let (began, bar) = (Instant::now(), progress(span));
     let mut figures = Figures::default();
     while let (true, Some(round)) = (began.elapsed() < span, schedule.next()) {
@@ -85,7 +89,8 @@ impl Figures {
     fn count(&mut self, round: &Round, elections: &[(Duration, usize)], transfers: u64) {
         self.rounds += 1;
         let second = round.process.filter(|_| round.network.is_some());
-        for fault in [Some(round.name), second.map(|second| second.fault)].into_iter().flatten() {
+        let second = second.map(|second| second.kind.name());
+        for fault in [Some(round.name), second].into_iter().flatten() {
             *self.faults.entry(fault.to_string()).or_default() += 1;
         }
         self.elections += elections.len() as u64;
@@ -117,13 +122,16 @@ struct Stage<'a> {
     cluster: &'a Cluster,
     network: Network,
     ledger: Ledger,
+    /// The wall clock of each coordinator.
+    clocks: Vec<Arc<MovedClock>>,
     elections: Elections,
 }
 
 impl<'a> Stage<'a> {
-    fn new(cluster: &'a Cluster, ledger: Ledger) -> Self {
+    fn new(cluster: &'a Cluster, load: &Load) -> Self {
         let elections = Elections::observe(cluster.clone());
-        Self { cluster, network: cluster.network(), ledger, elections }
+        let (ledger, clocks) = (load.ledger(), load.clocks().to_vec());
+        Self { cluster, network: cluster.network(), ledger, clocks, elections }
     }
 
     /// Plays one round, from calm to calm.
@@ -172,13 +180,24 @@ impl<'a> Stage<'a> {
                 let node = target.resolve(master, primary);
                 self.change(move |network| network.slow(node, rate)).await?;
             }
+            Some(NetworkFault::Lossy { target, percent }) => {
+                let node = target.resolve(master, primary);
+                let links = schedule::links(node, Direction::Both, Clients::ReachOthers);
+                let loss = Loss::Percent(percent);
+                self.change(move |network| network.lose(&links, loss)).await?;
+            }
             None => {}
         }
-        if let Some(ProcessFault { fault, after }) = round.process {
+        if let Some(ProcessFault { kind, after }) = round.process {
             tokio::time::sleep(after).await;
-            match fault {
-                Fault::KillPrimary => self.cluster.kill(primary).await,
-                _ => self.cluster.pause(primary).await,
+            match kind {
+                ProcessFaultKind::KillPrimary => self.cluster.kill(primary).await,
+                ProcessFaultKind::PausePrimary => self.cluster.pause(primary).await,
+                ProcessFaultKind::JumpClocks(offsets) => {
+                    for (number, clock) in self.clocks.iter().enumerate() {
+                        clock.set_ahead_ms(offsets[number % CLIENTS] * 1_000);
+                    }
+                }
             }
         }
         tokio::time::sleep(round.hold).await;
@@ -192,10 +211,11 @@ impl<'a> Stage<'a> {
             let node = target.resolve(master, primary);
             self.change(move |network| network.unslow(node)).await?;
         }
-        match round.process.map(|process| process.fault) {
-            Some(Fault::KillPrimary) => self.cluster.restart(primary).await,
-            Some(_) => self.cluster.resume(primary).await,
-            None => {}
+        match round.process.map(|process| process.kind) {
+            Some(ProcessFaultKind::KillPrimary) => self.cluster.restart(primary).await,
+            Some(ProcessFaultKind::PausePrimary) => self.cluster.resume(primary).await,
+            // The clocks stay wrong until they jump again.
+            Some(ProcessFaultKind::JumpClocks(_)) | None => {}
         }
         self.cluster.is_green().await;
         Ok(())

@@ -21,8 +21,21 @@ const SECOND: std::ops::Range<u64> = 0..6_000;
 /// With the slowest one, checks between nodes fail.
 const RATES: [u32; 3] = [128, 512, 2_048];
 
+/// The offsets of wall clocks in seconds.
+///
+/// The clocks of two coordinators differ by less than `Config::max_drift`, which is 60 s.
+const OFFSETS: std::ops::RangeInclusive<i64> = -28..=28;
+
+/// The shares of lost packets in percent.
+///
+/// At 40 %, requests between nodes take seconds, because packets are repeated with growing pauses.
+const LOSSES: [u8; 3] = [5, 20, 40];
+
 /// The number of nodes.
 pub(super) const NODES: usize = 3;
+
+/// The number of clients. Each client is one half of the coordinators.
+pub(super) const CLIENTS: usize = 2;
 
 /// The node that a fault concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,17 +83,49 @@ pub(super) enum Direction {
 /// The fault of the network in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NetworkFault {
-    Cut { target: Target, direction: Direction, clients: Clients },
-    Slow { target: Target, rate: Rate },
+    Cut {
+        target: Target,
+        direction: Direction,
+        clients: Clients,
+    },
+    Slow {
+        target: Target,
+        rate: Rate,
+    },
+    /// All links of the target lose this many of a hundred packets, in both directions.
+    Lossy {
+        target: Target,
+        percent: u8,
+    },
 }
 
-/// A fault of the process with the primary.
+/// A fault of a process.
 ///
 /// The fault comes after that of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProcessFault {
-    pub(super) fault: Fault,
+    pub(super) kind: ProcessFaultKind,
     pub(super) after: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProcessFaultKind {
+    /// The node with the primary is killed.
+    KillPrimary,
+    /// The node with the primary is paused.
+    PausePrimary,
+    /// The wall clocks of each client get another offset, in seconds.
+    JumpClocks([i64; CLIENTS]),
+}
+
+impl ProcessFaultKind {
+    pub(super) fn name(self) -> Fault {
+        match self {
+            Self::KillPrimary => Fault::KillPrimary,
+            Self::PausePrimary => Fault::StopAndContinue,
+            Self::JumpClocks(_) => Fault::JumpClocks,
+        }
+    }
 }
 
 /// One round: faults that overlap, and then end.
@@ -112,7 +157,7 @@ impl Schedule {
     /// # Errors
     /// If a fault cannot happen here.
     pub(super) fn new(seed: u64, faults: &[Fault]) -> Result<Self, String> {
-        let processes = [Fault::KillPrimary, Fault::StopAndContinue];
+        let processes = [Fault::KillPrimary, Fault::StopAndContinue, Fault::JumpClocks];
         let all: Vec<Fault> = Fault::BETWEEN_NODES.into_iter().chain(processes).collect();
         let faults = if faults.is_empty() { &all } else { faults };
         if let Some(fault) = faults.iter().find(|fault| !all.contains(fault)) {
@@ -154,6 +199,10 @@ impl Schedule {
                 let rate = self.random.choice(RATES).unwrap_or(RATES[0]);
                 NetworkFault::Slow { target, rate: Rate(rate) }
             }
+            Fault::LossyLink => {
+                let percent = self.random.choice(LOSSES).unwrap_or(LOSSES[0]);
+                NetworkFault::Lossy { target, percent }
+            }
             Fault::OneWay => {
                 let direction = if coin { Direction::FromTarget } else { Direction::ToTarget };
                 NetworkFault::Cut { target, direction, clients: Clients::ReachAll }
@@ -180,8 +229,16 @@ impl Iterator for Schedule {
         let after = Duration::from_millis(self.random.u64(SECOND));
         // A third of the cuts has a second fault.
         let is_alone = network.is_some() && self.random.u32(..3) > 0;
-        let process = process.filter(|_| !is_alone).map(|fault| ProcessFault { fault, after });
-        let name = fault.or(process.map(|process| process.fault))?;
+        let offsets = std::array::from_fn(|_| self.random.i64(OFFSETS));
+        let process = process.filter(|_| !is_alone).map(|fault| {
+            let kind = match fault {
+                Fault::KillPrimary => ProcessFaultKind::KillPrimary,
+                Fault::JumpClocks => ProcessFaultKind::JumpClocks(offsets),
+                _ => ProcessFaultKind::PausePrimary,
+            };
+            ProcessFault { kind, after }
+        });
+        let name = fault.or(process.map(|process| process.kind.name()))?;
         let hold = Duration::from_millis(self.random.u64(HOLD));
         Some(Round { name, network, process, hold })
     }
@@ -219,10 +276,16 @@ impl fmt::Display for Round {
             Some(NetworkFault::Slow { target, rate: Rate(rate) }) => {
                 write!(f, " ({target:?}, {rate} kbit/s)")?;
             }
+            Some(NetworkFault::Lossy { target, percent }) => {
+                write!(f, " ({target:?}, {percent} % of packets)")?;
+            }
             None => {}
         }
         if let (Some(process), Some(_)) = (self.process, self.network) {
-            write!(f, ", {} after {:.1} s", process.fault, process.after.as_secs_f64())?;
+            write!(f, ", {} after {:.1} s", process.kind.name(), process.after.as_secs_f64())?;
+        }
+        if let Some(ProcessFaultKind::JumpClocks(offsets)) = self.process.map(|fault| fault.kind) {
+            write!(f, ", clocks off by {offsets:?} s")?;
         }
         write!(f, ", for {:.1} s", self.hold.as_secs_f64())
     }
@@ -245,10 +308,17 @@ mod tests {
     #[test]
     fn each_fault_comes_before_any_repeats() {
         let mut names: Vec<String> =
-            rounds(1, &[], 6).iter().map(|round| round.name.to_string()).collect();
+            rounds(1, &[], 7).iter().map(|round| round.name.to_string()).collect();
         names.sort_unstable();
-        let expected =
-            ["cut-master", "cut-node", "cut-primary", "cut-with-client", "one-way", "slow-link"];
+        let expected = [
+            "cut-master",
+            "cut-node",
+            "cut-primary",
+            "cut-with-client",
+            "lossy-link",
+            "one-way",
+            "slow-link",
+        ];
         assert_eq!(names, expected);
         let all = rounds(1, &[], 60);
         let both = all.iter().filter(|round| round.network.is_some() && round.process.is_some());
@@ -271,6 +341,10 @@ mod tests {
         }
         let kills = rounds(3, &[Fault::KillPrimary], 5);
         assert!(kills.iter().all(|round| round.network.is_none() && round.process.is_some()));
+        let jumps = rounds(3, &[Fault::JumpClocks], 5);
+        let offsets = jumps.iter().map(|round| round.process.expect("a jump").kind);
+        let offsets: Vec<_> = offsets.collect();
+        assert!(offsets.windows(2).all(|pair| pair[0] != pair[1]), "{offsets:?}");
         assert!(Schedule::new(3, &[Fault::Network]).is_err());
     }
 

@@ -51,21 +51,34 @@ impl Link {
     }
 }
 
+/// The share of the packets that a link loses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// All packets.
+    All,
+    /// This many of a hundred packets. The kernel draws them at random.
+    Percent(u8),
+}
+
 /// Returns rules that replace all rules in one `nft` transaction.
 ///
 /// Earlier rules are removed.
 ///
 /// Address resolution passes. Without answers of the address resolution, a cut of one direction
 /// would also cut the other one.
-pub(super) fn rules(links: &[Link]) -> String {
+pub(super) fn rules(links: &[Link], loss: Loss) -> String {
     // A table can only be deleted if it exists.
     let mut text = "add table bridge txn\ndelete table bridge txn\n".to_owned();
     if links.is_empty() {
         return text;
     }
     text += "table bridge txn {\nchain cuts {\ntype filter hook forward priority 0;\n";
+    let lost = match loss {
+        Loss::All => String::new(),
+        Loss::Percent(percent) => format!("numgen random mod 100 < {percent} "),
+    };
     for Link { from, to } in links {
-        let _ = writeln!(text, "iifname \"{from}\" oifname \"{to}\" ether type ip drop");
+        let _ = writeln!(text, "iifname \"{from}\" oifname \"{to}\" ether type ip {lost}drop");
     }
     text += "}\n}\n";
     text
@@ -78,7 +91,7 @@ mod tests {
     #[test]
     fn cut_has_one_rule_per_direction() {
         let links = Link::between(&[Port::Node(0)], &[Port::Node(1), Port::Client(0)]);
-        let rules = rules(&links);
+        let rules = rules(&links, Loss::All);
         let drops: Vec<&str> = rules.lines().filter(|line| line.ends_with("drop")).collect();
         assert_eq!(
             drops,
@@ -94,13 +107,22 @@ mod tests {
     #[test]
     fn one_direction_leaves_the_other_open() {
         let links = Link::towards(&[Port::Node(2)], &[Port::Node(0), Port::Node(1)]);
-        let rules = rules(&links);
+        let rules = rules(&links, Loss::All);
         assert!(rules.contains("iifname \"node-3\" oifname \"node-1\""), "{rules}");
         assert!(!rules.contains("iifname \"node-1\""), "{rules}");
     }
 
     #[test]
+    fn lossy_link_drops_some_packets() {
+        let links = Link::towards(&[Port::Node(0)], &[Port::Node(1)]);
+        let rules = rules(&links, Loss::Percent(20));
+        let drop =
+            "iifname \"node-1\" oifname \"node-2\" ether type ip numgen random mod 100 < 20 drop";
+        assert!(rules.contains(drop), "{rules}");
+    }
+
+    #[test]
     fn no_cut_removes_the_table() {
-        assert_eq!(rules(&[]), "add table bridge txn\ndelete table bridge txn\n");
+        assert_eq!(rules(&[], Loss::All), "add table bridge txn\ndelete table bridge txn\n");
     }
 }

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::servers::error::{Error, Result};
 use crate::servers::launching::command::{run, run_with_input};
 
-pub use cuts::{Link, Port};
+pub use cuts::{Link, Loss, Port};
 pub use speed::Rate;
 
 /// The number of networks that one machine can have.
@@ -143,9 +143,17 @@ impl Network {
     /// # Errors
     /// If `nft` fails.
     pub fn cut(&self, links: &[Link]) -> Result<()> {
+        self.lose(links, Loss::All)
+    }
+
+    /// Lets these links lose packets, and ends all cuts.
+    ///
+    /// # Errors
+    /// If `nft` fails.
+    pub fn lose(&self, links: &[Link], loss: Loss) -> Result<()> {
         let mut nft = Command::new("ip");
         nft.args(["netns", "exec", &self.bridge_namespace(), "nft", "-f", "-"]);
-        run_with_input(&mut nft, &cuts::rules(links)).map(drop)
+        run_with_input(&mut nft, &cuts::rules(links, loss)).map(drop)
     }
 
     /// Ends all cuts.
