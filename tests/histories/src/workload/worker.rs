@@ -1,5 +1,6 @@
 //! A worker, which runs one transaction after the other.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,6 +26,7 @@ pub(super) struct Worker {
 }
 
 /// The error at the end of a closure.
+#[derive(Debug)]
 enum Left {
     /// The planned error, with the reads of the closure.
     GivenUp(Vec<Micro>),
@@ -53,17 +55,11 @@ impl Worker {
     async fn carry_out(&self, process: u64, plan: &Plan) -> bool {
         let domain = self.fleet.domain(self.number);
         let call = self.recorder.invoke(process, plan.visible());
-        let began = Instant::now();
         let attempt = self.attempt(&domain, plan);
         let result = match plan.abandoned_after {
             Some(patience) => tokio::time::timeout(patience, attempt).await.ok(),
             None => Some(attempt.await),
         };
-        self.counters.longest.add(began.elapsed(), || {
-            let error = result.as_ref().and_then(|result| result.as_ref().err());
-            let outcome = error.map_or("none".to_owned(), |error| format!("{:?}", error.kind()));
-            format!("a list transaction, error: {outcome}")
-        });
         let Some(result) = result else {
             self.counters.unknown.fetch_add(1, Ordering::Relaxed);
             return false;
@@ -93,10 +89,26 @@ impl Worker {
         }
     }
 
+    /// Runs a call of the library, and notes it if it is the longest one.
+    async fn timed<T, E: Debug>(
+        &self,
+        what: &str,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let began = Instant::now();
+        let result = call.await;
+        self.counters.longest.add(began.elapsed(), || match &result {
+            Ok(_) => format!("{what}, without an error"),
+            Err(error) => format!("{what}, error: {error:?}"),
+        });
+        result
+    }
+
     async fn attempt(&self, domain: &Domain, plan: &Plan) -> Result<Vec<Micro>, Error> {
         match &plan.how {
             How::Transaction(options) => {
-                match domain.run(options, async |tx| self.steps(tx, plan).await).await {
+                let run = domain.run(options, async |tx| self.steps(tx, plan).await);
+                match self.timed("a list transaction", run).await {
                     Ok(done) => Ok(done.value),
                     Err(Left::GivenUp(value)) => Ok(value),
                     Err(Left::Failed(error)) => Err(error),
@@ -106,7 +118,10 @@ impl Worker {
                 let mut value = plan.micros.clone();
                 for micro in &mut value {
                     let id = self.config.id(micro.key());
-                    let found = domain.reader().verified().get(&self.documents, id).await?;
+                    // Each read has the timeout of the domain.
+                    let reader = domain.reader().verified();
+                    let read = self.timed("a verified read", reader.get(&self.documents, id));
+                    let found = read.await?;
                     self.show(micro, &found.unwrap_or_default());
                 }
                 Ok(value)
