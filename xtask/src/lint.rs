@@ -27,6 +27,12 @@ const CRATES_HEAD: &str = "| crate | may depend on | content |";
 /// The report that `cargo xtask bench` writes.
 const GENERATED: &str = "docs/benchmarks/report.md";
 
+/// The extensions of files in other languages.
+const SCRIPTS: [&str; 6] = ["css", "java", "js", "py", "ts", "yml"];
+
+/// Folders of installed or built files.
+const INSTALLED: [&str; 5] = ["build", "dist", "node_modules", "target", ".venv"];
+
 /// The crates that each crate may depend on, except in tests.
 type Permitted = BTreeMap<String, BTreeSet<String>>;
 
@@ -70,6 +76,10 @@ pub(crate) fn lint() -> Result<(), Failure> {
     for folder in ["crates", "tests", "benches", "examples", "xtask"] {
         let texts = texts(&root.join(folder))?;
         gaps.extend(texts.iter().flat_map(|(path, text)| prose::in_rust(path, text)));
+    }
+    for folder in ["clients", "crates", "docs/monitoring", "tests", ".github"] {
+        let scripts = files(&root.join(folder), &SCRIPTS)?;
+        gaps.extend(scripts.iter().flat_map(|(path, text)| prose::in_script(path, text)));
     }
     gaps.extend(links::broken(&pages, |path| root.join(path).exists()));
     gaps.extend(links::lost(&pages));
@@ -313,15 +323,29 @@ fn pages(root: &Path) -> Result<BTreeMap<PathBuf, String>, Failure> {
 
 /// Returns the Rust files below a folder, with their texts.
 fn texts(below: &Path) -> Result<Vec<(PathBuf, String)>, Failure> {
+    files(below, &["rs"])
+}
+
+/// Returns the files with these extensions below a folder, with their texts.
+fn files(below: &Path, extensions: &[&str]) -> Result<Vec<(PathBuf, String)>, Failure> {
+    let has_extension = |path: &Path| {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        extension.is_some_and(|extension| extensions.contains(&extension))
+    };
+    let is_installed = |path: &Path| {
+        path.file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(|name| INSTALLED.contains(&name))
+    };
     let mut found = Vec::new();
     let mut open = vec![below.to_owned()];
     while let Some(folder) = open.pop() {
         let entries = fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         for entry in entries {
             let path = entry?.path();
-            if path.is_dir() {
+            if path.is_dir() && !is_installed(&path) {
                 open.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.is_file() && has_extension(&path) {
                 found.push((path.clone(), read(&path)?));
             }
         }

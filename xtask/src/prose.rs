@@ -45,7 +45,7 @@ pub(crate) fn in_rust(path: &Path, text: &str) -> Vec<String> {
     for comment in comments(text) {
         let line = comment.line;
         found.extend(in_passage(&comment.lines).into_iter().map(|what| at(line, what)));
-        if repeats_its_item(&comment) {
+        if repeats_its_item(&comment, is_library(path)) {
             found.push(at(line, "the comment only repeats the name".to_owned()));
         }
     }
@@ -81,8 +81,29 @@ pub(crate) fn in_rust(path: &Path, text: &str) -> Vec<String> {
 /// Returns the violations in a Markdown page.
 pub(crate) fn in_markdown(path: &Path, text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
-    let found = in_passage(&lines).into_iter();
-    found.map(|what| format!("{}: {what}", path.display())).collect()
+    let mut found = in_passage(&lines);
+    let mut is_code = false;
+    for line in lines {
+        is_code ^= line.starts_with("```");
+        let is_heading = line.starts_with('#');
+        if is_code || !(is_heading || line.trim_start().starts_with('|')) {
+            continue;
+        }
+        let plain = without_code(line.trim_start_matches('#'));
+        let words: Vec<&str> = plain.split_whitespace().collect();
+        found.extend(banned(&words));
+        found.extend(opening(&plain, &words).filter(|_| is_heading));
+    }
+    found.into_iter().map(|what| format!("{}: {what}", path.display())).collect()
+}
+
+/// Returns the violations in a file of another language. Only the words count.
+pub(crate) fn in_script(path: &Path, text: &str) -> Vec<String> {
+    let found = text.lines().enumerate().filter_map(|(number, line)| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        Some(format!("{}:{}: {}", path.display(), number + 1, banned(&words)?))
+    });
+    found.collect()
 }
 
 /// Whether only white space precedes a piece on its line.
@@ -107,6 +128,13 @@ fn banned(words: &[&str]) -> Option<String> {
     Some(format!("name the actor instead of {word:?}: {} …", start_of(words)))
 }
 
+/// Returns a violation if a sentence begins without its subject.
+fn opening(sentence: &str, words: &[&str]) -> Option<String> {
+    let first = words.first().map(|word| bare(word))?;
+    let is_wrong = OPENINGS.contains(&first) && !sentence.ends_with('?');
+    is_wrong.then(|| format!("begin with a noun instead of {first:?}: {} …", start_of(words)))
+}
+
 /// Returns the first words of a sentence.
 fn start_of(words: &[&str]) -> String {
     words.iter().take(6).copied().collect::<Vec<_>>().join(" ")
@@ -124,10 +152,7 @@ fn in_passage(lines: &[&str]) -> Vec<String> {
         let words: Vec<&str> = sentence.split_whitespace().collect();
         let start = start_of(&words);
         found.extend(banned(&words));
-        let first = words.first().map(|word| bare(word)).unwrap_or_default();
-        if OPENINGS.contains(&first) && !sentence.ends_with('?') {
-            found.push(format!("begin with a noun instead of {first:?}: {start} …"));
-        }
+        found.extend(opening(&sentence, &words));
         if words.len() > MOST_WORDS {
             found.push(format!("{} words, at most {MOST_WORDS}: {start} …", words.len()));
         }
@@ -224,34 +249,72 @@ fn split(paragraph: &str) -> Vec<String> {
     trimmed.filter(|sentence| !sentence.is_empty()).collect()
 }
 
-/// Whether a private item's doc comment only repeats the item's name.
-fn repeats_its_item(comment: &Comment<'_>) -> bool {
+/// Whether a file belongs to a library.
+fn is_library(path: &Path) -> bool {
+    path.iter().any(|folder| folder == "crates")
+}
+
+/// Whether a doc comment only repeats the name of its item, field or variant.
+///
+/// Outside of the libraries, private items alone count. The compiler demands a comment for each
+/// public one there, too, but few readers depend on these.
+fn repeats_its_item(comment: &Comment<'_>, is_library: bool) -> bool {
     let [line] = comment.lines.as_slice() else { return false };
-    let is_public = comment.item.starts_with("pub ");
+    let declared = match is_library {
+        true => name(comment.item).or_else(|| member(comment.item)),
+        false => name(comment.item).filter(|_| !comment.item.starts_with("pub ")),
+    };
     let words = |text: &str| -> Vec<String> {
         let mut spaced = String::new();
         for c in text.chars() {
-            if c.is_uppercase() {
+            // `LockTable` is two words, and `MOST_LOCKS` as well.
+            if c.is_uppercase() && spaced.ends_with(char::is_lowercase) {
                 spaced.push(' ');
             }
-            spaced.extend(c.to_lowercase());
+            spaced.push(c);
         }
+        let spaced = spaced.to_lowercase();
         let words = spaced.split(|c: char| !c.is_alphanumeric());
         words.filter(|w| !w.is_empty() && !EMPTY.contains(w)).map(str::to_owned).collect()
     };
     let said = words(line);
-    comment.kind == "///" && !is_public && !said.is_empty() && said == words(name(comment.item))
+    let is_repeated = declared.is_some_and(|declared| said == words(declared));
+    // Inline code says how the name is written elsewhere.
+    let is_code = line.trim().starts_with('`') && line.trim().ends_with('`');
+    comment.kind == "///" && !said.is_empty() && is_repeated && !is_code
 }
 
 /// Returns the name that a line of code declares.
 ///
-/// The name is that of a function, type or module.
-fn name(code: &str) -> &str {
-    let declares = ["fn", "struct", "enum", "trait", "type", "mod", "static"];
-    let mut words = code.split_whitespace().skip_while(|word| !declares.contains(word));
-    let word = words.nth(1).unwrap_or_default();
-    let end = word.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(word.len());
-    &word[..end]
+/// The name is that of a function, type, constant or module.
+fn name(code: &str) -> Option<&str> {
+    let declares = ["fn", "struct", "enum", "trait", "type", "mod", "static", "const"];
+    let words = code.split_whitespace();
+    let mut words = words.skip_while(|word| !declares.contains(word));
+    let name =
+        words.find(|word| !declares.contains(word) && !["async", "unsafe"].contains(word))?;
+    Some(identifier(name))
+}
+
+/// Returns the name of the field or variant that a line of code declares.
+fn member(code: &str) -> Option<&str> {
+    let code = code.strip_prefix("pub").map_or(code, |rest| match rest.strip_prefix('(') {
+        Some(rest) => rest.split_once(')').map_or(rest, |(_, rest)| rest),
+        None => rest,
+    });
+    let code = code.trim_start();
+    let name = identifier(code);
+    let rest = code[name.len()..].trim_start();
+    let is_field = rest.starts_with(':') && !rest.starts_with("::");
+    let is_variant = name.starts_with(char::is_uppercase)
+        && (rest.is_empty() || rest.starts_with([',', '(', '{', '=']));
+    (is_field || is_variant).then_some(name)
+}
+
+/// Returns the identifier at the start of a text.
+fn identifier(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    &text[..end]
 }
 
 /// Returns the test names in a file, with attribute lines.
@@ -266,7 +329,7 @@ fn test_names(text: &str) -> Vec<(usize, &str)> {
         } else if line.contains("fn ")
             && let Some(at) = attribute.take()
         {
-            found.push((at, name(line)));
+            found.push((at, name(line).unwrap_or_default()));
         }
     }
     found
@@ -285,7 +348,10 @@ mod tests {
         let text = "//! Locks of a process.\n\n/// Returns the lock.\n///\n/// ```\n/// // \
                     Nobody reads code.\n/// ```\nfn lock() {}\n// What is a lock?\n";
         assert_eq!(rust(text), [""; 0]);
-        assert_eq!(in_markdown(Path::new("a.md"), "# Who reads\n\n`Nobody` is a name."), [""; 0]);
+        let page =
+            "# Locks\n\n`Nobody` is a name.\n\n| `whoever` |\n|---|\n\n```sh\n# Nobody\n```\n";
+        assert_eq!(in_markdown(Path::new("a.md"), page), [""; 0]);
+        assert_eq!(in_script(Path::new("a.js"), "publishers.noBody(); // A lock.\n"), [""; 0]);
     }
 
     #[test]
@@ -307,6 +373,46 @@ mod tests {
         }
         let page = in_markdown(Path::new("a.md"), "Fine.\n\n- Those of a lock.\n");
         assert!(page.len() == 1 && page[0].contains("begin with a noun"), "{page:?}");
+        for (text, words) in [
+            ("## Who reads\n", "begin with a noun"),
+            ("# A lock that nobody holds\n", "name the actor"),
+            ("| lock | anybody |\n", "name the actor"),
+        ] {
+            let page = in_markdown(Path::new("a.md"), text);
+            assert!(page.len() == 1 && page[0].contains(words), "{text}: {page:?}");
+        }
+        for text in ["\n# For nobody.\n", "\n  /** The lock that nobody has. */\n"] {
+            let script = in_script(Path::new("a.py"), text);
+            assert!(script.len() == 1 && script[0].starts_with("a.py:2: name"), "{script:?}");
+        }
+    }
+
+    #[test]
+    fn repeated_names_in_libraries_are_found() {
+        let library = |text: &str| in_rust(Path::new("crates/a/src/b.rs"), text);
+        for text in [
+            "/// The currency.\n#[serde(flatten)]\npub currency: Currency,\n",
+            "/// The document.\n    document: Key,\n",
+            "/// Closed.\nClosed,\n",
+            "/// A ticket.\nTicket(u64),\n",
+            "/// The most locks.\npub const MOST_LOCKS: usize = 3;\n",
+            "/// The topic.\npub fn topic(&self) -> &str {\n",
+            "/// The wait.\npub(crate) async fn wait(self) {\n",
+        ] {
+            let found = library(text);
+            assert!(found.len() == 1 && found[0].contains("repeats the name"), "{text}: {found:?}");
+            let is_private_item =
+                name(text.lines().last().unwrap_or_default()).is_some() && !text.contains("pub ");
+            assert_eq!(rust(text).len(), usize::from(is_private_item), "{text}");
+        }
+        for text in [
+            "/// The currency of the account.\npub currency: Currency,\n",
+            "/// Closed.\nclosed(a, b);\n",
+            "/// `GET`\nGet,\n",
+            "/// The locks.\n",
+        ] {
+            assert_eq!(library(text), [""; 0], "{text}");
+        }
     }
 
     #[test]

@@ -54,7 +54,7 @@ class Bank {
     }
   }
 
-  /** One attempt: reads both accounts, and writes them if nobody has changed them since. */
+  /** One attempt: reads both accounts, and writes them if no other client has changed them since. */
   async move(id, from, to, amount) {
     const [one, other] = await Promise.all([from, to].map((number) =>
       this.client.get({ index: this.accounts, id: account(number) })));

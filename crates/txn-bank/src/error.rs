@@ -59,7 +59,7 @@ pub enum BankError {
     /// The legs of a currency do not sum to zero.
     #[error("the legs in {currency} sum to {sum:+}, not to zero")]
     Unbalanced {
-        /// The currency.
+        /// The currency of these legs.
         currency: Currency,
         /// The sum of the legs.
         sum: i128,
@@ -166,7 +166,7 @@ pub enum BankError {
     TotalTooLarge {
         /// The name of the owner.
         owner: String,
-        /// The currency.
+        /// The currency of the total.
         currency: Currency,
     },
     /// The outbox refused an event, or a dead letter does not exist.

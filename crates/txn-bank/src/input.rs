@@ -70,7 +70,7 @@ pub fn parse_amount(text: &str) -> Result<i64> {
     })
 }
 
-/// A new account.
+/// The values with which an account is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewAccount {
     pub(crate) name: String,

@@ -39,7 +39,7 @@ impl From<Currency> for String {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "BTreeMap<String, Box<RawValue>>")]
 pub struct Account {
-    /// The owner.
+    /// The name of the customer who owns the account.
     pub owner: String,
     /// The balance in minor units (cents).
     pub balance: i64,

@@ -48,7 +48,7 @@ pub(crate) struct Global {
     pub(crate) store: Option<Address>,
     #[command(flatten)]
     pub(crate) access: Access,
-    /// The domain
+    /// The domain that holds the transactions
     #[arg(long, global = true, env = "TXN_DOMAIN")]
     pub(crate) domain: Option<String>,
     /// The lease in seconds. At least the longest lease of the processes of the domain: the command
@@ -235,7 +235,7 @@ pub(crate) enum Command {
     },
     /// Print completions for a shell
     Completions {
-        /// The shell
+        /// The shell to complete the commands in
         shell: clap_complete::Shell,
     },
 }

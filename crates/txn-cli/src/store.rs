@@ -15,7 +15,7 @@ use crate::failure::StoreFailure;
 /// An open store of a command.
 #[derive(Clone)]
 pub struct OpenStore {
-    /// The store.
+    /// The store that the address names, ready for requests.
     pub store: Arc<dyn Store>,
     /// The description of the store, for operators.
     pub what: String,

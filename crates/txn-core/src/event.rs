@@ -186,7 +186,7 @@ pub enum Event {
     Locked {
         /// The attempt.
         tid: AttemptId,
-        /// The documents.
+        /// The documents whose locks were acknowledged together.
         documents: Vec<Key>,
     },
     /// Locks were written together with an earlier commit's content. The commit is one of this
@@ -194,7 +194,7 @@ pub enum Event {
     HandedOff {
         /// The attempt that holds the locks.
         tid: AttemptId,
-        /// The documents.
+        /// The documents that went from the commit to the attempt.
         documents: Vec<Key>,
     },
     /// An attempt waits for a lock of an older transaction.
@@ -207,7 +207,7 @@ pub enum Event {
         holder: AttemptId,
         /// The label of the holder, if this process knows it.
         holder_label: Option<Arc<str>>,
-        /// The document.
+        /// The document that the attempt wants.
         document: Key,
     },
     /// A wait for one holder of one document ended.
@@ -220,7 +220,7 @@ pub enum Event {
         holder: AttemptId,
         /// The label of the holder, if this process knows it.
         holder_label: Option<Arc<str>>,
-        /// The document.
+        /// The document that the attempt wanted.
         document: Key,
         /// How long the attempt waited.
         waited: Duration,
@@ -316,7 +316,7 @@ pub enum Event {
     Unlocked {
         /// The attempt that the lock names.
         tid: AttemptId,
-        /// The document.
+        /// The document that had the lock.
         document: Key,
     },
     /// An operator has to repair a document. The document or a record contradicts the protocol, or
@@ -326,7 +326,7 @@ pub enum Event {
         tid: AttemptId,
         /// The document or the record.
         document: Key,
-        /// The cause.
+        /// The cause, as far as the engine can tell.
         cause: DamageCause,
         /// The damage and its consequence, for logs.
         what: String,

@@ -37,13 +37,13 @@ pub struct ForwardedRequest {
 /// The answer of a server, with any status.
 #[derive(Clone)]
 pub struct ForwardedAnswer {
-    /// The status.
+    /// The HTTP status, such as 404.
     pub status: u16,
     /// The type of the body.
     pub content_type: Option<String>,
     /// The value of `X-Elastic-Product`.
     pub elastic_product: Option<String>,
-    /// The body.
+    /// The body as the server sent it.
     pub body: Bytes,
 }
 

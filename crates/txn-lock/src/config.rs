@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::error::{LockError, Result};
 use crate::holding::heartbeat::Heartbeat;
 
-/// The shortest lease.
+/// The shortest lease that a lock accepts.
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 
-/// The longest lease.
+/// The longest lease that a lock accepts.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(3_600);
 
 /// Settings of a [`LockService`](crate::LockService).

@@ -19,9 +19,9 @@ pub enum Kind {
 pub struct Figure {
     /// The name. Stable within a major version.
     pub name: &'static str,
-    /// The kind.
+    /// Whether the metric is a counter, a gauge or a histogram.
     pub kind: Kind,
-    /// The unit.
+    /// The unit of the values.
     pub unit: Unit,
     /// The labels in addition to `domain`, each with its values.
     ///

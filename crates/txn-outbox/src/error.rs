@@ -113,7 +113,7 @@ pub enum OutboxError {
          domain, or all processors with an older token; then run UPDATE txn_outbox.fence SET token = 0"
     )]
     TokensRestarted {
-        /// The shard.
+        /// The shard with the two tokens.
         shard: crate::queue::shard::Shard,
         /// The token of the holder.
         token: u64,

@@ -61,7 +61,7 @@ pub(crate) struct Taken {
 }
 
 impl Delivery {
-    /// The event.
+    /// The event to handle, the first of its queue.
     #[must_use]
     pub fn event(&self) -> &Event {
         &self.event

@@ -274,7 +274,7 @@ pub struct Status {
     pub id: String,
     /// The application that the request belongs to.
     pub application: Option<String>,
-    /// The state.
+    /// The state at the time of the read.
     pub state: State,
     /// The times of the states.
     pub times: Times,

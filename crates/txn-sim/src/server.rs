@@ -65,7 +65,7 @@ pub enum Reach {
     /// Reachable.
     #[default]
     Open,
-    /// Closed.
+    /// An operator closed the collection.
     Closed,
     /// The node does not know the collection.
     Unknown,

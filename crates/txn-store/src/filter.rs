@@ -20,7 +20,7 @@ pub enum Filter {
     AnyOfUpTo {
         /// The field with the values.
         field: &'static str,
-        /// The values.
+        /// The values, of which the field must have one.
         values: Vec<Arc<str>>,
         /// The field with the number.
         number: &'static str,

@@ -65,7 +65,7 @@ impl Audit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Total {
-    /// The currency.
+    /// The currency of all amounts in this total.
     pub currency: Currency,
     /// The sum of all opening deposits.
     pub expected: i128,
@@ -80,7 +80,7 @@ pub struct Total {
 pub enum Finding {
     /// The balances of a currency differ from the deposits.
     Total {
-        /// The currency.
+        /// The currency whose balances and deposits differ.
         currency: Currency,
         /// The sum of all opening deposits.
         expected: i128,
@@ -102,14 +102,14 @@ pub enum Finding {
     Overdrawn {
         /// The name of the account.
         account: String,
-        /// The balance.
+        /// The negative balance, in minor units.
         balance: i64,
     },
     /// A closed account is not empty.
     Closed {
         /// The name of the account.
         account: String,
-        /// The balance.
+        /// The balance that is left, in minor units.
         balance: i64,
     },
     /// A statement is incomplete, or differs from the ledger.
@@ -125,7 +125,7 @@ pub enum Finding {
     Unbalanced {
         /// The key of the transfer.
         key: String,
-        /// The currency.
+        /// The currency of these legs.
         currency: Currency,
         /// The sum of the legs.
         sum: i128,
@@ -141,7 +141,7 @@ pub enum Finding {
     },
     /// A document is locked.
     Locked {
-        /// The document.
+        /// The locked document, as collection and id.
         document: String,
         /// The tid of the holder.
         holder: String,
@@ -155,7 +155,7 @@ pub enum Finding {
     },
     /// A document or a record is damaged.
     Damaged {
-        /// The document.
+        /// The document or record, as collection and id.
         document: String,
         /// The kind of damage.
         what: String,

@@ -47,7 +47,7 @@ pub struct Owner {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OwnerTotal {
-    /// The currency.
+    /// The currency of the summed balances.
     pub currency: Currency,
     /// The sum in minor units.
     pub total: i64,

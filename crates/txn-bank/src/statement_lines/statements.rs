@@ -49,7 +49,7 @@ pub struct Line {
 pub enum LineKind {
     /// The opening of the account.
     Deposit,
-    /// A transfer.
+    /// A leg of a transfer between accounts.
     Transfer,
     /// Changes without lines: before statements, or by a bank opened before them.
     Carried,

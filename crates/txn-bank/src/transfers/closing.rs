@@ -10,7 +10,7 @@ use crate::model::{Account, Transfer};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Closed {
-    /// The account.
+    /// The account after it was closed.
     pub account: Account,
     /// The transfer that emptied the account, if this call made one.
     pub moved: Option<Transfer>,

@@ -32,7 +32,7 @@ pub struct LockName {
 }
 
 impl LockName {
-    /// The category.
+    /// The category, which separates the ids of different uses.
     #[must_use]
     pub fn category(&self) -> &str {
         &self.category
@@ -100,7 +100,7 @@ impl fmt::Display for Holder {
 pub struct Lock {
     kind: LockKind,
     format: Format<NEWEST>,
-    /// The category.
+    /// The category, which separates the ids of different uses.
     pub category: String,
     /// The id within the category.
     pub id: String,

@@ -58,7 +58,7 @@ impl Dispatcher {
         Ok(Self(Arc::new(Inner { config, results, limits, tls })))
     }
 
-    /// The results.
+    /// The results of the requests that were sent.
     #[must_use]
     pub fn results(&self) -> &HttpResults {
         &self.0.results

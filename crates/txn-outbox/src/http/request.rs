@@ -47,14 +47,14 @@ const SECRET: [&str; 2] = ["authorization", "cookie"];
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct HttpRequest {
-    /// The method.
+    /// The method, such as `POST`.
     pub method: Method,
     /// The whole URL, `http` or `https`, without credentials and fragment.
     pub url: String,
     /// Headers by name, except those of the connection and the message length.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, HeaderText>,
-    /// The body.
+    /// The body; none sends a request without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Body>,
     /// The key of the request. Requests of one key are sent in commit order.

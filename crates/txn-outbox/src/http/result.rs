@@ -42,7 +42,7 @@ pub struct HttpResult {
     pub id: String,
     /// The header `Idempotency-Key` of the request.
     pub idempotency_key: String,
-    /// The method.
+    /// The method of the request.
     pub method: Method,
     /// The origin of the URL: scheme, host and port.
     pub to: String,

@@ -28,7 +28,7 @@ pub trait Secrets: fmt::Debug + Send + Sync + 'static {
     ) -> Result<Option<SecretString>, Box<dyn std::error::Error + Send + Sync>>;
 }
 
-/// No secrets.
+/// A source of secrets for requests that need none.
 #[derive(Clone, Copy, Debug)]
 pub struct NoSecrets;
 

@@ -113,7 +113,7 @@ impl fmt::Debug for Event {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeadLetter {
-    /// The event.
+    /// The event that was set aside.
     pub event: Event,
     /// The text of the last failure.
     pub error: String,

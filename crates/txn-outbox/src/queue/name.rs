@@ -36,7 +36,7 @@ impl QueueName {
         Ok(Self { topic: topic.to_owned(), key: key.to_owned() })
     }
 
-    /// The topic.
+    /// The topic, which selects the handler.
     #[must_use]
     pub fn topic(&self) -> &str {
         &self.topic

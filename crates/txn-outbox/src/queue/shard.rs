@@ -12,7 +12,7 @@ pub(crate) const MOST_SHARDS: u16 = 256;
 /// The source defines the number of shards per topic.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard {
-    /// The topic.
+    /// The topic whose queues are divided.
     pub topic: Arc<str>,
     /// The number of the shard, from 0.
     pub number: u16,

@@ -247,7 +247,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// The shard.
+    /// The shard that this claim holds.
     #[must_use]
     pub fn shard(&self) -> &Shard {
         &self.shard

@@ -13,7 +13,7 @@ use crate::board::document::{Slot, Ticket};
 pub enum Part<'a> {
     /// A moment.
     Time(&'a mut Duration),
-    /// A ticket.
+    /// The order of a wish, a virtual time in microseconds.
     Ticket(&'a mut Ticket),
     /// The version of a slot.
     Version(&'a mut Version),

@@ -12,11 +12,11 @@ pub(crate) const UPDATES: &str = "dependent-updates";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Emit {
-    /// The topic.
+    /// The topic, which selects the handler.
     pub topic: String,
     /// The key within the topic. Events of one key are handled in commit order.
     pub key: String,
-    /// The payload.
+    /// The payload, any JSON value.
     #[serde(deserialize_with = "txn_lock::exact::deserialize")]
     pub payload: Value,
 }

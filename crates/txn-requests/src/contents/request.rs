@@ -69,7 +69,7 @@ pub enum Operation {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
-    /// The collection.
+    /// The collection that holds the document.
     pub collection: String,
     /// The id within the collection.
     pub id: String,
@@ -112,7 +112,7 @@ pub struct Merge {
 pub struct Patch {
     /// The document.
     pub target: Target,
-    /// The patch.
+    /// The operations of a JSON Patch (RFC 6902).
     #[serde(deserialize_with = "txn_lock::exact::deserialize")]
     pub patch: json_patch::Patch,
 }

@@ -105,7 +105,7 @@ impl TransactionFilter {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct TransactionList {
-    /// The transactions.
+    /// One row per open transaction, up to the limit.
     pub transactions: Vec<TransactionRow>,
     /// Whether there are more.
     pub truncated: bool,

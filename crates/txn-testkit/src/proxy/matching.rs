@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Route {
-    /// `_bulk`
+    /// `_bulk`: several writes
     Bulk,
     /// `_mget`
     MultiGet,

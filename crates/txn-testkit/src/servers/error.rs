@@ -10,7 +10,7 @@ pub enum Error {
     /// A file or folder could not be used.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// The action.
+        /// The verb of the failed action, such as `read`.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -22,13 +22,13 @@ pub enum Error {
     Missing {
         /// The name of the program.
         what: String,
-        /// The remedy.
+        /// The remedy, a sentence for the user.
         remedy: String,
     },
     /// A command failed.
     #[error("`{command}` failed ({outcome}):\n{output}")]
     Command {
-        /// The command.
+        /// The command with its arguments.
         command: String,
         /// Its exit status, or the reason why it could not run.
         outcome: String,

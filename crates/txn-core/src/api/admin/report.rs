@@ -257,7 +257,7 @@ pub struct RecordReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ParticipantReport {
-    /// The document.
+    /// The document that the record names.
     pub document: DocumentName,
     /// The operation of the transaction on the document.
     pub op: Op,
@@ -388,7 +388,7 @@ impl Verdict {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LockedDocuments {
-    /// The locks.
+    /// The locks, that of the oldest holder first.
     pub locks: Vec<DocumentLock>,
     /// Whether more documents are locked than the limit allows.
     pub truncated: bool,
@@ -400,7 +400,7 @@ pub struct LockedDocuments {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DocumentLock {
-    /// The document.
+    /// The locked document.
     pub document: DocumentName,
     /// The attempt that holds the lock.
     pub holder: AttemptId,
@@ -461,7 +461,7 @@ impl LockStanding {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DocumentReport {
-    /// The document.
+    /// The document that was asked for.
     pub document: DocumentName,
     /// Whether readers see the document.
     pub exists: bool,
@@ -511,7 +511,7 @@ pub struct CommitCheck {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[non_exhaustive]
 pub struct LostCommit {
-    /// The document.
+    /// The document without the content of the commit.
     pub document: DocumentName,
     /// The transaction.
     pub tid: AttemptId,

@@ -115,7 +115,7 @@ impl Contention {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Waiter {
-    /// The wait.
+    /// The wait, as its process reported it.
     #[serde(flatten)]
     pub wait: PresentWait,
     /// The number of the process in its tids.
