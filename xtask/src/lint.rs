@@ -13,7 +13,7 @@ use crate::Failure;
 use crate::cargo::{cargo, root};
 use crate::circles::{circles, methods, scattered};
 use crate::lengths::{long_files, long_functions};
-use crate::{commits, links, prose};
+use crate::{commits, decisions, links, prose};
 
 /// The maximum number of files in a folder of a library.
 const MOST_FILES: usize = 12;
@@ -83,6 +83,7 @@ pub(crate) fn lint() -> Result<(), Failure> {
     }
     gaps.extend(links::broken(&pages, |path| root.join(path).exists()));
     gaps.extend(links::lost(&pages));
+    gaps.extend(decisions::without_status(&pages));
     gaps.extend(pages.iter().flat_map(|(path, text)| prose::in_markdown(path, text)));
     let output = cargo("metadata --no-deps --format-version 1").output()?;
     if !output.status.success() {

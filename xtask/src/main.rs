@@ -9,6 +9,7 @@ mod circles;
 mod clients;
 mod commits;
 mod console;
+mod decisions;
 mod features;
 mod lengths;
 mod lexer;
