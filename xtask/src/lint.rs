@@ -66,7 +66,7 @@ pub(crate) fn lint() -> Result<(), Failure> {
         gaps.extend(texts.iter().flat_map(|(path, text)| long_functions(path, text)));
         gaps.extend(crowded(texts.iter().map(|(path, _)| path.as_path())));
     }
-    gaps.extend(commits::wrong_subjects()?);
+    gaps.extend(commits::wrong_subjects(&root)?);
     for (layer, above) in LAYERS {
         gaps.extend(upwards(&texts(&root.join("crates/txn-core/src").join(layer))?, above));
     }
