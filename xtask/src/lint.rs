@@ -24,6 +24,12 @@ const CRATES: &str = "ARCHITECTURE.md";
 /// The head of the table of crates.
 const CRATES_HEAD: &str = "| crate | may depend on | content |";
 
+/// The page with the counts of the rules.
+const EVIDENCE: &str = "docs/testing.md";
+
+/// The begin of the row with these counts.
+const COUNTS: &str = "| rules of the protocol | ";
+
 /// The report that `cargo xtask bench` writes.
 const GENERATED: &str = "docs/benchmarks/report.md";
 
@@ -59,7 +65,7 @@ pub(crate) fn lint() -> Result<(), Failure> {
         mutations: read(&root.join("tests/simulation/tests/mutations.rs"))?,
     };
     let mut gaps = unnamed(Rule::ALL, &mentions);
-    gaps.extend(miscounted(Rule::ALL, &read(&root.join("docs/testing.md"))?));
+    gaps.extend(mend_counts(&root.join(EVIDENCE))?);
     for package in folders(&root.join("crates"))? {
         let texts = texts(&package.join("src"))?;
         gaps.extend(long_files(&texts));
@@ -129,18 +135,33 @@ fn unnamed(rules: &[Rule], mentions: &Mentions) -> Vec<String> {
     gaps
 }
 
-/// Returns the missing row with the counts of the rules.
+/// Writes the right counts of the rules into the page, and reports the change.
+fn mend_counts(page: &Path) -> Result<Option<String>, Failure> {
+    let text = read(page)?;
+    let Some(mended) = recounted(Rule::ALL, &text) else {
+        return Ok(Some(format!("{EVIDENCE} lacks the row {COUNTS:?}")));
+    };
+    if mended == text {
+        return Ok(None);
+    }
+    fs::write(page, mended)?;
+    Ok(Some(format!("{EVIDENCE} had other counts of the rules, and has the right ones now")))
+}
+
+/// Returns a page with the right counts of the rules.
 ///
-/// `None` if the text has this row of the evidence.
-fn miscounted(rules: &[Rule], text: &str) -> Option<String> {
+/// `None` if the page has no row for these counts.
+fn recounted(rules: &[Rule], page: &str) -> Option<String> {
     let count = |is_shown: fn(&Rule) -> bool| rules.iter().filter(|rule| is_shown(rule)).count();
     let models = count(|rule| rule.shown_by().has_model());
     let simulation = count(|rule| rule.shown_by().has_mutation());
-    let row = format!(
-        "| rules of the protocol | {}; models omit {models}, the simulation omits {simulation}; ",
-        rules.len()
-    );
-    (!text.contains(&row)).then(|| format!("docs/testing.md lacks the row: {row}"))
+    let all = rules.len();
+    let (before, row) = page.split_once(COUNTS)?;
+    // The counts end at the second semicolon.
+    let (_, after) = row.split_once("; ")?;
+    let (_, after) = after.split_once("; ")?;
+    let counts = format!("{all}; models omit {models}, the simulation omits {simulation}; ");
+    Some(format!("{before}{COUNTS}{counts}{after}"))
 }
 
 /// Returns the list of flaws of a model.
@@ -397,16 +418,22 @@ mod tests {
     }
 
     #[test]
-    fn wrong_counts_of_rules_are_a_gap() {
+    fn wrong_counts_of_rules_are_mended() {
         let models = RULES.iter().filter(|rule| rule.shown_by().has_model()).count();
         let simulation = RULES.iter().filter(|rule| rule.shown_by().has_mutation()).count();
-        let row = |all: usize| {
+        let page = |all: usize, models: usize| {
             format!(
-                "| rules of the protocol | {all}; models omit {models}, the simulation omits {simulation}; each |"
+                "# Tests\n\n{COUNTS}{all}; models omit {models}, the simulation omits {simulation}; each; all |\n| b |\n"
             )
         };
-        assert_eq!(miscounted(&RULES, &row(2)), None);
-        assert!(miscounted(&RULES, &row(3)).is_some());
+        assert_eq!(recounted(&RULES, &page(2, models)), Some(page(2, models)));
+        assert_eq!(recounted(&RULES, &page(3, 17)), Some(page(2, models)));
+        assert_eq!(recounted(&RULES, "| rules |\n"), None);
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("testing.md");
+        fs::write(&path, page(3, 17)).expect("written");
+        assert!(mend_counts(&path).expect("mended").is_some(), "the change is reported");
+        assert_eq!(mend_counts(&path).expect("read"), None);
     }
 
     #[test]
