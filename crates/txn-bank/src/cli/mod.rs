@@ -161,9 +161,7 @@ impl Action {
             },
             Command::Audit { no_recover } => Self::Audit { recover: !no_recover },
             command @ (Command::Submit { .. }
-            | Command::Status { .. }
             | Command::Wait { .. }
-            | Command::Cancel { .. }
             | Command::Reverse { .. }
             | Command::Process { .. }
             | Command::Recover { .. }) => Self::Request(requests::Action::check(command)?),

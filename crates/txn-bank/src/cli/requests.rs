@@ -13,9 +13,7 @@ use crate::console::{exit_after, output};
 /// A command with validated input, before the store is opened.
 pub(crate) enum Action {
     Submit { legs: Vec<Leg>, key: Option<String>, notify: Vec<String> },
-    Status(String),
     Wait { key: String, at_most: Duration },
-    Cancel { key: String, why: String },
     Reverse { key: String, by: String },
     Process { at_most: Option<Duration> },
     Recover { age: Duration },
@@ -27,11 +25,9 @@ impl Action {
             Command::Submit { legs, id, notify } => {
                 Self::Submit { legs: legs_of(&legs, id.as_deref())?, key: id, notify }
             }
-            Command::Status { key } => Self::Status(key),
             Command::Wait { key, seconds } => {
                 Self::Wait { key, at_most: Duration::from_secs(seconds) }
             }
-            Command::Cancel { key, why } => Self::Cancel { key, why },
             Command::Reverse { key, id } => {
                 let by = id.unwrap_or_else(|| format!("reverse-{key}"));
                 Self::Reverse { key, by }
@@ -76,9 +72,7 @@ async fn on(bank: &Bank, requests: &Requests, action: Action, json: bool) -> Res
             let calls = notify::calls(&notify, &key, &legs);
             bank.submit_with(requests, &key, &legs, calls).await?
         }
-        Action::Status(key) => requests.status(&key).await?,
         Action::Wait { key, at_most } => requests.wait(&key, at_most).await?,
-        Action::Cancel { key, why } => requests.cancel(&key, &why).await?,
         Action::Reverse { key, by } => bank.reverse(requests, &key, &by).await?,
         Action::Process { at_most: None } => {
             let tally = all_open(requests).await?;

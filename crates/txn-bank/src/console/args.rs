@@ -17,8 +17,9 @@ Exit codes:
   5  the outcome of a transaction is unknown: it is whole or not there at all
   6  done, but the output could not be written
 
-Amounts are whole minor units (cents). For locks, lost parts, waiting events, dead letters and stuck
-transfers use the operator's command `txn` with the same --store and --domain.";
+Amounts are whole minor units (cents). For locks, lost parts, waiting events and dead letters use the
+operator's command `txn` with the same --store and --domain; for submitted transfers, too: `txn
+requests status KEY`, `cancel KEY`, `stuck`.";
 
 /// Account transfers over any number of accounts, each one transaction.
 #[derive(Debug, Parser)]
@@ -162,26 +163,13 @@ pub(crate) enum Command {
         #[arg(long, value_name = "URL")]
         notify: Vec<String>,
     },
-    /// Show the state of a submitted transfer
-    Status {
-        /// The key of the transfer
-        key: String,
-    },
-    /// Wait until a submitted transfer is decided
+    /// Wait until a submitted transfer is decided, and show its state
     Wait {
         /// The key of the transfer
         key: String,
         /// The maximum wait in seconds
         #[arg(long, default_value_t = 30)]
         seconds: u64,
-    },
-    /// Roll back a submitted transfer that is not committed
-    Cancel {
-        /// The key of the transfer
-        key: String,
-        /// The reason, stored with the transfer
-        #[arg(long, default_value = "by command")]
-        why: String,
     },
     /// Submit the reversal of a committed transfer, at most once
     Reverse {

@@ -55,7 +55,7 @@ fn closed_account_is_reported_as_closed() {
     desk.run("submit bob:-1 alice:+1").refused(1, "the account \"alice\" is closed");
     desk.run("open alice --owner Zoe").refused(1, "the account \"alice\" is closed");
     assert!(desk.run("process").done().out.starts_with("0 committed, 1 rolled back"));
-    let late = desk.run("status late").done();
+    let late = desk.run("wait late").done();
     let words = "late: rolled-back at 20";
     assert!(
         late.out.starts_with(words) && late.out.contains("\"alice\" is closed"),

@@ -2,10 +2,10 @@
 
 use super::Desk;
 
-/// The state of a submitted transfer.
+/// The state of a decided transfer.
 #[track_caller]
 fn state(desk: &Desk, key: &str) -> String {
-    let status = desk.run(&format!("--json status {key}")).done().json().remove(0);
+    let status = desk.run(&format!("--json wait {key}")).done().json().remove(0);
     status["state"].as_str().expect("a state").to_owned()
 }
 
@@ -28,7 +28,6 @@ fn transfer_is_submitted_executed_and_reversed() {
     assert!(desk.run("wait rent").done().out.starts_with("rent: finished"));
     let again = desk.run("transfer alice:-30 bob:+20 carol:+10 --id rent").done();
     assert!(again.out.contains("Already done"), "{}", again.out);
-    desk.run("cancel rent").refused(1, "it cannot be cancelled");
 
     for _ in 0..2 {
         let reversal = desk.run("reverse rent").done();
@@ -49,24 +48,16 @@ fn refused_transfer_has_a_reason() {
     desk.run("submit alice:-300 bob:+300 --id much").done();
     let made = desk.run("process").done();
     assert!(made.out.starts_with("0 committed, 1 rolled back"), "{}", made.out);
-    let status = desk.run("status much").done();
+    let status = desk.run("wait much").done();
     let words = "the sum would be below the minimum (it is 100)";
     assert!(status.out.contains("rolled-back") && status.out.contains(words), "{}", status.out);
     // An account with an overdraft has no lower bound.
     desk.run("submit carol:-300 bob:+300 --id loan").done();
     desk.run("process").done();
     assert_eq!(desk.balance("carol"), -300);
-    desk.run("submit alice:-1 bob:+1 --id mistake").done();
-    let cancelled = desk.run("cancel mistake --why typo").done();
-    assert!(
-        cancelled.out.contains("rolled-back") && cancelled.out.contains("typo"),
-        "{}",
-        cancelled.out
-    );
-    desk.run("process").done();
     assert_eq!(desk.balance("alice"), 100);
-    desk.run("reverse mistake").refused(1, "it cannot be reversed");
-    desk.run("status nothing").refused(1, "no request \"nothing\"");
+    desk.run("reverse much").refused(1, "it cannot be reversed");
+    desk.run("wait nothing").refused(1, "no request \"nothing\"");
     desk.run("submit alice:-1 stranger:+1").refused(1, "no account \"stranger\"");
     desk.run("submit alice:-1 bob:+2").refused(1, "sum to +1");
     desk.run("submit alice:-1").refused(1, "at least two legs");
