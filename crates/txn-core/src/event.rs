@@ -284,10 +284,10 @@ pub enum Event {
         tid: AttemptId,
     },
     /// This process rolled forward a committed transaction of another process.
-    Replayed {
-        /// The transaction.
+    RolledForward {
+        /// The attempt that committed.
         tid: AttemptId,
-        /// Its participants.
+        /// The participants, without those that are lost with their collection.
         documents: Vec<Key>,
     },
     /// This process aborted a transaction whose process seems dead. The locks of that transaction

@@ -139,7 +139,7 @@ figures! {
         "Time of each wait for one holder of one document, by its end.";
     WOUNDS = "txn_wounds_total", Counter, Count, &[("label", LABELS)],
         "Younger transactions that an older transaction of this process aborted to take their locks; the label is that of the older one.";
-    REPLAYS = "txn_replays_total", Counter, Count, &[],
+    ROLL_FORWARDS = "txn_roll_forwards_total", Counter, Count, &[],
         "Unapplied commits of other transactions that this process rolled forward.";
     RECOVERY_ABORTS = "txn_recovery_aborts_total", Counter, Count, &[("recorded", YES_NO)],
         "Transactions that this process considered dead and aborted.";

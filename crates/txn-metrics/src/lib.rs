@@ -62,7 +62,7 @@ pub struct Metrics {
     waits: ByLabel,
     lock_wait_seconds: ByValue<Histogram>,
     wounds: ByLabel,
-    replays: Counter,
+    roll_forwards: Counter,
     recovery_aborts: [Counter; 2],
     operator_aborts: Counter,
     unlocks: Counter,
@@ -115,7 +115,7 @@ impl Metrics {
             waits: ByLabel::new(figures::WAITS, &domain),
             lock_wait_seconds: ByValue::new(figures::ENDS, waited),
             wounds: ByLabel::new(figures::WOUNDS, &domain),
-            replays: count(figures::REPLAYS),
+            roll_forwards: count(figures::ROLL_FORWARDS),
             recovery_aborts: either(figures::RECOVERY_ABORTS, "recorded"),
             operator_aborts: count(figures::OPERATOR_ABORTS),
             unlocks: count(figures::UNLOCKS),
@@ -230,7 +230,7 @@ impl Observer for Metrics {
                 self.finished.increment(1);
                 self.finished_seconds.record(self.since_begin(*tid));
             }
-            Event::Replayed { .. } => self.replays.increment(1),
+            Event::RolledForward { .. } => self.roll_forwards.increment(1),
             Event::AbortedByRecovery { recorded, .. } => {
                 self.recovery_aborts[usize::from(*recorded)].increment(1);
             }

@@ -258,7 +258,7 @@ async fn recovery_is_counted_by_the_recovering_process() {
         alive.domain.admin().janitor_pass().await.expect("passes");
         let figures = alive.figures().await;
         let expected = match after_commit {
-            true => [(figures::REPLAYS, 1)].into(),
+            true => [(figures::ROLL_FORWARDS, 1)].into(),
             false => [("txn_recovery_aborts_total false", 1), (figures::UNLOCKS, 2)].into(),
         };
         assert_eq!(figures.counted(), expected);

@@ -95,7 +95,7 @@ impl Observer for Witness {
                 self.told.damaged.lock().push((document.clone(), format!("{event:?}")));
             }
             Event::Wounded { .. } => counts.wounds += 1,
-            Event::Replayed { .. } | Event::AbortedByRecovery { .. } => counts.recoveries += 1,
+            Event::RolledForward { .. } | Event::AbortedByRecovery { .. } => counts.recoveries += 1,
             Event::PartitionDropped { .. } => counts.drops += 1,
             Event::GroupFormed { transactions, .. } => counts.composed += *transactions as u64,
             Event::HandedOff { documents, .. } => counts.handed_off += documents.len() as u64,

@@ -125,7 +125,7 @@ struct Recoveries(AtomicU64);
 
 impl Observer for Recoveries {
     fn on_event(&self, event: &Event) {
-        if matches!(event, Event::Replayed { .. } | Event::AbortedByRecovery { .. }) {
+        if matches!(event, Event::RolledForward { .. } | Event::AbortedByRecovery { .. }) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -40,7 +40,7 @@ pub(crate) struct OpenAttempt {
 #[serde(tag = "fate", rename_all = "snake_case")]
 pub(crate) enum Fate {
     /// Another process rolled the transaction forward.
-    Replayed { by: usize, at_ms: u128, documents: Vec<String> },
+    RolledForward { by: usize, at_ms: u128, documents: Vec<String> },
     /// Another process aborted the transaction after one lease without a heartbeat.
     AbortedByRecovery { by: usize, at_ms: u128, document: String },
     /// An older transaction wounded the transaction.
@@ -54,8 +54,8 @@ impl Fate {
     ) -> Option<(AttemptId, Self)> {
         let (by, at_ms) = (*worker, at.as_millis());
         Some(match line {
-            Line::Replayed { tid, documents } => {
-                (*tid, Self::Replayed { by, at_ms, documents: documents.clone() })
+            Line::RolledForward { tid, documents } => {
+                (*tid, Self::RolledForward { by, at_ms, documents: documents.clone() })
             }
             Line::AbortedByRecovery { tid, document } => {
                 (*tid, Self::AbortedByRecovery { by, at_ms, document: document.clone() })

@@ -28,7 +28,7 @@ pub(crate) enum Line {
     /// All documents are applied.
     Finished { tid: AttemptId },
     /// A committed transaction of another process was rolled forward.
-    Replayed { tid: AttemptId, documents: Vec<String> },
+    RolledForward { tid: AttemptId, documents: Vec<String> },
     /// An undecided transaction of another process was aborted.
     AbortedByRecovery { tid: AttemptId, document: String },
     /// A lock of an aborted transaction was released.
@@ -73,8 +73,8 @@ impl Line {
                 Self::Aborted { tid: *tid, why: why.clone(), retried: *retried }
             }
             Event::Finished { tid } => Self::Finished { tid: *tid },
-            Event::Replayed { tid, documents: keys } => {
-                Self::Replayed { tid: *tid, documents: documents(keys) }
+            Event::RolledForward { tid, documents: keys } => {
+                Self::RolledForward { tid: *tid, documents: documents(keys) }
             }
             Event::AbortedByRecovery { tid, document: key, .. } => {
                 Self::AbortedByRecovery { tid: *tid, document: document(key) }

@@ -196,7 +196,7 @@ impl Demo {
             && self.journal.fate(kill.worker, tid).is_none()
         {
             let how = match fate {
-                Fate::Replayed { .. } => "writes out",
+                Fate::RolledForward { .. } => "writes out",
                 Fate::AbortedByRecovery { .. } => "voids",
                 Fate::Wounded { .. } => "takes the locks of",
             };
@@ -210,21 +210,21 @@ impl Demo {
     ///
     /// On a file, leftovers for the janitor count, too.
     fn has_both_kinds(&self, with_janitor: bool) -> bool {
-        let (mut replayed, mut voided) = (false, false);
+        let (mut rolled_forward, mut voided) = (false, false);
         for kill in &self.kills {
             for (tid, attempt) in self.journal.leftovers_of(kill.worker) {
                 match self.journal.fate(kill.worker, tid) {
-                    Some(Fate::Replayed { .. }) => replayed = true,
+                    Some(Fate::RolledForward { .. }) => rolled_forward = true,
                     Some(_) => voided = true,
                     None if with_janitor => {
-                        replayed |= attempt.committed.is_some();
+                        rolled_forward |= attempt.committed.is_some();
                         voided |= attempt.committed.is_none() && !attempt.locked.is_empty();
                     }
                     None => {}
                 }
             }
         }
-        replayed && voided
+        rolled_forward && voided
     }
 
     /// Waits for a moment at which the worker certainly holds locks.

@@ -183,9 +183,9 @@ impl Report {
             None => "Its record was not read.".to_owned(),
         };
         match fate {
-            Some(Fate::Replayed { by, at_ms, documents }) => writeln!(
+            Some(Fate::RolledForward { by, at_ms, documents }) => writeln!(
                 f,
-                "     REPLAYED by {} at {}: {} documents written as committed. {record}",
+                "     ROLLED FORWARD by {} at {}: {} documents written as committed. {record}",
                 name_of(*by),
                 seconds(*at_ms),
                 documents.len()
@@ -210,18 +210,18 @@ impl Report {
         let leftovers = || self.kills.iter().flat_map(|kill| &kill.leftovers);
         let count =
             |is: fn(&Fate) -> bool| leftovers().filter(|l| l.fate.as_ref().is_some_and(is)).count();
-        let replayed = count(|fate| matches!(fate, Fate::Replayed { .. }));
-        let undone = count(|fate| !matches!(fate, Fate::Replayed { .. }));
+        let rolled_forward = count(|fate| matches!(fate, Fate::RolledForward { .. }));
+        let undone = count(|fate| !matches!(fate, Fate::RolledForward { .. }));
         let all = leftovers().count();
         write!(f, "   In short: {all} transactions were cut off.")?;
-        if replayed > 0 {
-            write!(f, " Committed ones that other processes applied: {replayed}.")?;
+        if rolled_forward > 0 {
+            write!(f, " Committed ones that other processes applied: {rolled_forward}.")?;
         }
         if undone > 0 {
             write!(f, " Uncommitted ones that came to nothing: {undone}.")?;
         }
-        if replayed + undone < all {
-            write!(f, " Ones that needed no recovery: {}.", all - replayed - undone)?;
+        if rolled_forward + undone < all {
+            write!(f, " Ones that needed no recovery: {}.", all - rolled_forward - undone)?;
         }
         writeln!(f)?;
         if self.audit.is_clean() {

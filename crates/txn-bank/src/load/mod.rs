@@ -104,7 +104,7 @@ impl Observer for Tally {
             Event::Waiting { .. } => &self.waits,
             Event::Wounded { .. } => &self.wounds,
             Event::Aborted { retried: true, .. } => &self.retries,
-            Event::Replayed { .. } | Event::AbortedByRecovery { .. } => &self.recovered,
+            Event::RolledForward { .. } | Event::AbortedByRecovery { .. } => &self.recovered,
             _ => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);

@@ -13,7 +13,7 @@ fn check(ran: &Ran) {
     for left in left {
         let fate = left["fate"].as_str();
         match left["record"].as_str() {
-            Some("aborted") => assert_ne!(fate, Some("replayed"), "{left}"),
+            Some("aborted") => assert_ne!(fate, Some("rolled_forward"), "{left}"),
             Some("committed") => assert!(!matches!(fate, Some("voided" | "wounded")), "{left}"),
             other => panic!("{other:?}: {left}"),
         }

@@ -92,11 +92,13 @@ async fn content(w: &SharedStore) -> Option<String> {
 
 /// Whether the process reported the lost document as applied.
 fn is_called_applied(p: &Process, tid: AttemptId) -> bool {
-    let replayed = p.log.of(|event| match event {
-        Event::Replayed { tid: of, documents } if *of == tid => Some(documents.contains(&lost())),
+    let rolled_forward = p.log.of(|event| match event {
+        Event::RolledForward { tid: of, documents } if *of == tid => {
+            Some(documents.contains(&lost()))
+        }
         _ => None,
     });
-    replayed.contains(&true)
+    rolled_forward.contains(&true)
 }
 
 fn cases() -> impl Iterator<Item = (Change, Then)> {

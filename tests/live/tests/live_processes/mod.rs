@@ -133,7 +133,7 @@ txn_fixtures::in_turn! { txn_fixtures::on_server:
     killed::at_the_commit;
     killed::after_the_commit;
     paused::past_the_lease;
-    recoverers::killed_during_a_replay;
+    recoverers::killed_during_a_roll_forward;
     recoverers::two_and_the_owner_after_the_commit;
     recoverers::two_and_the_owner_before_the_commit;
 }

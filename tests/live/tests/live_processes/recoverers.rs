@@ -18,7 +18,7 @@ async fn a_dead_one(stage: &Stage) -> AttemptId {
     *attempts.last().expect("it has sent its commit")
 }
 
-pub(crate) async fn killed_during_a_replay(fixture: &Fixture) {
+pub(crate) async fn killed_during_a_roll_forward(fixture: &Fixture) {
     let mut stage = Stage::on(fixture).await;
     for (what, at, point) in [
         ("before it touches the record", wire::commits(), Point::Before),

@@ -196,7 +196,7 @@ impl Recovery {
             let documents = documents.filter(|key| !lost.contains(key)).collect();
             let process = &record.coordinator;
             tracing::info!(tid = %record.tid, process, label = record.label.as_deref(), "rolled a commit of another process forward");
-            self.context.emit(&Event::Replayed { tid: record.tid, documents });
+            self.context.emit(&Event::RolledForward { tid: record.tid, documents });
             self.applier.finish(record, foreign.version, deadline).await?;
         }
         Ok(foreign.resolutions(unapplied, &contended))
