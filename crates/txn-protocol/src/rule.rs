@@ -84,14 +84,14 @@ macro_rules! rules {
 
 rules! {
     /// A lock is taken only over the content that the closure read.
-    LockOverWhatWasRead = "LOCK_OVER_WHAT_WAS_READ", BOTH;
-    /// A lock over an own commit requires that commit's acknowledgement.
-    LockOverAcknowledged = "LOCK_OVER_ACKNOWLEDGED", GROUPS;
-    /// A lock over an own commit requires a read of that commit. The version of the document
+    LockWhatWasRead = "LOCK_WHAT_WAS_READ", BOTH;
+    /// A hand-off requires the acknowledgement of the commit that it overwrites.
+    HandoffAcknowledged = "HANDOFF_ACKNOWLEDGED", GROUPS;
+    /// A hand-off requires a read of the commit that it overwrites. The version of the document
     /// identifies no content.
-    LockOverByCommit = "LOCK_OVER_BY_COMMIT", REMEMBERED;
-    /// A lock over an own commit requires that commit's own lock.
-    LockOverParticipants = "LOCK_OVER_PARTICIPANTS", GROUPS;
+    HandoffByCommit = "HANDOFF_BY_COMMIT", REMEMBERED;
+    /// A hand-off replaces only the lock that the record of its commit names.
+    HandoffOwnLock = "HANDOFF_OWN_LOCK", GROUPS;
     /// A lock without an acknowledgement counts only after an acknowledged touch.
     LockAcknowledged = "LOCK_ACKNOWLEDGED", BOTH;
     /// An older transaction does not wait for a younger one.

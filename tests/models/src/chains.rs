@@ -4,7 +4,7 @@
 //! and the new lock.
 
 use txn_protocol::rule::Rule;
-use txn_protocol::rules::lock::{Locking, LockingOver, locking, locking_over, read_of_commit};
+use txn_protocol::rules::lock::{HandoffStep, Locking, handoff_step, locking, read_of_commit};
 
 use crate::scenario::{Death, Kind, Scenario, Script, Use};
 use crate::state::{Budget, Doc, Phase, Told, Who, World, ended, seen, who};
@@ -16,7 +16,7 @@ impl Turn<'_> {
     /// The previous transaction and the kind of a possible hand-off.
     ///
     /// `None` if no hand-off is possible.
-    pub(crate) fn over(&self, script: &Script, d: usize) -> Option<(usize, LockingOver)> {
+    pub(crate) fn handoff(&self, script: &Script, d: usize) -> Option<(usize, HandoffStep)> {
         let predecessor = script.over?;
         let before = self.world.txns[predecessor];
         let holder = who(predecessor, before.attempt);
@@ -29,17 +29,17 @@ impl Turn<'_> {
         }
         let now = view(&self.world.docs[d].now);
         let rules = &self.scenario.rules;
-        let over = locking_over(rules, tid(holder), acknowledged, &participant, &now)?;
-        Some((predecessor, over))
+        let step = handoff_step(rules, tid(holder), acknowledged, &participant, &now)?;
+        Some((predecessor, step))
     }
 
     /// Writes the previous commit's content and the lock in one write.
-    pub(crate) fn lock_over(
+    pub(crate) fn lock_by_handoff(
         &mut self,
         t: usize,
         me: Who,
         d: usize,
-        (predecessor, over): (usize, LockingOver),
+        (predecessor, step): (usize, HandoffStep),
         script: &Script,
     ) {
         let doc = self.world.docs[d].now;
@@ -47,10 +47,10 @@ impl Turn<'_> {
         let stamp = self.world.rec(who(predecessor, attempt)).stamp;
         let writer = u8::try_from(predecessor + 1).unwrap_or_default();
         let committed = Doc { writer, version: doc.version, ..Doc::default() };
-        let left = match over {
-            LockingOver::Content(_) => Doc { stamp, ..committed },
-            LockingOver::Placeholder(_) => Doc { absent: true, ..committed },
-            LockingOver::Keep(_) => Doc { lock: 0, ..doc },
+        let left = match step {
+            HandoffStep::Content(_) => Doc { stamp, ..committed },
+            HandoffStep::Placeholder(_) => Doc { absent: true, ..committed },
+            HandoffStep::Keep(_) => Doc { lock: 0, ..doc },
         };
         let rules = &self.scenario.rules;
         let was_read = self.world.txns[t].seen[d];
@@ -60,7 +60,7 @@ impl Turn<'_> {
         }
         let next = Doc { lock: me, ..left }.at_some();
         let after = ended(self.world);
-        self.put_doc("locks over its own commit", d, next, move |w: &mut World, answer| {
+        self.put_doc("locks by hand-off", d, next, move |w: &mut World, answer| {
             let Some(version) = answer else {
                 w.txns[t].unsure |= 1 << d;
                 return;
@@ -220,21 +220,21 @@ pub fn suite() -> Suite {
         ],
         flaws: vec![
             Flaw::of(
-                "a lock over a commit waits for its acknowledgement",
+                "a hand-off waits for the acknowledgement of its commit",
                 &vanishing(),
-                Rule::LockOverAcknowledged,
+                Rule::HandoffAcknowledged,
                 Shows::Wrong,
             ),
             Flaw::of(
-                "a lock over a commit stands over what was read of that commit",
+                "a hand-off requires a read of its commit",
                 &read_before(),
-                Rule::LockOverByCommit,
+                Rule::HandoffByCommit,
                 Shows::Wrong,
             ),
             Flaw::of(
-                "a lock over a commit replaces that commit's own lock",
+                "a hand-off replaces the own lock of its commit",
                 &deleted_between(),
-                Rule::LockOverParticipants,
+                Rule::HandoffOwnLock,
                 Shows::Wrong,
             ),
         ],

@@ -110,8 +110,8 @@ impl Turn<'_> {
         if doc.lock > 0 && doc.lock != me && self.knows(doc.lock) {
             bare.lock = 0;
         }
-        if let Some((predecessor, over)) = self.over(script, d) {
-            self.lock_over(t, me, d, (predecessor, over), script);
+        if let Some((predecessor, step)) = self.handoff(script, d) {
+            self.lock_by_handoff(t, me, d, (predecessor, step), script);
             return;
         }
         let read = txn.seen[d].read.then(|| observed(&txn.seen[d]));

@@ -116,7 +116,7 @@ pub fn suite() -> Suite {
             Flaw::of(
                 "a lock is taken only over the content that was read",
                 &two(),
-                Rule::LockOverWhatWasRead,
+                Rule::LockWhatWasRead,
                 Shows::Wrong,
             ),
             Flaw::of("an older one wounds a younger one", &two(), Rule::WoundYounger, Shows::Stuck),

@@ -17,7 +17,7 @@ use By::{Schedule, Seed};
 ///
 /// If the engine or the simulation has changed, the test tries other runs.
 const NOTICED_BY: &[(Rule, By)] = &[
-    (Rule::LockOverWhatWasRead, Seed(1)),
+    (Rule::LockWhatWasRead, Seed(1)),
     (Rule::LockAcknowledged, Seed(4)),
     (Rule::AbortBeforeTakeOver, Seed(0)),
     (Rule::AbortFlag, Schedule("an abort that vanishes")),

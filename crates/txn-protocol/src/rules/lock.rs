@@ -33,7 +33,7 @@ pub fn locking(rules: &Rules, me: AttemptId, read: Option<&Observed>, now: &View
         Some(holder) if holder != me => return Locking::Held(holder),
         _ => {}
     }
-    if rules.decides(Rule::LockOverWhatWasRead)
+    if rules.decides(Rule::LockWhatWasRead)
         && read.is_some_and(|read| !read.same_logical_version(&Observed::of(now)))
     {
         return Locking::Changed;
@@ -45,12 +45,12 @@ pub fn locking(rules: &Rules, me: AttemptId, read: Option<&Observed>, now: &View
     }
 }
 
-/// The next step of a hand-off: a lock over an own commit.
+/// The next step of a hand-off: a lock that overwrites an own unapplied commit.
 ///
 /// A single write carries the commit's content and the new lock. Other processes see a document
 /// that was applied and locked again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockingOver {
+pub enum HandoffStep {
     /// Write the commit's content under the lock, on this version.
     Content(Version),
     /// Write a bare placeholder under the lock, on this version. The commit deletes the document.
@@ -59,46 +59,46 @@ pub enum LockingOver {
     Keep(Version),
 }
 
-/// Adapts a read for a lock over the read commit.
+/// Adapts a read for a hand-off from the read commit.
 ///
 /// At the version of the commit's own lock the document has the content before the commit. So the
 /// version identifies no content.
 #[must_use]
 pub fn read_of_commit(rules: &Rules, read: Observed) -> Observed {
-    match rules.decides(Rule::LockOverByCommit) {
+    match rules.decides(Rule::HandoffByCommit) {
         true => Observed { version: None, ..read },
         false => read,
     }
 }
 
-/// The next step of a hand-off over the transaction `tid`.
+/// The next step of a hand-off from the transaction `tid`.
 ///
 /// `acknowledged`: this process received the acknowledgement of that transaction's `committed`
 /// record. `participant`: the document's entry in that record. Returns none if the lock is not that
 /// participant's lock. The caller then treats the lock as any other.
-pub fn locking_over(
+pub fn handoff_step(
     rules: &Rules,
     tid: AttemptId,
     acknowledged: bool,
     participant: &Participant,
     now: &View,
-) -> Option<LockingOver> {
+) -> Option<HandoffStep> {
     let View::Present { version, stored, .. } = now else { return None };
-    if !acknowledged && rules.decides(Rule::LockOverAcknowledged) || stored.lock != Some(tid) {
+    if !acknowledged && rules.decides(Rule::HandoffAcknowledged) || stored.lock != Some(tid) {
         return None;
     }
     if !is_participants_lock(rules, participant, *version, stored)
-        && rules.decides(Rule::LockOverParticipants)
+        && rules.decides(Rule::HandoffOwnLock)
     {
         return None;
     }
     match participant.op {
-        Op::Write => Some(LockingOver::Content(*version)),
-        Op::Insert if stored.is_bare_placeholder() => Some(LockingOver::Content(*version)),
+        Op::Write => Some(HandoffStep::Content(*version)),
+        Op::Insert if stored.is_bare_placeholder() => Some(HandoffStep::Content(*version)),
         // A plain client wrote into it: an operator must act.
         Op::Insert => None,
-        Op::Delete => Some(LockingOver::Placeholder(*version)),
-        Op::Read => Some(LockingOver::Keep(*version)),
+        Op::Delete => Some(HandoffStep::Placeholder(*version)),
+        Op::Read => Some(HandoffStep::Keep(*version)),
     }
 }
 

@@ -16,7 +16,7 @@ use txn_protocol::document::{Image, Stored, View};
 use txn_protocol::ids::CommitVersion;
 use txn_protocol::record::Record;
 use txn_protocol::rule::Rule;
-use txn_protocol::rules::lock::{LockingOver, locking_over};
+use txn_protocol::rules::lock::{HandoffStep, handoff_step};
 use txn_protocol::rules::recent::recent_with;
 
 /// Builds the contents of documents after a commit.
@@ -88,15 +88,15 @@ impl RecentCommits {
         let View::Present { source, stored, .. } = now else { return None };
         let participant = record.participants.get(index)?;
         let (version, stored) =
-            match locking_over(&self.context.rules, record.tid, true, participant, now)? {
-                LockingOver::Content(version) => {
+            match handoff_step(&self.context.rules, record.tid, true, participant, now)? {
+                HandoffStep::Content(version) => {
                     let image = record.images.get(index)?.as_ref()?;
                     (version, self.committed(stored, record.commit_version?, image))
                 }
-                LockingOver::Placeholder(version) => {
+                HandoffStep::Placeholder(version) => {
                     (version, Stored { absent: true, ..Stored::default() })
                 }
-                LockingOver::Keep(version) => (version, stored.locked_by(None)),
+                HandoffStep::Keep(version) => (version, stored.locked_by(None)),
             };
         Some(View::Present { version, source: source.clone(), stored })
     }
