@@ -20,10 +20,10 @@ use args::{Cli, STORE};
 fn main() -> ExitCode {
     let cli = match config::command().and_then(parse) {
         Ok(cli) => cli,
-        Err(error) => return program::misused(&error, STORE),
+        Err(error) => return program::report_usage_error(&error, STORE),
     };
-    program::log_as("TXN_LOG");
-    program::keep_damage_quiet();
+    program::init_logging("TXN_LOG");
+    program::silence_redb_panics();
     let json = cli.global.json;
     let done = program::run(verbs::run(cli))
         .unwrap_or_else(|error| Err(Failure::unfit(format!("cannot start: {error}"))));

@@ -14,7 +14,7 @@ use crate::without_logins;
 ///
 /// `store`: the environment variable with the address of the store. Logins are left out.
 #[must_use]
-pub fn misused(error: &clap::Error, store: &str) -> ExitCode {
+pub fn report_usage_error(error: &clap::Error, store: &str) -> ExitCode {
     let plain = error.to_string();
     let said = without_logins(&plain, store);
     if said == plain {
@@ -25,7 +25,7 @@ pub fn misused(error: &clap::Error, store: &str) -> ExitCode {
 }
 
 /// Sends logs to standard error, as the environment variable asks. Without it there are none.
-pub fn log_as(variable: &str) {
+pub fn init_logging(variable: &str) {
     let filter = EnvFilter::try_from_env(variable).unwrap_or_else(|_| EnvFilter::new("off"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
 }
@@ -48,7 +48,7 @@ pub fn run<T>(work: impl Future<Output = T>) -> io::Result<T> {
 ///
 /// A damaged file makes redb panic. The store catches the panic and returns an error, which the
 /// command prints. Other panics are printed as usual.
-pub fn keep_damage_quiet() {
+pub fn silence_redb_panics() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let place = panic.location().map_or("", std::panic::Location::file);

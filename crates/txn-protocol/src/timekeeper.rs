@@ -22,7 +22,7 @@ pub struct Clocks {
 
 /// The server's answer, with the clocks before and after the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct ServerTime {
     /// The server's time, at some moment between the request and the answer.
     pub time: Duration,
     /// The clocks before the request.
@@ -38,11 +38,11 @@ const ANSWERS: usize = 4;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timekeeper {
     /// The last answers, the oldest first.
-    answers: VecDeque<Told>,
+    answers: VecDeque<ServerTime>,
     /// The answer that agrees best with the wall clock.
     ///
     /// A server node with a wrong clock must not stop all processes.
-    told: Option<Told>,
+    told: Option<ServerTime>,
     /// The last reading of the clocks.
     seen: Option<Clocks>,
 }
@@ -52,11 +52,11 @@ pub struct Timekeeper {
 pub enum ClockState {
     /// The clocks are reliable.
     Sound,
-    /// The two clocks moved against each other since the server's answer. The process has to ask
+    /// The two clocks have drifted apart since the server's answer. The process asks the server
     /// again.
     Doubtful,
-    /// The wall clock is ahead of the server's by too much. The difference exceeds the drift. The
-    /// value is a lower bound of the difference.
+    /// The wall clock is ahead of the server's by more than the drift. The value is a lower bound
+    /// of the difference.
     Ahead(Duration),
     /// The wall clock is behind the server's by more than the drift. The value is a lower bound of
     /// the difference.
@@ -70,7 +70,7 @@ impl Timekeeper {
     /// Takes the server's answer.
     ///
     /// Earlier answers count while the two clocks have not moved against each other since.
-    pub fn tell(&mut self, told: Told, drift: Duration) {
+    pub fn tell(&mut self, told: ServerTime, drift: Duration) {
         self.answers.retain(|answer| !is_apart(answer.answered, told.answered, drift));
         if self.answers.len() == ANSWERS {
             self.answers.pop_front();
@@ -137,14 +137,14 @@ impl Timekeeper {
 /// The latest possible time of the server.
 ///
 /// The whole way of the request counts as passed.
-fn latest(told: Told, now: Clocks) -> Duration {
+fn latest(told: ServerTime, now: Clocks) -> Duration {
     told.time + now.monotonic.saturating_sub(told.asked.monotonic)
 }
 
 /// The earliest possible time of the server.
 ///
 /// The way of the answer counts as not passed.
-fn earliest(told: Told, now: Clocks) -> Duration {
+fn earliest(told: ServerTime, now: Clocks) -> Duration {
     told.time + now.monotonic.saturating_sub(told.answered.monotonic)
 }
 
@@ -171,7 +171,7 @@ mod tests {
     fn told(wall_at_noon: Duration) -> Timekeeper {
         let mut keeper = Timekeeper::default();
         keeper.tell(
-            Told {
+            ServerTime {
                 time: NOON,
                 asked: clocks(wall_at_noon, SECOND),
                 answered: clocks(wall_at_noon + 2 * SECOND, 3 * SECOND),
@@ -232,7 +232,7 @@ mod tests {
     fn node_with_a_wrong_clock_is_ignored() {
         let mut keeper = told(NOON);
         let at = |n| clocks(NOON + n * SECOND, (n + 1) * SECOND);
-        let answer = |time, n| Told { time, asked: at(n), answered: at(n) };
+        let answer = |time, n| ServerTime { time, asked: at(n), answered: at(n) };
         keeper.tell(answer(NOON + HOUR, 10), DRIFT);
         keeper.tell(answer(NOON - HOUR, 20), DRIFT);
         assert_eq!(keeper.now(at(30)), NOON + 30 * SECOND);

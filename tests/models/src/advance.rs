@@ -9,7 +9,7 @@ use crate::translate::change;
 
 /// Advances until a request is necessary.
 pub(crate) fn advance(scenario: &Scenario, w: &mut World, t: usize) {
-    while w.txns[t].help.who == 0 && next(scenario, w, t) {}
+    while w.txns[t].foreign.who == 0 && next(scenario, w, t) {}
 }
 
 fn next(scenario: &Scenario, w: &mut World, t: usize) -> bool {

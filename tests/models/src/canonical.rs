@@ -1,6 +1,6 @@
 //! The canonical form of a state. States that differ only in names are equal.
 
-use crate::state::{Body, DOCS, Help, Message, Own, Phase, RECORDS, Txn, World, who};
+use crate::state::{Body, DOCS, ForeignApply, Message, Own, Phase, RECORDS, Txn, World, who};
 
 impl World {
     /// The same state in its canonical form.
@@ -43,7 +43,7 @@ impl World {
             match txn.phase {
                 Phase::Done | Phase::Dead => {
                     txn.knows = 0;
-                    (txn.help, txn.own) = (Help::default(), Own::default());
+                    (txn.foreign, txn.own) = (ForeignApply::default(), Own::default());
                     (txn.held, txn.unsure, txn.done) = ([0; DOCS], 0, 0);
                     txn.forget_versions();
                 }

@@ -32,7 +32,7 @@ impl Turn<'_> {
         }
         let holds = txn.held.iter().any(|v| *v > 0) || script.writes();
         let requester = if holds { Requester::Locking(tid(me)) } else { Requester::NonPreempting };
-        if txn.help.who > 0 {
+        if txn.foreign.who > 0 {
             self.go_on(requester);
             return;
         }

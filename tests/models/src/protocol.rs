@@ -19,7 +19,7 @@ pub fn is_over(scenario: &Scenario, world: &World) -> bool {
     };
     let owners = (0..world.txns.len()).all(over);
     let quiet = world.net.iter().all(Option::is_none);
-    let janitors = world.janitors.iter().all(|janitor| janitor.help.who == 0);
+    let janitors = world.janitors.iter().all(|janitor| janitor.foreign.who == 0);
     let clean = || {
         let unlocked = world.docs.iter().all(|slot| slot.now.lock == 0);
         let decided = (0..RECORDS).all(|r| {

@@ -253,7 +253,7 @@ pub enum Told {
 
 /// The apply of a foreign committed transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Help {
+pub struct ForeignApply {
     /// The attempt; 0: none.
     pub who: Who,
     /// The participants that are settled.
@@ -282,7 +282,7 @@ pub struct Txn {
     /// Transactions that ended, for their callers, before this one began.
     pub after: u8,
     /// The present work on a foreign transaction.
-    pub help: Help,
+    pub foreign: ForeignApply,
     /// Attempts whose `aborted` was acknowledged to this process.
     pub knows: u8,
     /// The knowledge of an owner that applies despite plain clients.
@@ -304,7 +304,7 @@ pub struct Own {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Janitor {
     /// The present work.
-    pub help: Help,
+    pub foreign: ForeignApply,
     /// Attempts whose `aborted` was acknowledged to this process.
     pub knows: u8,
 }

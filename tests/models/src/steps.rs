@@ -47,7 +47,7 @@ impl Turn<'_> {
     /// Resolves each lock and open record that the rules allow.
     fn janitor(&mut self, j: usize) {
         let Self { scenario, world, .. } = *self;
-        if world.janitors[j].help.who > 0 {
+        if world.janitors[j].foreign.who > 0 {
             self.go_on(Requester::NonPreempting);
             return;
         }

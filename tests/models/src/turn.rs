@@ -6,7 +6,7 @@ use txn_protocol::rule::Rule;
 
 use crate::advance::advance;
 use crate::scenario::Scenario;
-use crate::state::{Body, Doc, Help, Message, Rec, Who, World, attempt_of, txn_of};
+use crate::state::{Body, Doc, ForeignApply, Message, Rec, Who, World, attempt_of, txn_of};
 
 /// The actor of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,11 +92,11 @@ impl Turn<'_> {
 
     /// The actor's present work on a foreign transaction.
     #[must_use]
-    pub(crate) fn help(&self) -> Help {
+    pub(crate) fn foreign(&self) -> ForeignApply {
         match self.actor {
-            Actor::Owner(t) => self.world.txns[t].help,
-            Actor::Janitor(j) => self.world.janitors[j].help,
-            Actor::Store => Help::default(),
+            Actor::Owner(t) => self.world.txns[t].foreign,
+            Actor::Janitor(j) => self.world.janitors[j].foreign,
+            Actor::Store => ForeignApply::default(),
         }
     }
 
@@ -220,10 +220,10 @@ impl Turn<'_> {
 }
 
 /// The actor's work on a foreign transaction, in the next state.
-pub(crate) fn help_of(world: &mut World, actor: Actor) -> Option<&mut Help> {
+pub(crate) fn foreign_of(world: &mut World, actor: Actor) -> Option<&mut ForeignApply> {
     match actor {
-        Actor::Owner(t) => Some(&mut world.txns[t].help),
-        Actor::Janitor(j) => Some(&mut world.janitors[j].help),
+        Actor::Owner(t) => Some(&mut world.txns[t].foreign),
+        Actor::Janitor(j) => Some(&mut world.janitors[j].foreign),
         Actor::Store => None,
     }
 }

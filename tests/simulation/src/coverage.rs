@@ -27,7 +27,7 @@ pub const MARKS: [&str; 22] = [
     "dead_holder_without_a_record",
     "deletion_on_record",
     "entries_of_dead_processes_are_dropped",
-    "foreign_commit_helped",
+    "foreign_commit_rolled_forward",
     "handoff_given_up",
     "help_ends_at_a_contended_document",
     "holder_of_a_dropped_day",

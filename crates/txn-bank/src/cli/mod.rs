@@ -28,10 +28,10 @@ const DRAIN: Duration = Duration::from_secs(10);
 pub(crate) fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return program::misused(&error, STORE),
+        Err(error) => return program::report_usage_error(&error, STORE),
     };
-    program::keep_damage_quiet();
-    program::log_as("TXN_BANK_LOG");
+    program::silence_redb_panics();
+    program::init_logging("TXN_BANK_LOG");
     let json = cli.global.json;
     let done = program::run(run(cli))
         .unwrap_or_else(|error| Err(Failure::misconfigured(format!("cannot start: {error}"))));

@@ -30,7 +30,7 @@ const BUCKETS: [f64; 12] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5
 const UPKEEP: Duration = Duration::from_secs(5);
 
 /// How long the gateway waits at its end for unapplied commits.
-const APPLY: Duration = Duration::from_secs(10);
+const MAX_APPLY_WAIT: Duration = Duration::from_secs(10);
 
 pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, Failure> {
     if let Some(ServeVerb::Token(new)) = &options.what {
@@ -74,7 +74,7 @@ pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, 
                 .with_pass_writes(options.pass == Pass::All)
                 .with_metrics(Some(Arc::new(move || rendering.render())));
             let ran = run(&domain, config, listener, &recorder, &open.what).await;
-            if !domain.shutdown(APPLY).await {
+            if !domain.shutdown(MAX_APPLY_WAIT).await {
                 tracing::warn!("not everything is applied yet: another process does the rest");
             }
             ran

@@ -369,7 +369,7 @@ impl Domain {
             self.engine.context.now() + self.engine.context.config.deadline_of(options)?;
         let mode = AttemptMode {
             pessimistic: options.lock_mode == LockMode::AtRead,
-            stepped: true,
+            is_manual: true,
             ..AttemptMode::default()
         };
         let tid = self.engine.time.start_id();

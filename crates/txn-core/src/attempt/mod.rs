@@ -159,7 +159,7 @@ pub(crate) struct Attempt {
     /// Whether reads use the document cache.
     uses_cache: bool,
     /// The caller commits by hand: no attempt follows.
-    stepped: bool,
+    is_manual: bool,
     hot: GroupState,
     /// How long the attempt waits for other transactions; `None` until its end.
     patience: Option<Duration>,
@@ -188,7 +188,7 @@ pub(crate) struct AttemptMode {
     /// Read from the document cache.
     pub(crate) uses_cache: bool,
     /// The caller commits by hand: no attempt follows.
-    pub(crate) stepped: bool,
+    pub(crate) is_manual: bool,
     /// How long to wait for other transactions; `None` until the end.
     pub(crate) patience: Option<Duration>,
 }
@@ -201,7 +201,7 @@ impl Attempt {
         mode: AttemptMode,
         ends_at: Duration,
     ) -> Arc<Self> {
-        let AttemptMode { pessimistic, uses_cache, stepped, patience } = mode;
+        let AttemptMode { pessimistic, uses_cache, is_manual, patience } = mode;
         let limit = engine.context.now() + engine.context.config.attempt_timeout;
         let handle = engine.live_attempts.register(tid, options.label.clone(), limit);
         let deadline = Deadline::of_attempt(ends_at, handle.clone());
@@ -225,7 +225,7 @@ impl Attempt {
             is_unknown: AtomicBool::new(false),
             is_solo: AtomicBool::new(false),
             uses_cache,
-            stepped,
+            is_manual,
             hot: GroupState::default(),
             patience,
             heart: CancellationToken::new(),

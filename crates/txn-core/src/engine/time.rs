@@ -14,7 +14,7 @@ use crate::engine::store::store_access::StoreAccess;
 use crate::error::{Error, ErrorKind};
 use txn_protocol::ids::{AttemptId, CommitVersion, Day};
 use txn_protocol::rule::Rule;
-use txn_protocol::timekeeper::{ClockState, Clocks, Timekeeper, Told};
+use txn_protocol::timekeeper::{ClockState, Clocks, ServerTime, Timekeeper};
 use txn_store::StoreError;
 
 /// The interval between requests for the server's time.
@@ -212,7 +212,7 @@ impl Time {
     async fn ask_time(&self) -> Result<bool, StoreError> {
         let asked = self.clocks();
         let Some(time) = self.store.documents().server_time().await? else { return Ok(false) };
-        let told = Told { time, asked, answered: self.clocks() };
+        let told = ServerTime { time, asked, answered: self.clocks() };
         self.keeper.lock().tell(told, self.context.config.max_drift);
         Ok(true)
     }

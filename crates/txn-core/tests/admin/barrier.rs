@@ -73,7 +73,7 @@ async fn barrier_applies_and_refreshes_own_commits() {
 
 #[tokio::test(start_paused = true)]
 async fn barrier_rolls_a_dead_process_forward() {
-    cov_mark::check!(foreign_commit_helped);
+    cov_mark::check!(foreign_commit_rolled_forward);
     let store = Arc::new(MemoryStore::new());
     let (dead, alive) = (start(&store).await, start(&store).await);
     shut(&dead.store);

@@ -8,7 +8,7 @@ pub enum RollForward {
     /// The transaction's own writes.
     Write,
     /// The remaining participants, and holders that have to be decided first.
-    Help,
+    ResolveHolders,
     /// The mark on the record: acknowledged writes have settled every participant.
     Finish,
 }
@@ -19,7 +19,7 @@ pub enum RollForward {
 /// transactions, each with a duplicated placeholder on a participant of the other, would roll each
 /// other forward without an end.
 pub fn roll_forward(left: impl IntoIterator<Item = Applying>) -> RollForward {
-    let mut turn = RollForward::Finish;
+    let mut next = RollForward::Finish;
     for step in left {
         match step {
             Applying::Write(_)
@@ -35,9 +35,9 @@ pub fn roll_forward(left: impl IntoIterator<Item = Applying>) -> RollForward {
             | Applying::Elsewhere
             | Applying::Done
             | Applying::Damaged => {
-                turn = RollForward::Help;
+                next = RollForward::ResolveHolders;
             }
         }
     }
-    turn
+    next
 }

@@ -91,9 +91,12 @@ mod tests {
         assert_eq!(recent_with(&list, next, |_| false, LONG_AGO), [list[0], own, others, next]);
         assert_eq!(recent_with(&list, next, |_| true, LONG_AGO), [list[0], others, next]);
         // Applied by another process, which does not know the owner's outcomes.
-        let helped = commit_of(1, 3);
+        let foreign = commit_of(1, 3);
         let is_known = |tid: CommitVersion| tid.node() == own.node();
-        assert_eq!(recent_with(&list, helped, is_known, LONG_AGO), [list[0], own, others, helped]);
+        assert_eq!(
+            recent_with(&list, foreign, is_known, LONG_AGO),
+            [list[0], own, others, foreign]
+        );
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::processing::counts::tally::Tally;
 use crate::processing::inner::{Inner, by_id, due_states, millis, readable};
 
 /// How long a pass waits for unapplied commits of other processes.
-const APPLY: Duration = Duration::from_secs(30);
+const MAX_APPLY_WAIT: Duration = Duration::from_secs(30);
 
 /// The reason why an open request makes no progress.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -128,7 +128,7 @@ impl Inner {
 
     /// Marks requests as finished after a barrier reports their effects as applied.
     async fn finish_applied(&self, committed: BTreeSet<String>, tally: &mut Tally) -> Result<()> {
-        let report = self.domain.barrier(APPLY).await?;
+        let report = self.domain.barrier(MAX_APPLY_WAIT).await?;
         let transactions = report.unapplied.iter().filter(|write| write.error.tid().is_some());
         // `None`, because an unreadable record may be that of any request.
         let unapplied: Option<BTreeSet<CommitVersion>> =

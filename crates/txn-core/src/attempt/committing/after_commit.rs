@@ -24,7 +24,7 @@ use txn_store::Key;
 
 /// Applies the commit and finishes its record. Returns whether all is done.
 ///
-/// `hands_off`: the next transactions may lock the documents over this commit.
+/// `hands_off`: the next transactions may take over the documents before they are applied.
 pub(in crate::attempt) async fn complete(
     attempt: &Arc<Attempt>,
     committed: CommittedRecord,
@@ -32,12 +32,12 @@ pub(in crate::attempt) async fn complete(
 ) -> bool {
     let hands_off = hands_off && attempt.engine.hot.has_groups;
     let published = hands_off.then(|| publish(attempt, &committed)).flatten();
-    finish(attempt, committed, published).await
+    apply_and_finish(attempt, committed, published).await
 }
 
 /// Applies the commit, off the critical path. Returns whether all is done.
 #[tracing::instrument(name = "apply", level = "debug", skip_all, fields(tid = %attempt.tid, attempt = attempt.tid.attempt()))]
-async fn finish(
+async fn apply_and_finish(
     attempt: &Arc<Attempt>,
     committed: CommittedRecord,
     published: Option<Published>,
@@ -149,7 +149,7 @@ async fn apply_untaken(
         let returned = published.take_returned();
         untold.retain(|key| !returned.contains(key));
         let taken_over: Vec<Key> = untold.extract_if(.., |key| !published.contains(key)).collect();
-        settle(attempt, &taken_over);
+        release_turn(attempt, &taken_over);
         if !returned.is_empty() {
             under_way.push(apply_documents(attempt, apply, returned, known));
         } else if published.is_settled() && under_way.is_empty() {
@@ -182,7 +182,7 @@ async fn apply_documents(
     let (record, own_record) = ((*record).clone(), own_record.clone());
     let this = attempt.clone();
     let give_back = move |keys: &BTreeSet<Key>| {
-        settle(&this, keys);
+        release_turn(&this, keys);
         this.engine.hot.lock_queues.release(keys);
         this.hot.reservations.give_back(&|key| keys.contains(key));
         if !this.hot.reservations.has_documents() {
@@ -204,9 +204,9 @@ async fn apply_documents(
 }
 
 /// Ends the wait of the process's turn for documents of the commit.
-fn settle<'k>(attempt: &Attempt, keys: impl IntoIterator<Item = &'k Key>) {
+fn release_turn<'k>(attempt: &Attempt, keys: impl IntoIterator<Item = &'k Key>) {
     if let Some(under_way) = &mut *attempt.hot.under_way.lock() {
-        under_way.settled(keys);
+        under_way.release_turn(keys);
     }
 }
 

@@ -20,7 +20,7 @@ impl LockPhase<'_> {
         }
     }
 
-    /// Takes hand-offs: documents to lock over an unapplied commit of this process.
+    /// Takes hand-offs: documents with an unapplied commit of this process.
     pub(super) fn take_handoffs(&mut self) {
         let uncertain = self.attempt.locks.lock().uncertain.clone();
         for (key, request) in &mut self.requests {
@@ -36,10 +36,10 @@ impl LockPhase<'_> {
         }
     }
 
-    /// Tells the earlier commits which hand-offs are locked.
+    /// Confirms the hand-offs whose locks are acknowledged.
     ///
     /// The earlier commits apply the other documents.
-    pub(super) fn settle_handoffs(&mut self) {
+    pub(super) fn confirm_handoffs(&mut self) {
         let mut documents = Vec::new();
         for (key, handoff) in std::mem::take(&mut self.handoffs) {
             if self.attempt.locks.lock().held.contains_key(&key) {

@@ -64,7 +64,7 @@ pub(in crate::attempt) async fn acquire(
     while phase.is_open() {
         phase.run_round().await?;
     }
-    if attempt.stepped {
+    if attempt.is_manual {
         attempt.engine.hot.board.won(attempt.tid.age());
     }
     Ok(())
@@ -99,7 +99,7 @@ impl LockPhase<'_> {
             return self.evict_blocked(in_the_way, writes);
         }
         let reason = self.send_locks(writes).await;
-        self.settle_handoffs();
+        self.confirm_handoffs();
         self.wait(&busy, reason?).await?;
         self.rounds += 1;
         Ok(())

@@ -21,7 +21,7 @@ pub(super) struct LockPhase<'a> {
     pub(super) given_up: &'a CancellationToken,
     pub(super) waits: LockWaits<'a>,
     pub(super) backoff: Backoff,
-    /// Entries that the next bulk locks over the earlier commits.
+    /// The hand-offs that the next bulk locks.
     pub(super) handoffs: BTreeMap<Key, Handoff>,
     /// The locks that are not acknowledged.
     pub(super) requests: BTreeMap<Key, LockRequest>,

@@ -60,13 +60,13 @@ impl<'a> LockWaits<'a> {
         let now = self.attempt.engine.context.now();
         let is_over = |since: Duration, grace| now.saturating_sub(since) >= grace;
         let grace = self.attempt.engine.hot.board.round_trip() * GRACE;
-        let stands = !self.attempt.engine.hot.board.is_enabled()
+        let grace_is_over = !self.attempt.engine.hot.board.is_enabled()
             || self.since.is_some_and(|since| is_over(since, LONGEST_GRACE.max(grace * 2)))
             || self
                 .holders
                 .get(key)
                 .is_some_and(|(before, since)| *before == holder && is_over(*since, grace));
-        match self.attempt.hot.members.has_several_components() || stands {
+        match self.attempt.hot.members.has_several_components() || grace_is_over {
             true => Requester::Locking(self.attempt.tid),
             false => Requester::WithinGrace(self.attempt.tid),
         }
@@ -241,7 +241,7 @@ pub(in crate::attempt) async fn waited_for_turn(
     if !engine.hot.board.is_turn_of_another(keys.clone(), engine.context.now()) {
         return Ok(false);
     }
-    if is_in_queue(attempt) || may_hold_any(attempt) && !attempt.stepped {
+    if is_in_queue(attempt) || may_hold_any(attempt) && !attempt.is_manual {
         cov_mark::hit!(locks_are_released_for_the_board);
         return Err(AttemptError::Retry(RetryReason::Waited(key.clone())));
     }

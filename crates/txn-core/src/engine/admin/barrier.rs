@@ -274,7 +274,13 @@ impl Barrier {
             // committed record may change forever, and its changes are no sign of life of the
             // owner.
             if self.detector.note_committed(tid, lease, at) || is_dead {
-                left.push(Holding { holder: tid, locks: Vec::new(), found, at, whole: true });
+                left.push(Holding {
+                    holder: tid,
+                    locks: Vec::new(),
+                    found,
+                    at,
+                    includes_record: true,
+                });
             }
         }
         Ok(left)

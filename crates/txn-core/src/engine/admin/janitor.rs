@@ -283,8 +283,8 @@ struct Pass<'a> {
 #[derive(Default)]
 struct Held {
     locks: Vec<Lock>,
-    /// Whether the record is open.
-    whole: bool,
+    /// Whether the scan found the open record, too.
+    includes_record: bool,
 }
 
 /// The current state of a suspect.
@@ -394,7 +394,7 @@ impl<'a> Pass<'a> {
             let held = holders.entry(suspect.holder).or_default();
             match view {
                 Some(view) => held.locks.push(Lock { key: suspect.key.clone(), view }),
-                None => held.whole = true,
+                None => held.includes_record = true,
             }
         }
         let mut unapplied = BTreeSet::new();
@@ -438,7 +438,7 @@ impl<'a> Pass<'a> {
     ) -> Vec<Key> {
         let janitor = self.janitor;
         let keys_held = held.locks.iter().map(|lock| lock.key.clone());
-        let record = held.whole.then(|| janitor.table.record_key(holder));
+        let record = held.includes_record.then(|| janitor.table.record_key(holder));
         let keys_held: Vec<Key> = keys_held.chain(record.clone()).collect();
         let resolved = match self.resolve_lock(holder, held, found).await {
             Ok(resolved) => resolved,
@@ -475,7 +475,7 @@ impl<'a> Pass<'a> {
     async fn resolve_lock(
         &self,
         holder: AttemptId,
-        Held { locks, whole }: Held,
+        Held { locks, includes_record }: Held,
         found: Option<(RecordLookup, LookedAt)>,
     ) -> Result<Resolutions, AttemptError> {
         let janitor = self.janitor;
@@ -489,7 +489,7 @@ impl<'a> Pass<'a> {
                 (found, LookedAt { asked, answered: janitor.context.now() })
             }
         };
-        let holding = Holding { holder, locks: locks.clone(), found, at, whole };
+        let holding = Holding { holder, locks: locks.clone(), found, at, includes_record };
         let mut resolved =
             janitor.recovery.resolve_holder(Requester::NonPreempting, holding, &deadline).await?;
         let is_void = |lock: &Lock| matches!(resolved.get(&lock.key), Some(Ok(Resolution::Void)));

@@ -92,12 +92,12 @@ impl Applier {
 
     /// Runs one round: reads each participant, and sends its next write.
     ///
-    /// With `helps`, the round collects the locks of holders to resolve first. Without `helps`, the
-    /// apply waits for these holders.
+    /// With `resolves_holders`, the round collects the locks of holders to resolve first. Without
+    /// it, the apply waits for these holders.
     pub(crate) async fn round(
         self: &Arc<Self>,
         apply: &mut Apply,
-        helps: bool,
+        resolves_holders: bool,
         deadline: &Deadline,
     ) -> Result<(), AttemptError> {
         apply.blocked.clear();
@@ -119,8 +119,8 @@ impl Applier {
             }
         }
         let left = round.steps.iter().filter(|(key, _)| apply.pending.contains_key(*key));
-        let turn = roll_forward(left.map(|(_, step)| *step));
-        if helps && turn == RollForward::Help && apply.blocked.is_empty() {
+        let next = roll_forward(left.map(|(_, step)| *step));
+        if resolves_holders && next == RollForward::ResolveHolders && apply.blocked.is_empty() {
             apply.in_the_way = by_holder(round.held).into_values().collect();
         } else {
             apply.wait_for(&round.held, |holder| self.verdicts.label_of(holder));

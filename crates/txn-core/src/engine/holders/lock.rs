@@ -34,5 +34,5 @@ pub(crate) struct Holding {
     pub(crate) found: RecordLookup,
     pub(crate) at: LookedAt,
     /// Whether the caller found the record, too. Then all participants are wanted.
-    pub(crate) whole: bool,
+    pub(crate) includes_record: bool,
 }

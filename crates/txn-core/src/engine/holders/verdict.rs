@@ -104,7 +104,7 @@ impl Verdicts {
             if let Some(record) = &found.record {
                 self.contention.note_label(holder, record.label.as_ref());
             }
-            Some(Holding { holder, locks, found, at, whole: false })
+            Some(Holding { holder, locks, found, at, includes_record: false })
         });
         Ok((holdings.collect(), busy))
     }
@@ -118,7 +118,7 @@ impl Verdicts {
         holding: &Holding,
         deadline: &Deadline,
     ) -> Result<Option<Decided>, AttemptError> {
-        let Holding { holder, locks, found, at, whole } = holding;
+        let Holding { holder, locks, found, at, includes_record } = holding;
         let (holder, state) = (*holder, found.state());
         let record_key = self.table.record_key(holder);
         let lease = self.context.config.lease_of(holder.attempt());
@@ -129,10 +129,11 @@ impl Verdicts {
             requester => requester,
         };
         // The verdict holds for the time of the read. The holder may have moved on since.
-        let stands = |key: &Key| self.detector.note_sign(holder, key, found.version(), lease, *at);
+        let is_unchanged =
+            |key: &Key| self.detector.note_sign(holder, key, found.version(), lease, *at);
         // `count` visits every lock, because the detector must note each of them.
-        let unchanged = locks.iter().filter(|lock| stands(&lock.key)).count() > 0;
-        let dead = (unchanged || *whole && stands(&record_key)) && !live;
+        let any_unchanged = locks.iter().filter(|lock| is_unchanged(&lock.key)).count() > 0;
+        let dead = (any_unchanged || *includes_record && is_unchanged(&record_key)) && !live;
         if conflict(&self.context.rules, requester, holder, state, dead) == Conflict::Wait {
             return Ok(None);
         }

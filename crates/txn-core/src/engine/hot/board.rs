@@ -533,21 +533,18 @@ impl UnderWay {
         self.hashes.extend(hashes);
     }
 
-    /// Notes documents that are applied or taken over.
+    /// Ends the wait of the process's turn for documents that are applied or handed off.
     ///
-    /// Another transaction of this process takes documents over.
-    ///
-    /// The turn of the process does not wait for the other documents of the attempt any longer than
-    /// they take.
-    pub(crate) fn settled<'k>(&mut self, keys: impl IntoIterator<Item = &'k Key>) {
-        let mut settled = Vec::new();
+    /// The turn still waits for the other documents of the attempt.
+    pub(crate) fn release_turn<'k>(&mut self, keys: impl IntoIterator<Item = &'k Key>) {
+        let mut released = Vec::new();
         for hash in self.board.hashes(keys) {
             if let Some(index) = self.hashes.iter().position(|own| *own == hash) {
-                settled.push(self.hashes.swap_remove(index));
+                released.push(self.hashes.swap_remove(index));
             }
         }
-        if !settled.is_empty() {
-            self.board.state.lock().under_way.remove(&settled);
+        if !released.is_empty() {
+            self.board.state.lock().under_way.remove(&released);
             self.board.stir();
         }
     }

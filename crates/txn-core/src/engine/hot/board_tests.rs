@@ -140,7 +140,7 @@ fn applied_documents_are_no_longer_under_way() {
     under_way.add([&hot, &cold]);
     under_way.recorded();
     assert!(board.state.lock().work(ms(30)).is_under_way);
-    under_way.settled([&hot]);
+    under_way.release_turn([&hot]);
     assert!(!board.state.lock().work(ms(30)).is_under_way, "the wish names only this document");
     drop(under_way);
     assert!(board.state.lock().under_way.0.is_empty());

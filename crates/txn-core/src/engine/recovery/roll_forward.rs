@@ -54,7 +54,7 @@ pub(crate) struct ForeignCommit {
     /// The version of the record.
     version: Version,
     /// The key of the record, if the caller found the record, too.
-    whole: Option<Key>,
+    record_key: Option<Key>,
     /// The locks that the caller found.
     locks: Vec<Lock>,
     /// Void locks, which the record does not name.
@@ -69,7 +69,7 @@ impl ForeignCommit {
         let locked = self.locks.iter().map(|lock| &lock.key);
         let mut wanted: BTreeSet<Key> =
             locked.filter(|key| !self.orphans.contains(*key)).cloned().collect();
-        if self.whole.is_some() && self.record.state == State::Committed {
+        if self.record_key.is_some() && self.record.state == State::Committed {
             wanted.extend(self.record.by_key().into_keys());
         }
         wanted
@@ -80,7 +80,7 @@ impl ForeignCommit {
     /// The caller reads a contended document again, and finds no lock of the holder or a new one.
     fn resolutions(&self, mut unapplied: Unapplied, contended: &BTreeSet<Key>) -> Resolutions {
         let mut resolved = Resolutions::new();
-        if let Some(record) = self.whole.as_ref().filter(|_| unapplied.is_empty()) {
+        if let Some(record) = self.record_key.as_ref().filter(|_| unapplied.is_empty()) {
             resolved.insert(record.clone(), Ok(Resolution::RolledForward));
         }
         for Lock { key, .. } in &self.locks {
@@ -91,7 +91,7 @@ impl ForeignCommit {
             };
             resolved.insert(key.clone(), result);
         }
-        if self.whole.is_some() {
+        if self.record_key.is_some() {
             resolved.extend(unapplied.into_iter().map(|(key, error)| (key, Err(error))));
         }
         resolved
@@ -115,8 +115,8 @@ impl Recovery {
         deadline: &Deadline,
     ) -> Result<HolderWork, AttemptError> {
         let decided = self.verdicts.judge(requester, &holding, deadline).await?;
-        let Holding { holder, locks, whole, .. } = holding;
-        let whole = whole.then(|| self.table.record_key(holder));
+        let Holding { holder, locks, includes_record, .. } = holding;
+        let record_key = includes_record.then(|| self.table.record_key(holder));
         let resolution = match decided {
             None => Resolution::Blocked,
             Some(Decided::Aborted) => Resolution::Void,
@@ -125,7 +125,7 @@ impl Recovery {
                 if !orphans.is_empty() {
                     cov_mark::hit!(lock_that_no_record_names);
                 }
-                let foreign = ForeignCommit { record, version, whole, locks, orphans };
+                let foreign = ForeignCommit { record, version, record_key, locks, orphans };
                 let wanted = foreign.wanted();
                 if wanted.is_empty() {
                     let (unapplied, contended) = Default::default();
@@ -137,13 +137,13 @@ impl Recovery {
                     wanted,
                     None,
                 )?;
-                if foreign.whole.is_none() {
+                if foreign.record_key.is_none() {
                     apply.end_at_contended();
                 }
                 return Ok(HolderWork::RollForward(Box::new(apply), foreign));
             }
         };
-        let keys = locks.into_iter().map(|lock| lock.key).chain(whole);
+        let keys = locks.into_iter().map(|lock| lock.key).chain(record_key);
         Ok(HolderWork::Done(keys.map(|key| (key, Ok(resolution))).collect()))
     }
 
@@ -191,7 +191,7 @@ impl Recovery {
     ) -> Result<Resolutions, AttemptError> {
         let (record, Applied { unapplied, lost, contended }) = (&foreign.record, applied);
         if record.state == State::Committed && unapplied.is_empty() {
-            cov_mark::hit!(foreign_commit_helped);
+            cov_mark::hit!(foreign_commit_rolled_forward);
             let documents = record.participants.iter().map(Participant::key);
             let documents = documents.filter(|key| !lost.contains(key)).collect();
             let process = &record.coordinator;
@@ -223,9 +223,9 @@ impl Recovery {
                         self.applier.round(&mut apply, waiting.len() < DEEPEST, deadline).await?;
                     }
                     Ok(HolderWork::Done(resolved)) => {
-                        self.step_aside(&mut apply, &locks, Ok(resolved)).await?;
+                        self.clear_blocking_locks(&mut apply, &locks, Ok(resolved)).await?;
                     }
-                    Err(error) => self.step_aside(&mut apply, &locks, Err(error)).await?,
+                    Err(error) => self.clear_blocking_locks(&mut apply, &locks, Err(error)).await?,
                 }
             } else if self.applier.goes_on(&mut apply, deadline).await? {
                 self.applier.round(&mut apply, waiting.len() < DEEPEST, deadline).await?;
@@ -234,7 +234,7 @@ impl Recovery {
                 let Some((next, foreign)) = waiting.pop() else { return Ok(applied) };
                 apply = next;
                 let resolved = self.end_foreign(&foreign, applied, deadline).await;
-                self.step_aside(&mut apply, &foreign.locks, resolved).await?;
+                self.clear_blocking_locks(&mut apply, &foreign.locks, resolved).await?;
             }
         }
     }
@@ -257,7 +257,7 @@ impl Recovery {
     }
 
     /// Notes the results for a blocking holder, and removes void locks.
-    async fn step_aside(
+    async fn clear_blocking_locks(
         &self,
         apply: &mut Apply,
         locks: &[Lock],

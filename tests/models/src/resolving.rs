@@ -12,11 +12,11 @@ use txn_protocol::rules::conflict::{Conflict, Requester, conflict};
 
 use crate::scenario::Death;
 use crate::state::{
-    Body, DOCS, Doc, Fault, Help, Mark, Message, Own, Phase, Rec, Told, Who, World, attempt_of,
-    txn_of, who,
+    Body, DOCS, Doc, Fault, ForeignApply, Mark, Message, Own, Phase, Rec, Told, Who, World,
+    attempt_of, txn_of, who,
 };
 use crate::translate::{self, commit_version, holder_state, standing, tid, view};
-use crate::turn::{Actor, Object, Turn, help_of, learn};
+use crate::turn::{Actor, Object, Turn, foreign_of, learn};
 
 impl Turn<'_> {
     /// Whether a holder may be taken for dead.
@@ -79,8 +79,8 @@ impl Turn<'_> {
 
     /// Continues the resolution of a foreign transaction.
     pub(crate) fn go_on(&mut self, requester: Requester) {
-        let help = self.help();
-        self.apply(help.who, help.done, requester);
+        let foreign = self.foreign();
+        self.apply(foreign.who, foreign.done, requester);
     }
 
     /// Applies the remaining participants of a committed transaction, then marks it finished.
@@ -96,19 +96,19 @@ impl Turn<'_> {
             .filter(|d| done & (1 << *d) == 0)
             .filter_map(|d| Some((d, self.step(holder, &rec, d, &self.participant(&rec, d)?))))
             .collect();
-        let turn = roll_forward(left.iter().map(|(_, step)| *step));
+        let next = roll_forward(left.iter().map(|(_, step)| *step));
         for (d, step) in &left {
-            if !(turn == RollForward::Write && matches!(step, Applying::Held(_))) {
+            if !(next == RollForward::Write && matches!(step, Applying::Held(_))) {
                 self.apply_member(&rec, holder, *d, *step, done, requester);
             }
         }
         // The owner knows its own locks only.
-        let helps = self.help().who == holder && !self.lacks(Rule::UnnamedLockVoid);
-        let orphans = if helps { self.orphans(holder, &rec) } else { Vec::new() };
+        let applies_foreign = self.foreign().who == holder && !self.lacks(Rule::UnnamedLockVoid);
+        let orphans = if applies_foreign { self.orphans(holder, &rec) } else { Vec::new() };
         for d in &orphans {
             self.unlock(*d, holder, None);
         }
-        if turn != RollForward::Finish || !orphans.is_empty() {
+        if next != RollForward::Finish || !orphans.is_empty() {
             return;
         }
         if let Settle::Known(()) = Finish.next(&standing(&rec)) {
@@ -334,8 +334,8 @@ fn learned_committed(w: &mut World, actor: Actor, holder: Who) {
     {
         let txn = &mut w.txns[t];
         (txn.told, txn.phase, txn.done) = (Told::Committed, Phase::Applying, 0);
-    } else if let Some(help) = help_of(w, actor) {
-        *help = Help { who: holder, done: 0 };
+    } else if let Some(foreign) = foreign_of(w, actor) {
+        *foreign = ForeignApply { who: holder, done: 0 };
     }
 }
 
@@ -353,7 +353,7 @@ fn learned_own(w: &mut World, actor: Actor, holder: Who) {
 fn set_done(w: &mut World, actor: Actor, done: Option<u8>) {
     if let Actor::Owner(t) = actor {
         let txn = &mut w.txns[t];
-        if txn.help.who == 0 && matches!(txn.phase, Phase::Applying) {
+        if txn.foreign.who == 0 && matches!(txn.phase, Phase::Applying) {
             match done {
                 Some(done) => txn.done = done,
                 None => txn.phase = Phase::Done,
@@ -361,10 +361,10 @@ fn set_done(w: &mut World, actor: Actor, done: Option<u8>) {
             return;
         }
     }
-    let Some(help) = help_of(w, actor) else { return };
+    let Some(foreign) = foreign_of(w, actor) else { return };
     match done {
-        Some(done) if help.who > 0 => help.done = done,
+        Some(done) if foreign.who > 0 => foreign.done = done,
         Some(_) => {}
-        None => *help = Help::default(),
+        None => *foreign = ForeignApply::default(),
     }
 }
