@@ -43,8 +43,11 @@ pub struct Options {
     pub opaque_mappings: Option<Source>,
     /// Whether versions stay unique after a collection was dropped and created again.
     ///
-    /// Default true. False is only for a store whose servers cannot do this: Elasticsearch starts
-    /// an index again at the first seq_no. The `uid` of the collection differs in any case.
+    /// Default true. False is only for a store without an [`incarnation`], whose servers restart
+    /// the count. Elasticsearch restarts the count, too, but there the incarnation differs. The
+    /// `uid` of the collection differs in any case.
+    ///
+    /// [`incarnation`]: crate::Version::incarnation
     pub versions_survive_drop: bool,
     /// The number of writers that race in [`races`]. Default 16.
     pub writers: u32,
