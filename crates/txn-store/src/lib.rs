@@ -60,8 +60,8 @@ pub use pages::Pages;
 /// The name of one document: collection, id, and routing value.
 ///
 /// `collection` is a *physical* name as [`Store::open_collection`] returned it, or the alias of a
-/// partition of the transaction table. Keys sort by collection, id, routing. The engine locks in
-/// this order.
+/// partition of the transaction table. Keys sort by collection, id, routing. A bulk lists
+/// locks in this order; deadlock freedom does not depend on it.
 #[derive(Clone)]
 pub struct Key {
     /// The collection (index) that holds the document.

@@ -20,9 +20,9 @@ pub enum HolderState {
 pub enum Requester {
     /// A transaction that locks: compared by age.
     Locking(AttemptId),
-    /// A transaction that locks, within its grace.
+    /// A transaction that locks, within the grace of the holder.
     ///
-    /// A holder gets some time to finish by itself. A wound now would make the holder repeat its
+    /// The holder gets some time to finish by itself. A wound now would make the holder repeat its
     /// work, and a roll forward would do the work twice.
     WithinGrace(AttemptId),
     /// A requester that never wounds: a read-only transaction, or an apply.

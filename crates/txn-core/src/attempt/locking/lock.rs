@@ -45,10 +45,10 @@ pub(in crate::attempt) async fn acquire_for_reading(
 /// Locks documents at their present versions.
 ///
 /// The attempt fails if a document has changed since the attempt read it.
-/// The same bulk carries `checks`, which are dry runs. The attempt waits for older holders, wounds
-/// younger ones, and rolls committed ones forward. After `given_up` the attempt sends no further
-/// lock and waits for no holder, but settles the locks that were sent. The caller holds
-/// `attempt.locking`.
+/// The same bulk carries `checks`, which are dry runs. The attempt waits for holders that go
+/// first, wounds younger ones after their grace, and rolls committed ones forward. After `given_up`
+/// the attempt sends no further lock and waits for no holder, but settles the locks that were sent.
+/// The caller holds `attempt.locking`.
 #[tracing::instrument(name = "lock", level = "debug", skip_all, fields(tid = %attempt.tid, attempt = attempt.tid.attempt()))]
 pub(in crate::attempt) async fn acquire(
     attempt: &Arc<Attempt>,

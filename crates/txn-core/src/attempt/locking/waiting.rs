@@ -110,7 +110,7 @@ impl<'a> LockWaits<'a> {
         }
     }
 
-    /// Waits for older holders.
+    /// Waits for holders that go first: older ones, and younger ones within their grace.
     ///
     /// The wait queue orders the attempts of this process by age. Holders in other processes are
     /// polled.
