@@ -1,8 +1,8 @@
 //! The Elasticsearch and OpenSearch store of txn-core.
 //!
-//! [`EsStore`] implements the store contract ([`txn_store`]) on Elasticsearch 7.17 and 8, and on
-//! OpenSearch. The store sends only single-document operations: no scripts, no ingest pipelines, no
-//! plugins.
+//! [`EsStore`] implements the store contract ([`txn_store`]) on Elasticsearch 7.17 or newer,
+//! and on OpenSearch 2 or newer. The store sends only single-document operations: no scripts, no
+//! ingest pipelines, no plugins.
 //!
 //! # Additions to a collection
 //! - The reserved fields in the mapping. The `_meta` of the mapping holds the owning domain and a

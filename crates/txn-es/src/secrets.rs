@@ -3,7 +3,7 @@
 //! A server, or a proxy, may repeat the request in its errors. Texts are cleaned at two points. The
 //! transport cleans failures and failed answers, before any other code reads or logs them.
 //! `Guarded` is the only access to the methods of the store, and cleans their results: errors of
-//! single documents inside of 200 answers.
+//! single documents inside 200 answers.
 
 use std::collections::VecDeque;
 use std::fmt;

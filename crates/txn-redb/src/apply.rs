@@ -1,4 +1,4 @@
-//! Carries out writes and administration inside of one write transaction.
+//! Carries out writes and administration inside one write transaction.
 //!
 //! Each operation reads and checks everything that it needs before it changes anything. So a
 //! [`Fault::Damaged`] leaves the transaction unchanged and concerns only its operation, while a
@@ -71,7 +71,7 @@ impl<'t> Changes<'t> {
         Ok(self.changed)
     }
 
-    /// Returns a new number, which never returns, even if the transaction fails.
+    /// Returns a new number, which is never reused, even if the transaction fails.
     fn tick(&mut self) -> Result<u64, Fault> {
         let next = self.clock.checked_add(1);
         *self.clock = next.ok_or_else(|| Fault::damaged("the counter of versions is used up"))?;

@@ -7,13 +7,13 @@
 /// Absent or null: the document is unlocked.
 pub const TRANSACTION_TID: &str = "transaction_tid";
 
-/// The version (keyword): the commit tid of the last writing transaction.
+/// The version (keyword): the commit version of the last writing transaction.
 pub const TRANSACTION_VERSION: &str = "transaction_version";
 
-/// The commit tids of the last content writes.
+/// The commit versions of the last content writes.
 ///
-/// A keyword field, neither indexed nor sorted on. A transaction with one document reads here
-/// whether its own write happened.
+/// A keyword field, neither indexed nor sorted on. A transaction with one document finds
+/// out here whether its own write was applied.
 pub const TRANSACTION_RECENT: &str = "transaction_recent";
 
 /// `true` (boolean) on a placeholder: a lock on an absent document.

@@ -27,7 +27,7 @@ const TURNS: usize = 5;
 
 /// Yields several times in each call of the store.
 ///
-/// So a future can be dropped inside of a call.
+/// So a future can be dropped inside a call.
 #[derive(Debug)]
 struct Slow;
 

@@ -13,8 +13,8 @@ Exit codes:
   2  wrong usage of the command line
   3  the audit found something, or a document or the file is damaged
   4  the store does not answer or is not fit, or a conflict lasted until the deadline;
-     nothing was changed, by a load: no transfer was committed
-  5  the outcome of a transaction is unknown: it is whole or not there at all
+     nothing was changed, and a load committed no transfer
+  5  the outcome of a transaction is unknown: all of it is committed, or nothing
   6  done, but the output could not be written
 
 Amounts are whole minor units (cents). For locks, lost parts, waiting events and dead letters use the

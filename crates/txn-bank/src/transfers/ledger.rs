@@ -1,4 +1,4 @@
-//! The accounts and the ledger: changes inside of a transaction.
+//! The accounts and the ledger: changes inside a transaction.
 //!
 //! A change of an account writes the account, the ledger entry, the line of the statement, and the
 //! event of the owner.

@@ -29,10 +29,10 @@ use txn_protocol::ids::AttemptId;
 /// The transaction then locks documents when it reads them.
 const ATTEMPTS_IN_GROUPS: u16 = 8;
 
-/// A transaction leaves the queue after its closure missed so many groups.
+/// A transaction leaves the queue after its closure missed this many groups.
 const MOST_LATE_RUNS: u32 = 3;
 
-/// A read-only transaction locks its reads after so many failed attempts.
+/// A read-only transaction locks its reads after this many failed attempts.
 const READ_ONLY_ATTEMPTS: u16 = 3;
 
 /// The step after a closure that returned a value.

@@ -31,7 +31,7 @@ const BUDGET: Duration = Duration::from_millis(25);
 /// The maximum number of labels that a group has.
 const MOST_LABELS: usize = 4;
 
-/// A transaction that returned to the queue more often commits alone.
+/// A transaction that returned to the queue more often than this commits alone.
 const MOST_RETURNS: u8 = 8;
 
 /// A transaction in a group.

@@ -70,7 +70,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Does not block, because the last handle of a store may be dropped inside of a runtime.
+        // Does not block, because the last handle of a store may be dropped inside a runtime.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -94,7 +94,9 @@ pub enum Change {
     Insert,
     /// Delete the document, if it existed.
     Delete,
-    /// Write nothing; the document must not have existed.
+    /// An insert that the same transaction deleted again.
+    ///
+    /// The commit writes nothing; the document must not have existed.
     Withdrawn,
     /// Write nothing.
     Read,

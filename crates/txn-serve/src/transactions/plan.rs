@@ -49,7 +49,7 @@ impl Plan {
                 // The group repeats the run after the earlier commits, on the same documents.
                 self.written.touch(tx).await?;
             }
-            // A group repeats no run that is refused.
+            // A commit and no error, because a group does not run a failed closure again.
             return Ok(Answer::Commit(changed));
         }
         match self.prepared.apply(tx).await {
@@ -57,7 +57,7 @@ impl Plan {
             Err(RequestError::Engine(error)) => return Err(error.into()),
             Err(refused) => return Ok(refusal(&refused.into())),
         }
-        // A full queue is no answer to keep: a repetition may find room.
+        // The error of a full queue is not stored under the key, so a repetition may succeed.
         let ids = self.events.emit(tx).await?;
         let mut body = json!({ "outcome": "committed" });
         if !ids.is_empty() {
