@@ -18,9 +18,9 @@ use txn_core::{
 
 use crate::history::{Content, Doc, Fate, History, Kind, World};
 use crate::past::{self, audited};
-use crate::process::{Process, is_planned, panic_as_planned};
 use crate::scenario::{ACCOUNTS, ANNEXED, SHEETS, SLOTS, TOKENS};
 use crate::witness::Told;
+use txn_sim::machine::{Process, is_planned, panic_as_planned};
 use txn_sim::server::Server;
 
 /// A document type that panics at each read and write.

@@ -15,11 +15,9 @@ mod ledger;
 mod made_again;
 mod meddle;
 mod past;
-pub mod process;
 mod run;
 mod scenario;
 pub mod schedules;
-mod virtual_time;
 mod watch;
 mod witness;
 
@@ -27,7 +25,7 @@ pub use campaign::{Campaign, Extent, Noticed, campaign, catch, catch_by_seed, ca
 pub use counts::{Counts, RunResult};
 pub use coverage::Coverage;
 pub use ledger::{CleanUp, Ledger};
-pub use process::Recording;
 pub use run::{run, run_recorded, run_twice, run_with};
 pub use scenario::{Annex, Clocks, Scenario, Slow, Switch, Troubles};
+pub use txn_sim::machine::Recording;
 pub use watch::LongLock;

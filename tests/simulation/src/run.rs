@@ -25,14 +25,15 @@ use crate::invariants;
 use crate::ledger::{CleanUp, Ledger};
 use crate::meddle::Meddler;
 use crate::past;
-use crate::process::{ClockOf, EPOCH, EntropyOf, Log, Process, Recording, StoreOf, is_planned};
 use crate::scenario::{
     ACCOUNTS, ANNEXED, Annex, Clocks, JANITOR_INTERVAL, OPENING, SHEETS, Scenario, TOKENS,
     Troubles, until_a_rush,
 };
-use crate::virtual_time::in_virtual_time;
 use crate::watch::{LongLock, Watch};
 use crate::witness::{Told, Witness};
+use txn_sim::machine::{
+    ClockOf, EPOCH, EntropyOf, Log, Process, Recording, StoreOf, in_virtual_time, is_planned,
+};
 use txn_sim::server::{FIRST_TRY, Manners, REPLICATION, Server};
 
 /// The maximum virtual time with faults.

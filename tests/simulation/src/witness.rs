@@ -13,8 +13,8 @@ use txn_core::event::{Event, Observer};
 use txn_core::store::Key;
 
 use crate::counts::Counts;
-use crate::process::{Log, panic_as_planned};
 use crate::scenario::ATTEMPT_TIMEOUT;
+use txn_sim::machine::{Log, panic_as_planned};
 
 /// The probability that an observer panics, if observers panic.
 const RASH: f64 = 0.02;

@@ -11,7 +11,7 @@ use txn_sim::server::{Manners, Reach, Server};
 use super::directed::{Directed, Fate};
 use super::left_behind::{ground, number, thing};
 use super::{coordinator, coordinator_on, violations_of};
-use crate::virtual_time::in_virtual_time;
+use txn_sim::machine::in_virtual_time;
 
 /// How far the clock of a janitor is ahead. The janitor drops the present day.
 const DAYS: i64 = 4 * 24 * 3_600 * 1_000;

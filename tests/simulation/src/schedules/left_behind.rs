@@ -15,7 +15,7 @@ use txn_protocol::rule::Rules;
 use txn_sim::CountingStore;
 
 use super::{coordinator, coordinator_on, settings, violations_of};
-use crate::process::{Process, panic_as_planned};
+use txn_sim::machine::{Process, panic_as_planned};
 use txn_sim::server::{Manners, REPLICATION, Server};
 
 /// The number of documents of a large transaction.
@@ -403,7 +403,7 @@ pub(super) fn an_observer_that_panics(rules: &Rules) -> Vec<String> {
         let server = ground(rules, &["a".to_owned(), "b".to_owned()]).await?;
         let (process, config): (Arc<Process>, Config) = settings(rules, server.clone(), "rash", 0);
         let config = config.with_observer(Some(Arc::new(Rash)));
-        let store = Arc::new(crate::process::StoreOf(process));
+        let store = Arc::new(txn_sim::machine::StoreOf(process));
         let domain = Domain::open_or_create(store, "shop", config).await?;
         let things = domain.collection::<Raw>("things").await?;
         let mut wrong = Vec::new();

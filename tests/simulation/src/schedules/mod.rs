@@ -18,8 +18,7 @@ use txn_core::store::{Key, Read, Store, Write, WriteOp};
 use txn_core::{Config, Domain, Error, Options, Raw};
 use txn_protocol::rule::Rules;
 
-use crate::process::{ClockOf, EntropyOf, Log, Process, Recording, StoreOf};
-use crate::virtual_time::in_virtual_time;
+use txn_sim::machine::{ClockOf, EntropyOf, Log, Process, Recording, StoreOf, in_virtual_time};
 use txn_sim::server::{HUNG, Manners, REPLICATION, Server};
 
 /// A schedule with its name. Its processes work under the given rules.

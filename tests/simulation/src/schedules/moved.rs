@@ -12,7 +12,7 @@ use txn_sim::server::Server;
 use super::directed::{Directed, Fate};
 use super::left_behind::{ground, thing};
 use super::{coordinator, coordinator_on, violations_of};
-use crate::process::Process;
+use txn_sim::machine::Process;
 
 /// Longer than any wait of an owner or a recovering process.
 const LONG: Duration = Duration::from_secs(40);

@@ -14,7 +14,7 @@ use txn_protocol::rule::Rules;
 use txn_sim::{FaultPlan, FaultStore};
 
 use super::{coordinator, coordinator_on};
-use crate::virtual_time::in_virtual_time;
+use txn_sim::machine::in_virtual_time;
 use txn_sim::server::{Manners, Server};
 
 /// The deadline of the owner.

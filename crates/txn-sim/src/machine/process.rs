@@ -14,12 +14,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use txn_core::clock::{Clock, Entropy};
-use txn_core::store::{Key, Layer, Outcome, Read, Store, StoreError, Write};
+use txn_store::{Key, Layer, Outcome, Read, Store, StoreError, Write};
 
 /// Noon of a day in the simulated environment.
-pub(crate) const EPOCH: Duration = Duration::from_secs(1_795_262_400);
+pub const EPOCH: Duration = Duration::from_secs(1_795_262_400);
 
 #[derive(Debug)]
 struct State {
@@ -75,7 +76,7 @@ pub fn is_planned(panic: &(dyn Any + Send)) -> bool {
 /// A run has events, store operations and actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recording {
-    /// Nothing.
+    /// No event.
     Nothing,
     /// A digest, which differs if any line or its time differs.
     Digest,
@@ -137,6 +138,8 @@ pub struct Process {
     /// The offset of the wall clock in milliseconds.
     off: AtomicI64,
     state: Mutex<State>,
+    /// Wakes the task that waits for the end of the process.
+    death: Notify,
 }
 
 impl Process {
@@ -165,7 +168,8 @@ impl Process {
             counted_since: Instant::now(),
         };
         let (origin, off, state) = (log.origin, AtomicI64::new(off), Mutex::new(state));
-        Arc::new(Self { name, log, store, origin, speed, off, state })
+        let death = Notify::new();
+        Arc::new(Self { name, log, store, origin, speed, off, state, death })
     }
 
     /// The name of the process.
@@ -230,6 +234,13 @@ impl Process {
         self.state.lock().killed
     }
 
+    /// Returns after the process was killed. For one caller at a time.
+    pub async fn died(&self) {
+        while !self.is_killed() {
+            self.death.notified().await;
+        }
+    }
+
     /// Whether the process sent requests without an end, and was stopped.
     #[must_use]
     pub fn is_circling(&self) -> bool {
@@ -273,7 +284,10 @@ impl Process {
         state.steps += 1;
         if let Some(left) = &mut state.dies_in {
             *left = left.saturating_sub(1);
-            state.killed |= *left == 0;
+            if *left == 0 {
+                state.killed = true;
+                self.death.notify_one();
+            }
         }
         if let Some((left, span)) = &mut state.pauses_in {
             *left = left.saturating_sub(1);

@@ -6,7 +6,7 @@
 ///
 /// # Panics
 /// If no runtime can be made.
-pub(crate) fn in_virtual_time<T>(work: impl Future<Output = T>) -> T {
+pub fn in_virtual_time<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
