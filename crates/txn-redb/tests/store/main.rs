@@ -11,6 +11,7 @@ mod opening;
 mod persistence;
 mod power_loss;
 mod scans;
+mod transaction_power_loss;
 
 use std::path::PathBuf;
 
