@@ -150,6 +150,18 @@ impl Coverage {
         coverage
     }
 
+    /// Returns why a campaign of this many runs is below the bar.
+    ///
+    /// A short campaign need not reach everything, unless the bar is `required` of it.
+    #[must_use]
+    pub fn shortfalls(&self, runs: u64, is_required: bool) -> Vec<String> {
+        match runs >= ENOUGH_RUNS {
+            true => self.zeros.clone(),
+            false if is_required => vec![format!("{runs} runs are fewer than {ENOUGH_RUNS}")],
+            false => Vec::new(),
+        }
+    }
+
     fn add(&mut self, subject: String, times: u64) {
         if times == 0 {
             self.zeros.push(subject.clone());

@@ -43,6 +43,15 @@ fn campaign_without_faults_is_below_the_bar() {
 }
 
 #[test]
+fn short_campaign_fails_if_the_bar_is_required() {
+    let coverage = Coverage::of(&Campaign::default().counts);
+    assert!(!coverage.zeros.is_empty());
+    assert!(coverage.shortfalls(ENOUGH_RUNS - 1, false).is_empty());
+    assert_eq!(coverage.shortfalls(ENOUGH_RUNS - 1, true), ["9999 runs are fewer than 10000"]);
+    assert_eq!(coverage.shortfalls(ENOUGH_RUNS, false), coverage.zeros);
+}
+
+#[test]
 fn marks_are_counted_in_each_run() {
     let seeds = Extent::Seeds(0..10);
     let marks = campaign(&seeds, |seed| run(seed, Troubles::all()), |_| {}).counts.marks;
