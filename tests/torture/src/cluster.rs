@@ -8,7 +8,7 @@ use txn_fixtures::faults::{Cluster, ClusterFault};
 
 use crate::fault::Fault;
 use crate::load::{Load, Shape, Timing};
-use crate::report::{Report, progress};
+use crate::report::{Report, missed, progress};
 
 /// The duration of the load before, during and after a fault.
 const CALM: Duration = Duration::from_secs(3);
@@ -28,6 +28,7 @@ const TIMING: Timing = Timing {
 /// If the load cannot run.
 pub async fn run(faults: &[Fault], span: Duration, shape: Shape) -> Result<Report, String> {
     let faults = wanted(faults)?;
+    let planned: Vec<String> = faults.iter().map(|fault| format!("{fault:?}")).collect();
     let cluster = Cluster::start().await;
     let mut load = open(&cluster, shape, |_| cluster.urls().to_vec()).await?;
     let (began, bar) = (Instant::now(), progress(span));
@@ -52,7 +53,8 @@ pub async fn run(faults: &[Fault], span: Duration, shape: Shape) -> Result<Repor
         bar.set_message(load.line());
     }
     bar.finish_and_clear();
-    let violations = load.violations.clone();
+    let mut violations = load.violations.clone();
+    violations.extend(missed(span, planned, &counts));
     let report = Report::new(began, rounds, load.counted(), &counts, violations);
     load.close().await;
     cluster.end().await;

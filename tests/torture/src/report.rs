@@ -49,6 +49,22 @@ impl Report {
     }
 }
 
+/// The duration from which on a run must have each planned fault.
+const ENOUGH: Duration = Duration::from_secs(600);
+
+/// Returns the planned faults that never happened, as violations.
+///
+/// A run without a fault proves nothing about it. A short run need not reach each fault.
+pub(crate) fn missed(
+    span: Duration,
+    planned: impl IntoIterator<Item = String>,
+    happened: &BTreeMap<String, u64>,
+) -> Vec<String> {
+    let is_missed = |kind: &String| happened.get(kind).copied().unwrap_or_default() == 0;
+    let missed = planned.into_iter().filter(|kind| span >= ENOUGH && is_missed(kind));
+    missed.map(|kind| format!("the fault {kind} never happened")).collect()
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (what, count) in &self.lines {
@@ -67,4 +83,19 @@ pub(crate) fn progress(span: Duration) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} s  {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_run_without_a_planned_fault_fails() {
+        let planned = || ["cut-node", "one-way", "slow-link"].map(str::to_owned);
+        let happened = BTreeMap::from([("cut-node".to_owned(), 3), ("slow-link".to_owned(), 0)]);
+        let expected =
+            ["one-way", "slow-link"].map(|kind| format!("the fault {kind} never happened"));
+        assert_eq!(missed(ENOUGH, planned(), &happened), expected);
+        assert!(missed(ENOUGH / 2, planned(), &happened).is_empty());
+    }
 }

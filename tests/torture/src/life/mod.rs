@@ -13,7 +13,7 @@ use txn_testkit::servers::ServerKind;
 use crate::cluster::open;
 use crate::fault::Fault;
 use crate::load::{Load, Shape, goes_on};
-use crate::report::{Report, progress};
+use crate::report::{Report, missed, progress};
 use jobs::Administrator;
 use schedule::{Round, Schedule};
 
@@ -57,8 +57,10 @@ pub async fn run(
     lines.extend(administrator.lines());
     lines.extend(load.refused());
     lines.extend(load.counted());
-    let violations = load.violations.clone();
-    let report = Report::new(began, rounds, lines, &administrator.counts(), violations);
+    let jobs = administrator.counts();
+    let mut violations = load.violations.clone();
+    violations.extend(missed(span, schedule.planned(), &jobs));
+    let report = Report::new(began, rounds, lines, &jobs, violations);
     load.close().await;
     cluster.end().await;
     Ok(report)

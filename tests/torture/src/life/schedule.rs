@@ -54,6 +54,11 @@ impl Schedule {
         let jobs = if jobs.is_empty() { &Fault::OF_LIFE } else { jobs };
         Ok(Self { random: Rng::with_seed(seed), jobs: jobs.to_vec(), turn: Vec::new() })
     }
+
+    /// Returns the names of all jobs that the schedule has.
+    pub(super) fn planned(&self) -> Vec<String> {
+        self.jobs.iter().map(ToString::to_string).collect()
+    }
 }
 
 impl Iterator for Schedule {

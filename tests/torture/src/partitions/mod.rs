@@ -19,7 +19,7 @@ use txn_testkit::servers::{Loss, Network, ServerKind, check_namespaces};
 use crate::cluster::open;
 use crate::fault::Fault;
 use crate::load::{Load, Shape};
-use crate::report::{Report, progress};
+use crate::report::{Report, missed, progress};
 use elections::Elections;
 use schedule::{
     CLIENTS, Clients, Direction, NetworkFault, ProcessFault, ProcessFaultKind, Round, Schedule,
@@ -64,7 +64,8 @@ pub async fn run(
     let mut lines = vec![("seed".to_owned(), seed)];
     lines.extend(figures.lines());
     lines.extend(load.counted());
-    let violations = load.violations.clone();
+    let mut violations = load.violations.clone();
+    violations.extend(missed(span, schedule.planned(), &figures.faults));
     let report = Report::new(began, figures.rounds, lines, &figures.faults, violations);
     stage.elections.end().await;
     load.close().await;

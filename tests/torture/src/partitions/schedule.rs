@@ -147,6 +147,8 @@ pub(super) struct Schedule {
     process: Vec<Fault>,
     /// The remaining faults of the current turn.
     turn: Vec<Fault>,
+    /// The remaining faults of processes. `None` for a cut without a second fault.
+    second: Vec<Option<Fault>>,
 }
 
 impl Schedule {
@@ -164,7 +166,31 @@ impl Schedule {
             return Err(format!("{fault} is no fault of partitions"));
         }
         let (network, process) = faults.iter().partition(|fault| fault.is_between_nodes());
-        Ok(Self { random: Rng::with_seed(seed), network, process, turn: Vec::new() })
+        Ok(Self {
+            random: Rng::with_seed(seed),
+            network,
+            process,
+            turn: Vec::new(),
+            second: Vec::new(),
+        })
+    }
+
+    /// Returns the names of all faults that the schedule has.
+    pub(super) fn planned(&self) -> Vec<String> {
+        self.network.iter().chain(&self.process).map(ToString::to_string).collect()
+    }
+
+    /// Returns the next fault of a process, for a third of the cuts.
+    ///
+    /// Each fault comes once before any fault repeats.
+    fn next_second(&mut self) -> Option<Fault> {
+        if self.second.is_empty() {
+            let alone = if self.network.is_empty() { 0 } else { 2 * self.process.len() };
+            self.second.extend(self.process.iter().copied().map(Some));
+            self.second.extend(std::iter::repeat_n(None, alone));
+            self.random.shuffle(&mut self.second);
+        }
+        self.second.pop().flatten()
     }
 
     /// Returns the next fault of the network.
@@ -225,12 +251,10 @@ impl Iterator for Schedule {
     fn next(&mut self) -> Option<Round> {
         let fault = self.next_fault();
         let network = fault.map(|fault| self.draw_network(fault));
-        let process = self.random.choice(self.process.iter().copied());
+        let process = self.next_second();
         let after = Duration::from_millis(self.random.u64(SECOND));
-        // A third of the cuts has a second fault.
-        let is_alone = network.is_some() && self.random.u32(..3) > 0;
         let offsets = std::array::from_fn(|_| self.random.i64(OFFSETS));
-        let process = process.filter(|_| !is_alone).map(|fault| {
+        let process = process.map(|fault| {
             let kind = match fault {
                 Fault::KillPrimary => ProcessFaultKind::KillPrimary,
                 Fault::JumpClocks => ProcessFaultKind::JumpClocks(offsets),
@@ -320,9 +344,24 @@ mod tests {
             "slow-link",
         ];
         assert_eq!(names, expected);
-        let all = rounds(1, &[], 60);
+        let all = rounds(1, &[], 63);
         let both = all.iter().filter(|round| round.network.is_some() && round.process.is_some());
-        assert!((5..40).contains(&both.count()));
+        assert_eq!(both.count(), 21);
+    }
+
+    #[test]
+    fn few_rounds_have_each_planned_fault() {
+        for seed in 0..20 {
+            let schedule = Schedule::new(seed, &[]).expect("known faults");
+            let mut missing = schedule.planned();
+            for round in schedule.take(9) {
+                let process = round.process.map(|process| process.kind.name().to_string());
+                missing.retain(|name| {
+                    *name != round.name.to_string() && Some(name) != process.as_ref()
+                });
+            }
+            assert!(missing.is_empty(), "seed {seed}: {missing:?}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use txn_testkit::servers::ServerKind;
 
 use crate::fault::Fault;
 use crate::load::{Load, Shape, Timing, goes_on};
-use crate::report::{Report, progress};
+use crate::report::{Report, missed, progress};
 pub use machine::Machine;
 use machine::cut_at_change;
 use schedule::{Round, Schedule};
@@ -77,7 +77,10 @@ pub async fn run(
     let mut lines = vec![("seed".to_owned(), seed)];
     lines.extend(figures.lines(stage.power.changes()));
     lines.extend(load.counted());
-    let violations = load.violations.clone();
+    let mut violations = load.violations.clone();
+    violations.extend(missed(span, schedule.planned(), &figures.faults));
+    let damage = figures.damage();
+    violations.extend(missed(span, damage.keys().cloned(), &damage));
     let report = Report::new(began, figures.rounds, lines, &figures.faults, violations);
     load.close().await;
     stage.end().await;
@@ -97,6 +100,13 @@ impl Figures {
     fn add(&mut self, loss: Loss) {
         self.losses += 1;
         self.loss += loss;
+    }
+
+    /// The ends of pages that were not synced, each of which a long run needs.
+    fn damage(&self) -> BTreeMap<String, u64> {
+        let Loss { lost, kept, torn, .. } = self.loss;
+        let damage = [("loss of a page", lost), ("survival of a page", kept), ("torn page", torn)];
+        damage.into_iter().map(|(what, count)| (what.to_owned(), count)).collect()
     }
 
     fn lines(&self, changes: u64) -> Vec<(String, u64)> {

@@ -66,6 +66,11 @@ impl Schedule {
         let random = Rng::with_seed(seed);
         Ok(Self { random, faults: faults.to_vec(), turn: Vec::new() })
     }
+
+    /// Returns the names of all faults that the schedule has.
+    pub(super) fn planned(&self) -> Vec<String> {
+        self.faults.iter().map(ToString::to_string).collect()
+    }
 }
 
 impl Iterator for Schedule {
