@@ -6,6 +6,7 @@ mod conditions;
 mod crash;
 mod damage;
 mod disk;
+mod file_size;
 mod groups;
 mod opening;
 mod persistence;
@@ -14,13 +15,53 @@ mod scans;
 mod transaction_power_loss;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
+use async_trait::async_trait;
 use tempfile::TempDir;
+use txn_core::clock::Clock;
 use txn_redb::RedbStore;
 use txn_store::{
     CollectionInfo, CollectionSpec, Key, Outcome, Read, Role, Source, Store, Version, Write,
     WriteOp,
 };
+
+/// A clock that runs faster than real time, and that a test moves ahead by days.
+#[derive(Debug)]
+struct TestClock {
+    origin: Instant,
+    wall: Duration,
+    speed: u32,
+    days: AtomicU32,
+}
+
+impl TestClock {
+    fn new(speed: u32) -> Self {
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self { origin: Instant::now(), wall, speed, days: AtomicU32::new(0) }
+    }
+
+    fn advance(&self, days: u32) {
+        self.days.fetch_add(days, Ordering::Relaxed);
+    }
+}
+
+#[async_trait]
+impl Clock for TestClock {
+    fn wall(&self) -> Duration {
+        self.wall + self.monotonic()
+    }
+
+    fn monotonic(&self) -> Duration {
+        const DAY: Duration = Duration::from_secs(24 * 3_600);
+        self.origin.elapsed() * self.speed + DAY * self.days.load(Ordering::Relaxed)
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        tokio::time::sleep(duration / self.speed).await;
+    }
+}
 
 /// The path of the store, in a directory that the test removes.
 struct Place {

@@ -7,15 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use futures::future::{Either, join_all, select};
 use serde::{Deserialize, Serialize};
 use txn_core::clock::Clock;
 use txn_core::{Collection, Config, Domain, Error, Options, Transaction, Typed};
 use txn_redb::{RedbConfig, RedbStore};
 
+use crate::TestClock;
 use crate::disk::{Dice, Disk, Sync};
 
 /// The number of power losses in a test run.
@@ -30,34 +30,6 @@ const OPENING: i64 = 1_000;
 
 /// The speed of the domains' clock, so that leases of dead domains pass quickly.
 const SPEED: u32 = 50;
-
-#[derive(Debug)]
-struct FastClock {
-    origin: Instant,
-    wall: Duration,
-}
-
-impl FastClock {
-    fn new() -> Self {
-        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Self { origin: Instant::now(), wall }
-    }
-}
-
-#[async_trait]
-impl Clock for FastClock {
-    fn wall(&self) -> Duration {
-        self.wall + self.monotonic()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.origin.elapsed() * SPEED
-    }
-
-    async fn sleep(&self, duration: Duration) {
-        tokio::time::sleep(duration / SPEED).await;
-    }
-}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Account {
@@ -227,7 +199,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A chain of domains, each of which opens the bytes that the one before left.
 struct Chain {
-    clock: Arc<FastClock>,
+    clock: Arc<TestClock>,
     ledger: Mutex<Ledger>,
     dice: Mutex<Dice>,
 }
@@ -235,7 +207,7 @@ struct Chain {
 impl Chain {
     fn new(seed: u64) -> Self {
         let (ledger, dice) = (Mutex::new(Ledger::new()), Mutex::new(Dice::new(seed)));
-        Self { clock: Arc::new(FastClock::new()), ledger, dice }
+        Self { clock: Arc::new(TestClock::new(SPEED)), ledger, dice }
     }
 
     /// Runs one domain in a runtime of its own, whose end kills all tasks of the domain.
