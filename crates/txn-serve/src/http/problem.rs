@@ -42,8 +42,8 @@ macro_rules! codes {
     };
 }
 
-// The status of each code follows the retries of the official clients. They repeat 502, 503 and
-// 504 at once, and some of them 429, so these statuses mean that nothing happened.
+// The status of each code follows the retries of the official clients, which docs/gateway.md lists.
+// Most repeat 502, 503 and 504 at once, and some 429, so these statuses mean that nothing happened.
 codes! {
     Invalid = "invalid", BAD_REQUEST, "illegal_argument_exception",
         "the request cannot be carried out";
