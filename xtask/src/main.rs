@@ -81,10 +81,15 @@ enum Task {
     Book,
     /// Run the tests of the clients, and compare them with official clients.
     ///
-    /// The clients are those in other languages. The comparison is that of the answers.
+    /// The clients are those in other languages. The comparison is that of the answers, with the
+    /// answers of real servers. It also counts the requests that official clients repeat.
     ///
     /// Needs Python, Node with npm, Java and Maven, and their package registries.
-    Clients,
+    Clients {
+        /// Only the tests of the project's own clients, without servers.
+        #[arg(long)]
+        thin: bool,
+    },
     /// Kill a gateway under load, and operate its successor.
     ///
     /// A headless Chromium operates the console.
@@ -202,7 +207,7 @@ fn main() -> ExitCode {
             torture::run(target, system, other.as_ref(), seconds, &faults, &rest)
         }
         Task::Administrators { target, cases, rest } => administrators::run(target, &cases, &rest),
-        Task::Clients => clients::test(),
+        Task::Clients { thin } => clients::test(thin),
         Task::Console { seconds } => console::test(seconds),
         Task::Live { target, rest } => live::run(target, &rest),
         Task::Bench(bench) => bench.run(),

@@ -11,6 +11,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 # The process of the gateway is that of the tests of the thin client.
 sys.path.insert(0, str(FOLDER.parents[1] / "python"))
+from openapi_spec_validator import OpenAPIV31SpecValidator  # noqa: E402
 from tests.gateway import Gateway  # noqa: E402
 
 # The duration of the generated requests, in seconds.
@@ -18,6 +19,13 @@ SECONDS = os.environ.get("TXN_OPENAPI_SECONDS", "60")
 
 
 class OpenApi(unittest.TestCase):
+    def test_document_is_valid(self) -> None:
+        gateway = Gateway()
+        self.addCleanup(gateway.stop)
+        document = gateway.request("GET", "/openapi.json")[2]
+        self.assertEqual(document["openapi"], "3.1.0")
+        OpenAPIV31SpecValidator(document).validate()
+
     def test_each_answer_is_as_documented(self) -> None:
         gateway = Gateway()
         self.addCleanup(gateway.stop)

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 from urllib.request import Request as UrlRequest, urlopen
 
 
@@ -24,7 +24,7 @@ class Recorded(NamedTuple):
 
 
 # An answer that replaces that of the gateway: status, headers, body.
-Answer = Tuple[int, dict, Any]
+Answer = Tuple[int, Dict[str, str], Any]
 # Returns "pass", "cut" after the request was carried out, or an answer.
 Rule = Callable[[Recorded], Any]
 
@@ -113,7 +113,7 @@ class Proxy:
                     return None
                 return self.reply(response.status, {}, answer)
 
-            def reply(self, status: int, headers: dict, body: bytes) -> None:
+            def reply(self, status: int, headers: Dict[str, str], body: bytes) -> None:
                 self.send_response(status)
                 for name, value in headers.items():
                     self.send_header(name, value)

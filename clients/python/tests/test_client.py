@@ -7,7 +7,7 @@ import subprocess
 import sys
 import unittest
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, List
+from typing import Any, Callable, Dict, List
 
 from txn_gateway import Client, Conflict, GatewayError, Refused, Transaction, Unavailable, UnknownOutcome
 
@@ -130,8 +130,9 @@ class ClientTest(unittest.TestCase):
     def test_closure_for_update_may_only_read(self) -> None:
         left = self.client.transact(lambda transaction: transaction.get("stock", "apple"), for_update=True)
         self.assertEqual(left, {"left": 10})
+        none: Dict[str, int] = {}
         with self.assertRaises(LookupError):
-            self.client.transact(lambda transaction: {}[str(transaction.get("stock", "apple"))], for_update=True)
+            self.client.transact(lambda transaction: none[str(transaction.get("stock", "apple"))], for_update=True)
         # A commit without operations confirms contents that may be undecided.
         self.assertEqual(self.proxy.paths(), [READ, COMMIT, READ, COMMIT])
         self.assertEqual({request.key for request in self.proxy.commits()}, {None})
