@@ -273,6 +273,10 @@ pub(crate) struct Serve {
     /// Carry out submitted requests (`POST /_requests/ID`)
     #[arg(long)]
     pub(crate) processor: bool,
+    /// Run no janitor. Another process of the domain has to run one. Only processes with a janitor
+    /// are listed by `txn processes`
+    #[arg(long)]
+    pub(crate) no_janitor: bool,
     /// The requests that pass through to the servers of --store. Requests for collections never
     /// pass through
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = Pass::All)]

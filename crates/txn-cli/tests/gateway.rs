@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use super::desk::Desk;
 use super::ran::{Ran, check_schema, command};
@@ -232,6 +233,28 @@ fn operators_see_what_the_command_prints() {
 
 #[test]
 fn end_of_the_gateway_is_told_as_json() {
+/// Only a process with a janitor registers itself.
+#[test]
+fn janitor_runs_unless_another_process_has_it() {
+    let processes = |gateway: &Gateway| {
+        let answer = gateway.ask("GET", "/_txn/processes", "");
+        let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
+        let list: serde_json::Value = serde_json::from_str(body).expect("JSON");
+        list["processes"].as_array().expect("an array").len()
+    };
+    let directory = tempfile::tempdir().expect("a directory");
+    let gateway = Gateway::start(directory.path());
+    while processes(&gateway) == 0 {
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(gateway.end().0, Some(0));
+    let directory = tempfile::tempdir().expect("a directory");
+    let gateway = Gateway::start_with(directory.path(), &["--no-janitor"]);
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(processes(&gateway), 0);
+    assert_eq!(gateway.end().0, Some(0));
+}
+
     let directory = tempfile::tempdir().expect("a directory");
     let gateway = Gateway::start_with(directory.path(), &["--json"]);
     gateway.ask("PUT", "/stock/_doc/apple", r#"{"left":10}"#);

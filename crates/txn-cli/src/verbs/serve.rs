@@ -50,12 +50,7 @@ pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, 
     let name = session::name(&global)?.to_owned();
     let recorder = metrics()?;
     let open = session::store(&global, embedded).await?;
-    let lease = Duration::from_secs(global.lease);
-    let config = Config::default()
-        .with_application_name(Some("txn serve".to_owned()))
-        .with_lease(lease)
-        .with_attempt_timeout(Config::default().attempt_timeout().max(lease))
-        .with_observer(Some(Arc::new(Metrics::new(&name))));
+    let config = of_domain(&global, &options, &name);
     let domain = match embedded {
         true => Domain::open_or_create(open.store.clone(), &name, config).await,
         false => Domain::open(open.store.clone(), &name, config).await,
@@ -90,6 +85,20 @@ pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, 
         }
     };
     Ok(Answer::new(Exit::well_if(drained), text, json!({ "drained": drained })))
+}
+
+/// The settings of the domain.
+fn of_domain(global: &Global, options: &Serve, name: &str) -> Config {
+    let lease = Duration::from_secs(global.lease);
+    let config = Config::default()
+        .with_application_name(Some("txn serve".to_owned()))
+        .with_lease(lease)
+        .with_attempt_timeout(Config::default().attempt_timeout().max(lease))
+        .with_observer(Some(Arc::new(Metrics::new(name))));
+    match options.no_janitor {
+        true => config.with_janitor_interval(None),
+        false => config,
+    }
 }
 
 /// Makes a token. Only this answer has it.
