@@ -78,8 +78,8 @@ pub(crate) fn is_well(messages: &[Message]) -> bool {
 }
 
 /// The lines of messages.
-pub(crate) fn lines(messages: &[Message]) -> String {
-    messages.iter().map(|message| message.line() + "\n").collect()
+pub(crate) fn lines<'a>(messages: impl IntoIterator<Item = &'a Message>) -> String {
+    messages.into_iter().map(|message| message.line() + "\n").collect()
 }
 
 /// A failure of the command.

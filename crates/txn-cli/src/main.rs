@@ -2,7 +2,6 @@
 
 mod answer;
 mod args;
-mod cluster;
 mod config;
 mod selection;
 mod session;

@@ -213,6 +213,8 @@ fn operators_see_what_the_command_prints() {
     gateway.ask("PUT", "/stock/_doc/apple", r#"{"left":10}"#);
     let tid = "3db4dc0b-ea02-11f1-8001-6dd9f108c5aa";
     for (verb, path) in [
+        ("status", "/_txn/status?limit=10"),
+        ("hanging", "/_txn/hanging?older=5"),
         ("ls", "/_txn?older=1&state=pending"),
         ("locks", "/_txn/locks?limit=10"),
         ("processes", "/_txn/processes"),
@@ -231,8 +233,6 @@ fn operators_see_what_the_command_prints() {
     assert_eq!(gateway.end().0, Some(0));
 }
 
-#[test]
-fn end_of_the_gateway_is_told_as_json() {
 /// Only a process with a janitor registers itself.
 #[test]
 fn janitor_runs_unless_another_process_has_it() {
@@ -255,6 +255,8 @@ fn janitor_runs_unless_another_process_has_it() {
     assert_eq!(gateway.end().0, Some(0));
 }
 
+#[test]
+fn end_of_the_gateway_is_told_as_json() {
     let directory = tempfile::tempdir().expect("a directory");
     let gateway = Gateway::start_with(directory.path(), &["--json"]);
     gateway.ask("PUT", "/stock/_doc/apple", r#"{"left":10}"#);

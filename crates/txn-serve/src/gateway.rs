@@ -335,11 +335,7 @@ impl Gateway {
     async fn work(&self, asked: &mut Asked) -> Result<Reply, Problem> {
         let backend = &self.backend;
         match asked.route.work {
-            Work::Bulk => bulk(backend, asked, None).await,
-            Work::BulkOf => {
-                let index = asked.route.value(0).to_owned();
-                bulk(backend, asked, Some(&index)).await
-            }
+            Work::Bulk | Work::BulkOf => bulk(backend, asked).await,
             Work::Get => single::get(backend, asked).await,
             Work::Source => single::source(backend, asked).await,
             Work::Index => single::write(backend, asked, Write::Index).await,
@@ -351,7 +347,9 @@ impl Gateway {
             Work::Commit => commit::commit(backend, asked).await,
             Work::Read => read::read(backend, asked).await,
             Work::Outcome => outcome::outcome(backend, asked).await,
-            Work::Transactions
+            Work::DomainStatus
+            | Work::Hanging
+            | Work::Transactions
             | Work::Locks
             | Work::Processes
             | Work::Waits

@@ -89,7 +89,8 @@ fn parameters(path: &str, work: Work) -> Vec<Value> {
             let label = query("label", json!({ "type": "string" }));
             parameters.extend([limit, query("state", state), number("older"), label]);
         }
-        Work::TransactionReport | Work::LockList => parameters.push(limit),
+        Work::TransactionReport | Work::LockList | Work::DomainStatus => parameters.push(limit),
+        Work::Hanging => parameters.extend([limit, number("older")]),
         Work::Locks => parameters.extend([limit, query("waiting", json!({ "type": "boolean" }))]),
         Work::Hot => parameters.extend([limit, minutes("minutes")]),
         Work::Waits => parameters.extend([limit, minutes("minutes"), minutes("against")]),
@@ -100,11 +101,10 @@ fn parameters(path: &str, work: Work) -> Vec<Value> {
             parameters.extend([limit, query("application", json!({ "type": "string" }))]);
         }
         Work::LockAcquire => parameters.push(key),
-        Work::DocumentReport => parameters.push(routing),
         Work::Get => {
             parameters.extend([routing, query("_source", json!({ "type": "boolean" }))]);
         }
-        Work::Source => parameters.push(routing),
+        Work::Source | Work::DocumentReport => parameters.push(routing),
         Work::Index | Work::IndexNew | Work::Create | Work::Update | Work::Delete => {
             let op_type = query("op_type", json!({ "enum": ["index", "create"] }));
             let conditions = [number("if_seq_no"), number("if_primary_term")];

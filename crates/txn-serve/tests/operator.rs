@@ -34,7 +34,15 @@ async fn holder_of_a_lock_is_seen() {
     assert!(report["next"].as_str().is_some_and(|next| next.contains("txn abort")), "{report}");
     let story = desk.get("/_txn/documents/stock/apple").await.is(200);
     assert_eq!((&story["exists"], &story["lock"]["holder"]), (&json!(true), &json!(tid)));
-    assert!(!format!("{list}{locks}{report}{story}").contains("left"), "no contents");
+    let status = desk.get("/_txn/status").await.is(200);
+    assert_eq!((&status["well"], &status["locks"]), (&json!(true), &json!(1)), "{status}");
+    assert_eq!(desk.get("/_txn/hanging").await.is(200)["hanging"], json!([]));
+    // The first look may be before the record of the transaction.
+    desk.get("/_txn/hanging?older=0").await.is(200);
+    let hanging = desk.get("/_txn/hanging?older=0").await.is(200);
+    assert!(hanging["hanging"][0].to_string().contains(&tid), "{hanging}");
+    let texts = format!("{list}{locks}{report}{story}{status}{hanging}");
+    assert!(!texts.contains("left"), "no contents");
     tx.rollback().await;
     assert_eq!(desk.get("/_txn/locks").await.is(200)["locks"], json!([]));
 }
@@ -88,6 +96,8 @@ async fn operators_need_their_verb() {
     desk.domain.create_collection::<Raw>("stock", None).await.expect("creates");
     let tid = "3db4dc0b-ea02-11f1-8001-6dd9f108c5aa";
     let paths = [
+        "/_txn/status",
+        "/_txn/hanging",
         "/_txn",
         "/_txn/locks",
         "/_txn/processes",
@@ -102,6 +112,7 @@ async fn operators_need_their_verb() {
     }
     let get = async |path: &str| ask(&desk, &operator, Method::GET, path, &Value::Null).await;
     get("/_txn/locks?limit=0").await.fails(400, "invalid");
+    get("/_txn/hanging?older=young").await.fails(400, "invalid");
     get("/_txn/hot?minutes=0").await.fails(400, "invalid");
     get("/_txn/hot?against=1").await.fails(400, "unsupported");
     get("/_txn/history?against=5").await.fails(400, "invalid");

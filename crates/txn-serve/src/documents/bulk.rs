@@ -13,20 +13,19 @@ use crate::asked::Asked;
 use crate::backend::Backend;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
+use crate::http::route::Work;
 use crate::http::shape::Shape;
 
 /// Carries out the actions of a bulk in one transaction.
-pub(crate) async fn bulk(
-    backend: &Backend,
-    asked: &mut Asked,
-    index: Option<&str>,
-) -> Result<Reply, Problem> {
+pub(crate) async fn bulk(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem> {
     let started = Instant::now();
+    let is_of_index = asked.route.work == Work::BulkOf;
+    let index = is_of_index.then(|| asked.route.value(0).to_owned());
     let wait_for = asked.parameters.take_refresh()?;
     let routing = asked.parameters.take("routing");
     asked.finish_parameters()?;
     let max_actions = backend.config.max_documents;
-    let defaults = Defaults { index, routing: routing.as_deref(), max_actions };
+    let defaults = Defaults { index: index.as_deref(), routing: routing.as_deref(), max_actions };
     let body = asked.text()?;
     let actions = parse_bulk(body, defaults, || asked.new_id(&backend.domain))?;
     for action in &actions {

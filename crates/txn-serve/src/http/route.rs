@@ -43,6 +43,8 @@ routes! {
     RequestSubmit: POST PUT "/_requests/{id}", "Stores a request, which a processor carries out later";
     RequestStatus: GET "/_requests/{id}", "The state of a submitted request";
     RequestCancel: POST "/_requests/{id}/cancel", "Rolls back a request that is not committed";
+    DomainStatus: GET "/_txn/status", "The state of the domain, as `txn status` prints it";
+    Hanging: GET "/_txn/hanging", "What makes no progress, as `txn hanging` prints it";
     Transactions: GET "/_txn", "The open transactions, as `txn ls` prints them";
     Locks: GET "/_txn/locks", "The locked documents, as `txn locks` prints them";
     Processes: GET "/_txn/processes", "The processes of the domain, as `txn processes` prints them";

@@ -5,6 +5,8 @@ use txn_core::admin::TransactionState;
 use txn_core::{AttemptId, ErrorKind};
 
 use super::contention::{MOST_MINUTES, compared_waits, hot_documents, past_waits};
+use super::findings::{hanging_json, look};
+use super::status::status;
 use super::views::{self, TransactionFilter, document_json, transaction_json, waiters_of};
 use crate::access::rights::Verb;
 use crate::asked::Asked;
@@ -16,6 +18,9 @@ use crate::http::route::Work;
 /// The number of rows of a list without `limit`.
 const USUAL: u64 = 100;
 
+/// The least age of what hangs without `older`, in seconds.
+const USUAL_AGE: u64 = 30;
+
 /// The largest number of rows of a list.
 pub(crate) const MOST: u64 = 10_000;
 
@@ -25,6 +30,17 @@ pub(crate) async fn answer(backend: &Backend, asked: &mut Asked) -> Result<Reply
     let limit = take_limit(asked)?;
     let domain = &backend.domain;
     let reply = match asked.route.work {
+        Work::DomainStatus => {
+            asked.finish_parameters()?;
+            let status = status(domain, backend.config.servers.as_ref(), limit).await?;
+            Reply::json(StatusCode::OK, &status.json(None))
+        }
+        Work::Hanging => {
+            let older = asked.parameters.take_number("older")?.unwrap_or(USUAL_AGE);
+            asked.finish_parameters()?;
+            let findings = look(domain, older.saturating_mul(1_000), limit).await?;
+            Reply::json(StatusCode::OK, &hanging_json(&findings))
+        }
         Work::Transactions => {
             let which = filter(asked)?;
             asked.finish_parameters()?;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::{Value, json};
 use txn_core::admin::{
     DocumentLock, Fault, LockStanding, LockedDocuments, OpenTransaction, ParticipantState,
     TransactionState,
@@ -59,6 +60,23 @@ impl Findings {
         open.chain(holders).max().unwrap_or(0)
     }
 
+    /// Whether the domain has no fault. `None` if an unreadable part may hide one.
+    #[must_use]
+    pub fn is_well(&self) -> Option<bool> {
+        let mut errors = self.messages.iter().filter(|it| it.severity == Severity::Error);
+        match self.messages.iter().any(|message| message.code == UNREACHABLE) {
+            _ if errors.any(|message| message.code != UNREACHABLE) => Some(false),
+            true => None,
+            false => Some(true),
+        }
+    }
+
+    /// The messages about what makes no progress.
+    #[must_use]
+    pub fn hanging(&self) -> Vec<&Message> {
+        self.messages.iter().filter(|message| message.code != "void_lock").collect()
+    }
+
     /// Adds messages about causes before those about effects.
     ///
     /// A part whose fault has a known cause needs no second message.
@@ -83,6 +101,12 @@ impl Findings {
 pub fn stall_ms(domain: &Domain) -> u64 {
     let lease = u64::try_from(domain.config().lease().as_millis()).unwrap_or(u64::MAX);
     lease.saturating_mul(LEASES).max(PATIENCE_MS)
+}
+
+/// The transactions and locks without progress as JSON.
+#[must_use]
+pub fn hanging_json(findings: &Findings) -> Value {
+    json!({ "hanging": findings.hanging(), "truncated": findings.truncated })
 }
 
 /// Looks at transactions, locks and parts. `older_ms`: what counts as without progress.

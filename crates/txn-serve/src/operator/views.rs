@@ -158,6 +158,14 @@ pub struct ProcessList {
     pub libraries: Vec<String>,
 }
 
+impl ProcessList {
+    /// The number of processes that were not heard of for a while.
+    #[must_use]
+    pub fn silent(&self) -> usize {
+        self.processes.iter().filter(|report| report.silent).count()
+    }
+}
+
 /// Lists the processes that use the domain. Changes nothing.
 ///
 /// # Errors

@@ -5,11 +5,10 @@
 use serde_json::{Value, json};
 use txn_core::admin::Overview;
 use txn_core::ids::Day;
-use txn_serve::operator::{look, stall_ms};
+use txn_serve::operator::{Parts, causes, look, server_findings, stall_ms, with_tomorrow};
 
-use super::{causes, exit_of, with_tomorrow};
+use super::exit_of;
 use crate::answer::{Answer, Exit, Failure, Message, Severity, is_well, lines};
-use crate::cluster::{self, Parts};
 use crate::session::Session;
 
 /// A checked part, and its fault.
@@ -25,7 +24,7 @@ pub(super) async fn doctor(
     let (overview, missing) = with_tomorrow(domain, domain.admin().overview().await?).await?;
     let parts = Parts::of(&overview);
     let mut findings = look(domain, stall_ms(domain), limit).await?;
-    findings.put_causes_first(causes(session, &overview, &parts).await);
+    findings.put_causes_first(causes(session.servers(), &overview, &parts).await);
     findings.messages.extend(missing.clone());
     let known = findings.messages.iter().filter_map(|message| message.subject.clone()).collect();
     findings.messages.extend(orphans(session, &parts, known).await?);
@@ -159,7 +158,7 @@ pub(super) async fn unopened(
     failure: Failure,
 ) -> Result<Answer, Failure> {
     let Some(servers) = servers else { return Err(failure) };
-    let mut messages = cluster::findings(servers, &Parts::unopened(servers, domain).await).await;
+    let mut messages = server_findings(servers, &Parts::unopened(servers, domain).await).await;
     if is_well(&messages) {
         return Err(failure);
     }

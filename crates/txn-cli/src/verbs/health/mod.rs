@@ -2,28 +2,23 @@
 
 mod doctor;
 mod probe;
-mod processes;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use txn_core::admin::{LossKind, LostCommit, Overview, TransactionState};
-use txn_core::ids::Day;
+use txn_core::admin::{LossKind, LostCommit, TransactionState};
 use txn_core::{AttemptId, Domain};
-use txn_outbox::{Outbox, OutboxConfig};
-use txn_serve::operator::{self, Findings, UNREACHABLE, look, of_faults, of_participant, stall_ms};
+use txn_outbox::Backlog;
+use txn_serve::operator::{
+    self, Findings, ProcessList, Status, hanging_json, look, of_faults, of_participant, stall_ms,
+};
 
-use super::has_system;
 use super::hints::time;
-use crate::answer::{Answer, Exit, Failure, Message, Severity, is_read, lines};
+use crate::answer::{Answer, Exit, Failure, Message, is_read, lines};
 use crate::args::Global;
-use crate::cluster::{self, Parts};
 use crate::session::{Session, name, store};
 use doctor::{doctor, unopened};
 use probe::Probe;
-
-/// The lead of a clock that is worth a message, in milliseconds.
-const CLOCK_MS: u64 = 1_000;
 
 /// Shows the state of a domain. `probe`: also the latency of locks and commits.
 pub(super) async fn status(
@@ -84,24 +79,13 @@ async fn on_session(
 
 async fn state_of(session: &Session, limit: usize, probe: bool) -> Result<Answer, Failure> {
     let domain = &session.domain;
-    let asked = Instant::now();
-    let overview = domain.admin().overview().await?;
-    let read_ms = probe::since(asked);
-    let (overview, missing) = with_tomorrow(domain, overview).await?;
-    let mut findings = look(domain, stall_ms(domain), limit).await?;
-    let mut causes = causes(session, &overview, &Parts::of(&overview)).await;
-    causes.extend(missing);
-    // The findings report a registry that cannot be read.
-    let registered = operator::processes(domain).await.ok();
-    causes.extend(registered.iter().flat_map(processes::messages));
-    findings.put_causes_first(causes);
-    let outbox = outbox(domain, overview.now_ms, &mut findings.messages).await?;
+    let status = operator::status(domain, session.servers(), limit).await?;
     let probe = if probe { Some(Probe::run(domain).await?) } else { None };
-    let exit = exit_of(&findings);
+    let Status { overview, findings, .. } = &status;
+    let exit = exit_of(findings);
     let (pending, committed) =
         (findings.count(TransactionState::Pending), findings.count(TransactionState::Committed));
     let without = findings.without_record().count();
-    let oldest_ms = findings.oldest_ms();
     let word = word_of(exit);
     let mut text = format!(
         "The domain {:?} is {word}. Store: {}\n{}\
@@ -111,46 +95,20 @@ async fn state_of(session: &Session, limit: usize, probe: bool) -> Result<Answer
         overview.domain,
         session.what(),
         lines(&findings.messages),
-        time(oldest_ms),
+        time(findings.oldest_ms()),
         findings.locks.len(),
         overview.collections.len(),
         overview.partitions.len(),
-        processes::text(registered.as_ref()),
-        latency(read_ms, probe, overview.clock_ahead_ms),
+        of_processes(status.processes.as_ref()),
+        latency(status.read_ms, probe, overview.clock_ahead_ms),
     );
-    text += &outbox.as_ref().map(of_outbox).unwrap_or_default();
-    let json = json!({
-        "well": exit.is_well(),
-        "domain": overview.domain,
-        "now_ms": overview.now_ms,
-        "read_ms": read_ms,
-        "clock_ahead_ms": overview.clock_ahead_ms,
-        "partitions": overview.partitions,
-        "dropped_through": overview.dropped_through,
-        "collections": overview.collections,
-        "open": {
-            "pending": pending, "committed": committed, "locks_without_record": without,
-            "oldest_ms": oldest_ms,
-        },
-        "locks": findings.locks.len(),
-        "truncated": findings.truncated,
-        "processes": registered.as_ref().map(processes::json),
-        "probe": probe.map(Probe::json),
-        "outbox": outbox,
-        "messages": findings.messages,
-    });
-    Ok(Answer::new(exit, text, json))
+    text += &status.outbox.as_ref().map(of_outbox).unwrap_or_default();
+    Ok(Answer::new(exit, text, status.json(probe.map(Probe::json))))
 }
 
 /// A fault is not well. An unreadable part alone hides the truth.
 fn exit_of(findings: &Findings) -> Exit {
-    let messages = &findings.messages;
-    let mut errors = messages.iter().filter(|message| message.severity == Severity::Error);
-    match messages.iter().any(|message| message.code == UNREACHABLE) {
-        _ if errors.any(|message| message.code != UNREACHABLE) => Exit::NotWell,
-        true => Exit::CouldNotFindOut,
-        false => Exit::Well,
-    }
+    findings.is_well().map_or(Exit::CouldNotFindOut, Exit::well_if)
 }
 
 /// The exit code of a verb that has to look at everything.
@@ -170,9 +128,18 @@ fn word_of(exit: Exit) -> &'static str {
 }
 
 /// The line of the backlog of the outbox.
-fn of_outbox(waiting: &Value) -> String {
-    let (events, dead) = (&waiting["events"], &waiting["dead"]);
-    format!("\nOutbox: {events} events wait, {dead} dead letters")
+fn of_outbox(backlog: &Backlog) -> String {
+    format!("\nOutbox: {} events wait, {} dead letters", backlog.events, backlog.dead)
+}
+
+/// The counts of the processes.
+fn of_processes(list: Option<&ProcessList>) -> String {
+    let Some(list) = list else { return "Processes: could not be read".to_owned() };
+    let libraries = match &*list.libraries {
+        [] => String::new(),
+        libraries => format!("; library {}", libraries.join(", ")),
+    };
+    format!("Processes: {} registered, {} silent{libraries}", list.processes.len(), list.silent())
 }
 
 /// Shows the times of a read and of the probe.
@@ -189,58 +156,13 @@ fn clock(ahead_ms: i64) -> String {
     format!("the clock of this machine is {} ms {side} the server's", ahead_ms.unsigned_abs())
 }
 
-/// Finds causes in the servers.
-///
-/// If the store has no servers, the causes are those of the clock.
-async fn causes(session: &Session, overview: &Overview, parts: &Parts) -> Vec<Message> {
-    match session.servers() {
-        Some(servers) => cluster::findings(servers, parts).await,
-        None => of_clock(overview.clock_ahead_ms).into_iter().collect(),
-    }
-}
-
-/// A clock that differs from the server's.
-fn of_clock(ahead_ms: Option<i64>) -> Option<Message> {
-    let ahead = ahead_ms.filter(|ahead| ahead.unsigned_abs() > CLOCK_MS)?;
-    let side = if ahead < 0 { "behind" } else { "ahead of" };
-    Some(cluster::clock_differs(ahead.unsigned_abs(), side))
-}
-
-/// The backlog of the outbox, if the domain has one.
-async fn outbox(
-    domain: &Domain,
-    now_ms: u64,
-    messages: &mut Vec<Message>,
-) -> Result<Option<Value>, Failure> {
-    if !has_system(domain, "outbox").await? {
-        return Ok(None);
-    }
-    let backlog = Outbox::open(domain, OutboxConfig::default()).await?.source().backlog().await?;
-    if backlog.dead > 0 {
-        messages.push(Message::error(
-            "dead_letters",
-            format!(
-                "{} events are dead letters, and {} keys wait for one",
-                backlog.dead, backlog.blocked
-            ),
-            "`txn dead list`, then `txn dead retry` or `txn dead drop`",
-        ));
-    }
-    let mut value = json!(backlog);
-    value["lag_ms"] = json!(backlog.lag_ms(now_ms));
-    Ok(Some(value))
-}
-
 pub(super) async fn hanging(domain: &Domain, older: u64, limit: usize) -> Result<Answer, Failure> {
     let findings = look(domain, older.saturating_mul(1_000), limit).await?;
-    let mut messages = findings.messages.clone();
-    messages.retain(|message| message.code != "void_lock");
-    let text = match messages.is_empty() {
-        true => format!("Nothing hangs for {older} s or longer."),
-        false => lines(&messages),
+    let text = match findings.hanging().as_slice() {
+        [] => format!("Nothing hangs for {older} s or longer."),
+        hanging => lines(hanging.iter().copied()),
     };
-    let json = json!({ "hanging": messages, "truncated": findings.truncated });
-    Ok(Answer::new(complete_exit(&findings), text, json))
+    Ok(Answer::new(complete_exit(&findings), text, hanging_json(&findings)))
 }
 
 /// Checks all locks and open commits, and the finished commits of the last minutes.
@@ -340,25 +262,4 @@ fn of_lost_commit(lost: &LostCommit) -> Message {
         }
     };
     message.about(document)
-}
-
-/// Prepares the partition of tomorrow if it is missing.
-///
-/// Returns the parts of the domain, and the reason why tomorrow has no partition.
-async fn with_tomorrow(
-    domain: &Domain,
-    overview: Overview,
-) -> Result<(Overview, Option<Message>), Failure> {
-    let tomorrow = Day::of_unix_time(Duration::from_millis(overview.now_ms)).plus(1);
-    if overview.partitions.iter().any(|part| part.day == tomorrow) {
-        return Ok((overview, None));
-    }
-    match domain.admin().prepare_days().await {
-        Ok(()) => Ok((domain.admin().overview().await?, None)),
-        Err(error) => {
-            let text = format!("tomorrow, {tomorrow}, has no partition yet: {error}");
-            let remedy = "remove the cause today; each process tries again within 5 min";
-            Ok((overview, Some(Message::error("partition_missing", text, remedy))))
-        }
-    }
 }

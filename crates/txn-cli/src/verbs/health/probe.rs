@@ -51,6 +51,6 @@ impl Probe {
 }
 
 /// The milliseconds since a moment.
-pub(super) fn since(asked: Instant) -> u64 {
+fn since(asked: Instant) -> u64 {
     u64::try_from(asked.elapsed().as_millis()).unwrap_or(u64::MAX)
 }

@@ -12,32 +12,33 @@ use txn_core::ids::Day;
 use txn_core::store::Store;
 use txn_es::EsStore;
 
-use crate::answer::Message;
-use crate::verbs::roles::{self, Access};
+use super::message::Message;
+use super::privileges::{self, Access};
 
-pub(crate) use judge::clock_differs;
+pub(super) use judge::clock_differs;
 
 /// The number of hexadecimal digits at the end of a partition's name.
 const DIGITS: usize = 16;
 
 /// The parts of a domain that the servers hold.
 #[derive(Clone, Debug)]
-pub(crate) struct Parts {
+#[non_exhaustive]
+pub struct Parts {
     /// The name of the domain.
-    pub(crate) domain: String,
+    pub domain: String,
     /// The day of the check.
-    pub(crate) today: Day,
+    pub today: Day,
     /// The partitions of the transaction table.
-    pub(crate) partitions: Vec<(Day, String)>,
+    pub partitions: Vec<(Day, String)>,
     /// The collections, with those of the library.
-    pub(crate) collections: Vec<String>,
+    pub collections: Vec<String>,
 }
 
 impl Parts {
     /// The partitions of a domain that cannot be opened.
     ///
     /// The names of the partitions show their days.
-    pub(crate) async fn unopened(servers: &EsStore, domain: &str) -> Self {
+    pub async fn unopened(servers: &EsStore, domain: &str) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let today = Day::of_unix_time(now.unwrap_or_default());
         let (partitions, collections) = (Vec::new(), Vec::new());
@@ -50,13 +51,16 @@ impl Parts {
     }
 
     /// The day of a partition, by its name. `None` if no partition has such a name.
-    pub(crate) fn day_of(&self, name: &str) -> Option<Day> {
+    #[must_use]
+    pub fn day_of(&self, name: &str) -> Option<Day> {
         let (day, random) = name.strip_prefix(&*self.prefix())?.rsplit_once('-')?;
         let is_random = random.len() == DIGITS && random.bytes().all(|b| b.is_ascii_hexdigit());
         day.parse().ok().filter(|_| is_random)
     }
 
-    pub(crate) fn of(overview: &Overview) -> Self {
+    /// The parts of an opened domain.
+    #[must_use]
+    pub fn of(overview: &Overview) -> Self {
         let now = std::time::Duration::from_millis(overview.now_ms);
         let partitions = overview.partitions.iter();
         Self {
@@ -68,8 +72,9 @@ impl Parts {
     }
 
     /// The beginning of the names of partitions.
-    pub(crate) fn prefix(&self) -> String {
-        format!("txn-{}-", roles::own(&self.domain))
+    #[must_use]
+    pub fn prefix(&self) -> String {
+        format!("txn-{}-", privileges::own(&self.domain))
     }
 
     /// A name that the partition of a later day may have.
@@ -94,11 +99,11 @@ impl Parts {
     }
 
     fn access(&self) -> Access {
-        roles::application(&self.domain, &self.collections)
+        privileges::application_access(&self.domain, &self.collections)
     }
 }
 
 /// Asks the servers, and returns the findings, causes before effects.
-pub(crate) async fn findings(servers: &EsStore, parts: &Parts) -> Vec<Message> {
+pub async fn server_findings(servers: &EsStore, parts: &Parts) -> Vec<Message> {
     judge::judge(&facts::ask(servers, parts).await, parts)
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use super::super::message::Message;
 use super::facts::Facts;
-use crate::answer::Message;
 
 const DISK: &str = "cluster.routing.allocation.disk";
 

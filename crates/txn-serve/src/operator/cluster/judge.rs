@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::super::message::{Message, Severity};
+use super::super::privileges;
 use super::facts::Facts;
 use super::{Parts, disks, indices};
-use crate::answer::{Message, Severity};
-use crate::verbs::roles;
 
 /// The difference of two clocks that is worth a message.
 const CLOCKS: Duration = Duration::from_secs(1);
@@ -111,7 +111,7 @@ fn privileges(facts: &Facts, parts: &Parts) -> Vec<Message> {
     let message = |(at, lacks): (String, Vec<String>)| {
         let text = format!("{user} lacks {} on {at}", lacks.join(", "));
         let remedy = "give the account a role with these privileges";
-        let (name, body) = roles::role(&parts.domain, &parts.access());
+        let (name, body) = privileges::role(&parts.domain, &parts.access());
         Message::error("privilege_missing", text, remedy)
             .about(at)
             .mended_by(format!("PUT /_security/role/{name} {body}"))
@@ -158,7 +158,7 @@ fn clocks(facts: &Facts) -> Vec<Message> {
 }
 
 /// The message about the clock of this machine.
-pub(crate) fn clock_differs(by_ms: u64, side: &str) -> Message {
+pub(in crate::operator) fn clock_differs(by_ms: u64, side: &str) -> Message {
     Message::error(
         "clock_differs",
         format!("the clock of this machine is {by_ms} ms {side} the clock of the server"),

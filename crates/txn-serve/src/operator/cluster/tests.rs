@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use txn_core::ids::Day;
 
+use super::super::message::{Message, Severity};
 use super::Parts;
 use super::facts::Facts;
 use super::judge::judge;
-use crate::answer::{Message, Severity};
 
 /// 2026-11-27, at noon.
 const NOW: Duration = Duration::from_secs(1_795_780_800);

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
+use super::super::message::Message;
 use super::Parts;
 use super::facts::Facts;
-use crate::answer::Message;
 
 /// The blocks of an index and of a cluster.
 const BLOCKS: [&str; 5] = ["write", "read", "metadata", "read_only", "read_only_allow_delete"];
