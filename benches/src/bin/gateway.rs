@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use txn_benches::Failure;
 use txn_benches::accounts::{Bank, ids, index};
-use txn_benches::systems::gateway::operations;
+use txn_benches::systems::gateway_clients::operations;
 use txn_core::store::MemoryStore;
 use txn_core::{Config, Options};
 use txn_serve::{ServeConfig, Server};

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Parser;
 use txn_benches::Failure;
 use txn_benches::report::{Report, Scale, Section};
+use txn_benches::systems::gateway_clients::Assignment;
 
 /// Measures transactions and plain requests, and writes a report.
 #[derive(Debug, Parser)]
@@ -23,6 +24,9 @@ struct Arguments {
     /// Measure only these parts, and print the table without writing the report.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Section>,
+    /// Send the requests of this assignment. The report itself starts such processes.
+    #[arg(long, hide = true)]
+    clients: Option<String>,
     /// The folder of the report.
     #[arg(long, default_value = "docs/benchmarks")]
     folder: PathBuf,
@@ -30,7 +34,10 @@ struct Arguments {
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
-    let Arguments { target, quick, json, only, folder } = Arguments::parse();
+    let Arguments { target, quick, json, only, clients, folder } = Arguments::parse();
+    if let Some(assignment) = clients {
+        return serde_json::from_str::<Assignment>(&assignment)?.carry_out().await;
+    }
     let scale = if quick { Scale::quick() } else { Scale::full() };
     let report = Report::make(&target, scale, &only).await?;
     if let Some(json) = json {

@@ -8,11 +8,15 @@ use super::table::{Aim, Row, number};
 use crate::Failure;
 use crate::load::Load;
 use crate::pair::Rate;
-use crate::systems::gateway::{Gateway, Requests};
+use crate::systems::gateway::Gateway;
+use crate::systems::gateway_clients::Requests;
 use crate::world::World;
 
 /// The number of clients.
 const CLIENTS: usize = 64;
+
+/// The number of client processes on hot accounts.
+const PROCESSES: usize = 8;
 
 /// The number of hot accounts, and of those in one transfer.
 const HOT: usize = 10;
@@ -29,7 +33,7 @@ pub(super) async fn gateway(
 ) -> Result<(), Failure> {
     let gateway = Gateway::start(world, scale.accounts).await?;
     let spread = Load::new(CLIENTS, DOCUMENTS, scale.accounts);
-    let hot = Load::new(CLIENTS, HOT_DOCUMENTS, HOT);
+    let hot = Load { processes: PROCESSES, ..Load::new(CLIENTS, HOT_DOCUMENTS, HOT) };
     let alone = Load::new(1, DOCUMENTS, scale.accounts);
     let found = in_turn(&gateway, [Requests::Operations, Requests::Library], spread, scale).await?;
     let what = format!("gateway, {CLIENTS} HTTP clients, {DOCUMENTS} of 10,000 documents");
@@ -44,7 +48,10 @@ pub(super) async fn gateway(
 
     let kinds = [Requests::Operations, Requests::Closures, Requests::Plain];
     let [declared, computed, plain] = in_turn(&gateway, kinds, hot, scale).await?;
-    let what = format!("gateway, {HOT} hot accounts, {HOT_DOCUMENTS} documents, {CLIENTS} clients");
+    let each = CLIENTS / PROCESSES;
+    let what = format!(
+        "gateway, {HOT} hot accounts, {HOT_DOCUMENTS} documents, {PROCESSES} processes x {each}"
+    );
     for (name, least, found) in
         [("operations", 40.0, declared), ("reads for update and commits", 10.0, computed)]
     {

@@ -4,6 +4,7 @@
 
 pub mod events;
 pub mod gateway;
+pub mod gateway_clients;
 pub mod locking;
 pub mod shop;
 pub mod submissions;
