@@ -1,6 +1,7 @@
 //! Answers, messages and failures of the command.
 
 use std::io;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -97,6 +98,7 @@ const CHECK: &str =
 const DENIED: &str =
     "check the login (--api-key-file and others) and the privileges (`txn roles COLLECTION`)";
 const LIFT: &str = "`txn doctor` shows the request that lifts the block";
+const LISTEN: &str = "end the other program on this port, or choose another address by --listen";
 const AGAIN: &str = "check that the servers answer, then repeat the command";
 
 impl Failure {
@@ -113,6 +115,12 @@ impl Failure {
     /// The store or the machine is not fit.
     pub(crate) fn unfit(message: impl Into<String>) -> Self {
         Self::new(Exit::CouldNotFindOut, "misconfigured", message.into(), CHECK)
+    }
+
+    /// The gateway cannot listen on its address.
+    pub(crate) fn address(listen: SocketAddr, error: &io::Error) -> Self {
+        let message = format!("cannot listen on {listen}: {error}");
+        Self::new(Exit::CouldNotFindOut, "misconfigured", message, LISTEN)
     }
 
     /// The store gave no answer.

@@ -281,6 +281,6 @@ fn taken_address_is_a_failure_with_a_remedy() {
         .expect("runs");
     let errors = String::from_utf8_lossy(&second.stderr).into_owned();
     assert_eq!(second.status.code(), Some(2), "{errors}");
-    assert!(errors.contains("cannot listen") && errors.contains("Do: "), "{errors}");
+    assert!(errors.contains("cannot listen") && errors.contains("by --listen"), "{errors}");
     assert_eq!(gateway.end().0, Some(0));
 }

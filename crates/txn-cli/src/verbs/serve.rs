@@ -44,9 +44,8 @@ pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, 
         global.domain.get_or_insert_with(|| DOMAIN.to_owned());
     }
     // The address is free or not before the store is opened.
-    let listener = TcpListener::bind(options.listen)
-        .await
-        .map_err(|error| Failure::unfit(format!("cannot listen on {}: {error}", options.listen)))?;
+    let listener = TcpListener::bind(options.listen).await;
+    let listener = listener.map_err(|error| Failure::address(options.listen, &error))?;
     let name = session::name(&global)?.to_owned();
     let recorder = metrics()?;
     let open = session::store(&global, embedded).await?;
