@@ -23,6 +23,7 @@ use crate::config::{Config, LockMode, Options};
 use crate::engine::SharedEngine;
 use crate::engine::admin::collections::IfMissing;
 use crate::engine::attempt_error::AttemptError;
+use crate::engine::signals::transaction_span::TransactionSpan;
 use crate::error::{Error, Result};
 use crate::group::Groups;
 use txn_store::Store;
@@ -324,7 +325,7 @@ impl Domain {
         let mut tx = run.start_attempt()?;
         loop {
             let tid = tx.attempt().tid;
-            let span = tracing::debug_span!("attempt", %tid, attempt = tid.attempt());
+            let span = tracing::debug_span!(parent: tx.attempt().span(), "attempt", %tid, attempt = tid.attempt());
             tx = match nesting::within(tid, closure(&tx)).instrument(span).await {
                 Ok(value) => match run.closure_returned(tx).await? {
                     Next::Committed(receipt) => return Ok(Committed { value, receipt }),
@@ -374,8 +375,9 @@ impl Domain {
         };
         let tid = self.engine.time.start_id();
         let contender = self.engine.hot.board.contend(tid.age());
-        let tx = Transaction::start(&self.engine, tid, options, mode, deadline)?;
-        Ok(tx.with_contender(contender))
+        let trace = TransactionSpan::open(self.name(), tid, options.label.as_deref());
+        let tx = Transaction::start(&self.engine, tid, options, mode, deadline, trace.span())?;
+        Ok(tx.stepped(contender, trace))
     }
 
     /// Refuses new transactions, and waits for the end of the running ones.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use tracing::{Instrument, Span};
 
 use crate::api::collection::{Codec, Collection, DocumentId};
 use crate::attempt::committing::rollback::Why;
@@ -13,6 +14,7 @@ use crate::config::Options;
 use crate::engine::SharedEngine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::hot::board::Contender;
+use crate::engine::signals::transaction_span::TransactionSpan;
 use crate::error::{Error, Result};
 use crate::event::AbortReason;
 use txn_protocol::document::Image;
@@ -57,6 +59,8 @@ pub struct Transaction {
     hints: Mutex<Hints>,
     /// Counts the documents that a transaction of `Domain::begin` lost to other processes.
     contender: Option<Contender>,
+    /// The span of a transaction of `Domain::begin`.
+    trace: Option<TransactionSpan>,
 }
 
 /// Callbacks that run after the commit.
@@ -76,8 +80,9 @@ impl std::fmt::Debug for Attempt {
 }
 
 impl Transaction {
-    pub(super) fn with_contender(mut self, contender: Contender) -> Self {
-        self.contender = Some(contender);
+    /// Completes a transaction of `Domain::begin`.
+    pub(super) fn stepped(mut self, contender: Contender, trace: TransactionSpan) -> Self {
+        (self.contender, self.trace) = (Some(contender), Some(trace));
         self
     }
 
@@ -88,13 +93,15 @@ impl Transaction {
         options: &Options,
         mode: AttemptMode,
         deadline: Duration,
+        span: &Span,
     ) -> Result<Self> {
         if let Some(metadata) = &options.metadata {
             let valid = serde_json::from_str::<serde::de::IgnoredAny>(metadata);
             valid.map_err(|e| Error::invalid(format!("the metadata is not JSON: {e}")))?;
         }
-        let attempt = Attempt::begin(engine.clone(), tid, options.clone(), mode, deadline);
-        Ok(Self { attempt, doomed: Mutex::new(None), hints: Mutex::default(), contender: None })
+        let attempt = Attempt::begin(engine.clone(), tid, options.clone(), mode, deadline, span);
+        let (doomed, hints) = (Mutex::new(None), Mutex::default());
+        Ok(Self { attempt, doomed, hints, contender: None, trace: None })
     }
 
     /// Registers a callback that runs after the commit is acknowledged.
@@ -355,26 +362,43 @@ impl Transaction {
         self.commit_stepped().await
     }
 
-    fn commit_stepped(self) -> BoxFuture<'static, Result<Receipt>> {
-        Box::pin(async move {
-            self.confirm_aliases().await?;
-            let receipt = self.conclude().await.map_err(|error| match error.into_error() {
-                // An unknown one-document write has no record that its tid could be asked for.
-                error if error.kind() == crate::ErrorKind::Unknown => error,
-                error => error.in_transaction(self.attempt.tid),
-            })?;
-            self.run_callbacks();
-            Ok(receipt)
-        })
+    fn commit_stepped(mut self) -> BoxFuture<'static, Result<Receipt>> {
+        let span = self.attempt.span().clone();
+        let commit = async move {
+            let result = self.confirm_and_commit().await;
+            if let Some(trace) = &mut self.trace {
+                match &result {
+                    Ok(_) => trace.committed(1),
+                    Err(error) => trace.failed(1, error),
+                }
+            }
+            result
+        };
+        Box::pin(commit.instrument(span))
+    }
+
+    async fn confirm_and_commit(&self) -> Result<Receipt> {
+        self.confirm_aliases().await?;
+        let receipt = self.conclude().await.map_err(|error| match error.into_error() {
+            // An unknown one-document write has no record that its tid could be asked for.
+            error if error.kind() == crate::ErrorKind::Unknown => error,
+            error => error.in_transaction(self.attempt.tid),
+        })?;
+        self.run_callbacks();
+        Ok(receipt)
     }
 
     /// Ends the transaction without a commit, and releases its locks.
     ///
     /// Returns after the release, at the latest at the deadline of the transaction. After the
     /// deadline the release continues in the background.
-    pub async fn rollback(self) {
+    pub async fn rollback(mut self) {
         let why = Why::ended(AbortReason::RolledBack, "rolled back by the application");
-        self.attempt.roll_back(why).await;
+        let span = self.attempt.span().clone();
+        self.attempt.roll_back(why).instrument(span).await;
+        if let Some(trace) = &mut self.trace {
+            trace.rolled_back(1);
+        }
     }
 
     /// Checks that no alias names another collection than at its opening. Otherwise rolls back.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::sync::SemaphorePermit;
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use tracing::Instrument;
 
 use crate::api::transaction::Transaction;
 use crate::attempt::committing::rollback::Why;
@@ -19,6 +20,7 @@ use crate::engine::SharedEngine;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
 use crate::engine::hot::board::Contender;
+use crate::engine::signals::transaction_span::TransactionSpan;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::AbortReason;
 use crate::group::{AttemptNumbers, CallerMessage, Groups, Rerun, WaitingCaller};
@@ -72,6 +74,7 @@ pub(super) struct TransactionRun<'a> {
     rerun: Option<(WaitingCaller, Rerun)>,
     /// The number of further runs of this attempt that missed their groups.
     late: u32,
+    trace: TransactionSpan,
     _contender: Contender,
     _permit: Option<SemaphorePermit<'a>>,
     _running: TaskTrackerToken,
@@ -103,6 +106,7 @@ impl<'a> TransactionRun<'a> {
             false => None,
         };
         let id = engine.time.start_id();
+        let trace = TransactionSpan::open(engine.table.domain(), id, options.label.as_deref());
         Ok(Self {
             engine,
             options: options.clone(),
@@ -114,6 +118,7 @@ impl<'a> TransactionRun<'a> {
             pessimistic: options.lock_mode == LockMode::AtRead && !options.read_only,
             rerun: None,
             late: 0,
+            trace,
             _contender: engine.hot.board.contend(id.age()),
             _permit: permit,
             _running: running,
@@ -130,12 +135,23 @@ impl<'a> TransactionRun<'a> {
         };
         self.tries += 1;
         self.late = 0;
-        Transaction::start(self.engine, tid, &self.options, mode, self.deadline)
+        let span = self.trace.span();
+        Transaction::start(self.engine, tid, &self.options, mode, self.deadline, span)
     }
 
     /// Commits the writes of a successful closure, alone or in a group.
     pub(super) fn closure_returned(&mut self, tx: Transaction) -> BoxFuture<'_, Result<Next>> {
-        Box::pin(self.commit(tx))
+        let span = self.trace.span().clone();
+        let commit = async move {
+            let next = self.commit(tx).await;
+            match &next {
+                Ok(Next::Committed(_)) => self.trace.committed(self.tries),
+                Ok(Next::Rerun(_) | Next::Retry(_)) => {}
+                Err(error) => self.trace.failed(self.tries, error),
+            }
+            next
+        };
+        Box::pin(commit.instrument(span))
     }
 
     /// Ends the attempt of a closure that returned an error.
@@ -145,7 +161,17 @@ impl<'a> TransactionRun<'a> {
         &mut self,
         tx: Transaction,
     ) -> BoxFuture<'_, Result<Option<Transaction>>> {
-        Box::pin(self.examine(tx))
+        let span = self.trace.span().clone();
+        let examine = async move {
+            let next = self.examine(tx).await;
+            match &next {
+                Ok(Some(_)) => {}
+                Ok(None) => self.trace.rolled_back(self.tries),
+                Err(error) => self.trace.failed(self.tries, error),
+            }
+            next
+        };
+        Box::pin(examine.instrument(span))
     }
 
     async fn commit(&mut self, tx: Transaction) -> Result<Next> {

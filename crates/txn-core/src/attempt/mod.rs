@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
 
 use crate::config::Options;
 use crate::engine::SharedEngine;
@@ -165,6 +166,8 @@ pub(crate) struct Attempt {
     patience: Option<Duration>,
     heart: CancellationToken,
     beating: AtomicBool,
+    /// The span of the transaction, the parent of the spans of this attempt.
+    span: Span,
 }
 
 /// The part of an attempt in groups and turns.
@@ -200,6 +203,7 @@ impl Attempt {
         options: Options,
         mode: AttemptMode,
         ends_at: Duration,
+        span: &Span,
     ) -> Arc<Self> {
         let AttemptMode { pessimistic, uses_cache, is_manual, patience } = mode;
         let limit = engine.context.now() + engine.context.config.attempt_timeout;
@@ -230,6 +234,7 @@ impl Attempt {
             patience,
             heart: CancellationToken::new(),
             beating: AtomicBool::new(false),
+            span: span.clone(),
         })
     }
 
@@ -419,6 +424,11 @@ impl Attempt {
             keys.map(|key| key.collection.clone()).collect()
         };
         self.engine.aliases.confirm_aliases(collections).await
+    }
+
+    /// The span of the transaction.
+    pub(crate) fn span(&self) -> &Span {
+        &self.span
     }
 
     pub(crate) fn has_writes(&self) -> bool {

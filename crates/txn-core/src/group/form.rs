@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::runtime;
 use tokio::sync::oneshot;
+use tracing::Span;
 
 use super::QueuePosition;
 use super::caller::{CallerMessage, Rerun};
@@ -108,7 +109,9 @@ impl Groups {
         let mode = AttemptMode { patience, ..AttemptMode::default() };
         let (wait_for, label) = (wait_for.unwrap_or_default(), label_of(members));
         let options = Options { wait_for, label, ..Options::default() };
-        Attempt::begin(self.engine.clone(), tid, options, mode, ends_at.unwrap_or_default())
+        let span = span_of(members, tid);
+        let ends_at = ends_at.unwrap_or_default();
+        Attempt::begin(self.engine.clone(), tid, options, mode, ends_at, &span)
     }
 
     async fn merge_all(
@@ -352,6 +355,20 @@ fn label_of(members: &[Member]) -> Option<Arc<str>> {
             Some(first.join("+").into())
         }
     }
+}
+
+/// Opens the span of a group in the trace of its oldest member.
+///
+/// The spans of the other members have a link to the group.
+fn span_of(members: &[Member], tid: AttemptId) -> Span {
+    let mut spans = members.iter().map(|member| member.waiter.attempt.span());
+    let oldest = spans.next().and_then(Span::id);
+    let transactions = members.len();
+    let span = tracing::debug_span!(parent: oldest, "group", %tid, transactions);
+    spans.for_each(|member| {
+        member.follows_from(&span);
+    });
+    span
 }
 
 /// The tid of a group: a further attempt of the oldest member.

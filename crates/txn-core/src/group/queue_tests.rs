@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 
+use tracing::Span;
+
 use super::*;
 use crate::attempt::AttemptMode;
 use crate::config::{Config, Options};
@@ -34,7 +36,8 @@ impl Scene {
     fn waiter(&mut self, age: u8, read: &str, written: &str, left: Duration) -> Waiter {
         let (engine, ends_at) = (self.engine.clone(), self.engine.context.now() + left);
         let mode = AttemptMode::default();
-        let attempt = Attempt::begin(engine, tid(age, 0), Options::default(), mode, ends_at);
+        let attempt =
+            Attempt::begin(engine, tid(age, 0), Options::default(), mode, ends_at, &Span::none());
         self.ages.insert(attempt.tid.age(), age);
         let (reply_to, replies) = mpsc::unbounded_channel();
         self.replies.push(replies);

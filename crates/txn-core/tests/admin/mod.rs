@@ -10,3 +10,4 @@ mod opening;
 mod operator;
 mod partitions;
 mod signals;
+mod traces;

@@ -36,7 +36,13 @@ pub(in crate::attempt) async fn complete(
 }
 
 /// Applies the commit, off the critical path. Returns whether all is done.
-#[tracing::instrument(name = "apply", level = "debug", skip_all, fields(tid = %attempt.tid, attempt = attempt.tid.attempt()))]
+#[tracing::instrument(
+    name = "apply",
+    parent = &attempt.span,
+    level = "debug",
+    skip_all,
+    fields(tid = %attempt.tid, attempt = attempt.tid.attempt(), db.operation.batch.size = committed.record.participants.len())
+)]
 async fn apply_and_finish(
     attempt: &Arc<Attempt>,
     committed: CommittedRecord,

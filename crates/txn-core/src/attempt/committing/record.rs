@@ -95,7 +95,13 @@ pub(super) async fn deciding_record(
 ///
 /// Returns the version of the record, and the same version again unless another process may
 /// have seen the commit earlier.
-#[tracing::instrument(name = "commit", level = "debug", skip_all, fields(tid = %attempt.tid, attempt = attempt.tid.attempt()))]
+#[tracing::instrument(
+    name = "commit",
+    parent = &attempt.span,
+    level = "debug",
+    skip_all,
+    fields(tid = %attempt.tid, attempt = attempt.tid.attempt())
+)]
 pub(super) async fn commit_record(
     attempt: &Attempt,
     record: &Record,

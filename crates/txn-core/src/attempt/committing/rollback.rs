@@ -53,7 +53,13 @@ impl From<&AttemptError> for Why {
 ///
 /// The caller has sent no commit of this attempt, or its `aborted` record is acknowledged.
 /// Locks that cannot be released now are left to other transactions.
-#[tracing::instrument(name = "release", level = "debug", skip_all, fields(tid = %attempt.tid, attempt = attempt.tid.attempt()))]
+#[tracing::instrument(
+    name = "release",
+    parent = &attempt.span,
+    level = "debug",
+    skip_all,
+    fields(tid = %attempt.tid, attempt = attempt.tid.attempt())
+)]
 pub(in crate::attempt) async fn release(attempt: &Arc<Attempt>, why: Why) {
     if !attempt.progress.release() {
         return;

@@ -72,7 +72,13 @@ pub(in crate::attempt) async fn single_document(
     Ok(Some(Single { key, entry, image }))
 }
 
-#[tracing::instrument(name = "commit_single", level = "debug", skip_all, fields(tid = %attempt.tid, attempt = attempt.tid.attempt()))]
+#[tracing::instrument(
+    name = "commit",
+    parent = &attempt.span,
+    level = "debug",
+    skip_all,
+    fields(tid = %attempt.tid, attempt = attempt.tid.attempt())
+)]
 pub(in crate::attempt) async fn commit_single(
     attempt: &Attempt,
     Single { key, entry, image }: &Single,

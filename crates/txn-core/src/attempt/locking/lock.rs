@@ -49,7 +49,13 @@ pub(in crate::attempt) async fn acquire_for_reading(
 /// first, wounds younger ones after their grace, and rolls committed ones forward. After `given_up`
 /// the attempt sends no further lock and waits for no holder, but settles the locks that were sent.
 /// The caller holds `attempt.locking`.
-#[tracing::instrument(name = "lock", level = "debug", skip_all, fields(tid = %attempt.tid, attempt = attempt.tid.attempt()))]
+#[tracing::instrument(
+    name = "lock",
+    parent = &attempt.span,
+    level = "debug",
+    skip_all,
+    fields(tid = %attempt.tid, attempt = attempt.tid.attempt(), db.operation.batch.size = wanted.len())
+)]
 pub(in crate::attempt) async fn acquire(
     attempt: &Arc<Attempt>,
     wanted: BTreeMap<Key, Option<ReadEntry>>,

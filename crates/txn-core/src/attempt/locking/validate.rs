@@ -84,7 +84,13 @@ pub(in crate::attempt) fn take_reads_to_lock(
 /// A transaction that holds locks resolves conflicts by age, and takes over the locks of
 /// wounded transactions. A transaction without locks wounds no other transaction. The caller
 /// holds `attempt.locking`, if the caller holds locks.
-#[tracing::instrument(name = "validate", level = "debug", skip_all, fields(tid = %attempt.tid, attempt = attempt.tid.attempt()))]
+#[tracing::instrument(
+    name = "validate",
+    parent = &attempt.span,
+    level = "debug",
+    skip_all,
+    fields(tid = %attempt.tid, attempt = attempt.tid.attempt())
+)]
 pub(in crate::attempt) async fn validate(
     attempt: &Arc<Attempt>,
     mut reads: BTreeMap<Key, ReadEntry>,

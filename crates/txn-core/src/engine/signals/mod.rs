@@ -6,3 +6,4 @@ pub(crate) mod contention;
 pub(crate) mod label;
 pub(crate) mod process_entry;
 pub(crate) mod processes;
+pub(crate) mod transaction_span;
