@@ -181,4 +181,6 @@ figures! {
         "Dead letters of the outbox.";
     REQUEST_STATES = "txn_requests", Gauge, Count, &[("state", STATES)],
         "Submitted requests by state, as passed to `Metrics::requests`.";
+    REQUESTS_LAG_SECONDS = "txn_requests_lag_seconds", Gauge, Seconds, &[],
+        "Time for which the oldest undecided request waits, as passed to `Metrics::requests_lag`.";
 }

@@ -171,6 +171,13 @@ impl Metrics {
         self.systems.requests(state, count);
     }
 
+    /// Takes the time for which the oldest undecided request waits.
+    ///
+    /// `Requests::counts` returns it, with the numbers for [`Metrics::requests`].
+    pub fn requests_lag(&self, lag: Duration) {
+        self.systems.requests_lag(lag);
+    }
+
     /// Takes the number of avoided nodes, and that of all nodes.
     ///
     /// Requests avoid such nodes.

@@ -36,6 +36,7 @@ pub(crate) struct Systems {
     blocked: Gauge,
     dead: Gauge,
     states: ByValue<Gauge>,
+    requests_lag: Gauge,
 }
 
 impl Systems {
@@ -56,6 +57,7 @@ impl Systems {
             blocked: level(figures::OUTBOX_BLOCKED),
             dead: level(figures::DEAD_LETTERS),
             states: ByValue::new(figures::STATES, of_state),
+            requests_lag: level(figures::REQUESTS_LAG_SECONDS),
         }
     }
 
@@ -82,5 +84,9 @@ impl Systems {
 
     pub(crate) fn requests(&self, state: &str, count: usize) {
         self.states.of(state).set(as_f64(count));
+    }
+
+    pub(crate) fn requests_lag(&self, lag: Duration) {
+        self.requests_lag.set(lag.as_secs_f64());
     }
 }

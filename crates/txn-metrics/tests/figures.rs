@@ -324,6 +324,7 @@ async fn levels_are_taken_from_the_application() {
     shop.metrics.outbox(levels);
     shop.metrics.requests("quarantined", 4);
     shop.metrics.requests("of a later version", 5);
+    shop.metrics.requests_lag(Duration::from_secs(9));
     shop.metrics.nodes((1, 3));
     shop.metrics.sample(&shop.domain);
     let figures = shop.figures().await;
@@ -338,6 +339,7 @@ async fn levels_are_taken_from_the_application() {
         (figures::DEAD_LETTERS, 2.0),
         ("txn_requests quarantined", 4.0),
         ("txn_requests other", 5.0),
+        (figures::REQUESTS_LAG_SECONDS, 9.0),
         (figures::NODES_LEFT_OUT, 1.0),
         (figures::NODES, 3.0),
         (figures::RUNNING, 0.0),

@@ -23,6 +23,7 @@ pub use error::{RequestError, Result};
 pub use model::{Reason, State, Status, Times};
 pub use operations::{Operations, Prepared};
 pub use processing::companion::Companion;
+pub use processing::counts::open::OpenCounts;
 pub use processing::counts::tally::Tally;
 pub use processing::processor::Processor;
 pub use processing::recovery::Stuck;

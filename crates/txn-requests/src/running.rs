@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
+use txn_lock::instance::wall_ms;
+
+use crate::contents::selection::Selection;
 use crate::error::Result;
 use crate::model::{State, Status};
+use crate::processing::counts::open::OpenCounts;
 use crate::processing::counts::tally::Tally;
+use crate::processing::inner::readable;
 use crate::processing::processor::Processor;
 use crate::processing::recovery::Stuck;
 use crate::requests::Requests;
@@ -56,7 +61,19 @@ impl Requests {
         Ok(tally)
     }
 
-    /// Lists open and quarantined requests without a change for `age`.
+    /// Counts the requests that are open or quarantined.
+    ///
+    /// The call scans all requests in these states. A request of a newer version is not counted.
+    ///
+    /// # Errors
+    /// [`RequestError::Store`](crate::RequestError::Store), or an error of the engine.
+    pub async fn counts(&self) -> Result<OpenCounts> {
+        let selection = Selection::default().with_states(OpenCounts::states());
+        let entries = readable(self.inner.select_all(&selection).await?);
+        Ok(OpenCounts::of(&entries, wall_ms(&self.inner.domain)))
+    }
+
+    /// Lists quarantined requests, and open ones without a change for `age`.
     ///
     /// The oldest come first, each with the reason. A good `age` is one hour.
     ///
@@ -65,8 +82,11 @@ impl Requests {
     pub async fn stuck(&self, age: Duration) -> Result<Vec<(Status, Stuck)>> {
         let inner = &self.inner;
         let mut stuck = Vec::new();
-        let states = State::OPEN.into_iter().chain([State::Quarantined]);
-        for entry in inner.aged(states, None, age).await? {
+        let mut found = inner.aged(State::OPEN, None, age).await?;
+        // Only an operator ends the quarantine, so its age does not matter.
+        found.extend(inner.aged([State::Quarantined], None, Duration::ZERO).await?);
+        found.sort_by_key(|entry| entry.times.modified_ms);
+        for entry in found {
             let by = entry.claim.as_ref().map(|claim| claim.name.clone());
             let why = match (entry.state, by, &entry.reason) {
                 (State::Quarantined, _, reason) => Stuck::Quarantined(reason.clone()),
