@@ -288,6 +288,21 @@ pub(crate) struct Serve {
     /// The greatest number of requests that run at the same time
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) max_requests: u32,
+    /// Write the waits for locks into the domain, for `txn hot`, `txn history` and `txn locks
+    /// --waiting`
+    #[arg(long)]
+    pub(crate) write_contention: bool,
+    /// The address of `GET /metrics` as other machines reach it, for `txn processes`
+    #[arg(long, value_name = "URL")]
+    pub(crate) metrics_address: Option<String>,
+    /// A label of transactions that the metrics count under its own name. The other labels count
+    /// as `other`. At most 50 labels
+    #[arg(long = "metric-label", value_name = "LABEL")]
+    pub(crate) metric_labels: Vec<String>,
+    /// The pause between two counts of waiting events and submitted requests for the metrics, in
+    /// seconds. A count costs a few searches. 0: count none, because another process does
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    pub(crate) count_every: u64,
 }
 
 #[derive(Clone, Debug, Subcommand)]

@@ -284,3 +284,62 @@ fn taken_address_is_a_failure_with_a_remedy() {
     assert!(errors.contains("cannot listen") && errors.contains("by --listen"), "{errors}");
     assert_eq!(gateway.end().0, Some(0));
 }
+
+/// Asks for the metrics until a line appears.
+#[track_caller]
+fn wait_for_metric(gateway: &Gateway, line: &str) {
+    let mut metrics = String::new();
+    for _ in 0..100 {
+        metrics = gateway.ask("GET", "/metrics", "");
+        if metrics.lines().any(|found| found.starts_with(line)) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    panic!("no {line:?} in {metrics}");
+}
+
+#[test]
+fn gateway_counts_waiting_requests_and_events() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let address = "http://gateway:9280/metrics";
+    let options = ["--count-every", "1", "--write-contention", "--metrics-address", address];
+    let gateway = Gateway::start_with(directory.path(), &options);
+    assert!(gateway.ask("PUT", "/stock/_doc/apple", "{}").starts_with("HTTP/1.1 201"));
+    // Events wait, because no process has a handler for them.
+    let request = r#"{"operations":[{"put":{"target":{"collection":"stock","id":"pear"},"document":{}}}],
+        "events":[{"topic":"mails","key":"pear","payload":{}}]}"#;
+    let submitted = gateway.ask("POST", "/_requests/late", request);
+    assert!(submitted.starts_with("HTTP/1.1 202"), "{submitted}");
+    wait_for_metric(&gateway, r#"txn_requests{domain="main",state="created"} 1"#);
+    let lag = |metrics: String| {
+        let value = metrics.lines().find_map(|line| {
+            line.strip_prefix("txn_requests_lag_seconds{domain=\"main\"} ")?.parse::<f64>().ok()
+        });
+        value.expect("the metric")
+    };
+    assert!(lag(gateway.ask("GET", "/metrics", "")) < 60.0);
+    let processes = gateway.ask("GET", "/_txn/processes", "");
+    for part in [address, r#""writes_contention":true"#] {
+        assert!(processes.contains(part), "{part}: {processes}");
+    }
+    assert_eq!(gateway.end().0, Some(0));
+
+    let options = ["--count-every", "1", "--processor"];
+    let gateway = Gateway::start_with(directory.path(), &options);
+    wait_for_metric(&gateway, r#"txn_outbox_events{domain="main"} 1"#);
+    wait_for_metric(&gateway, r#"txn_requests{domain="main",state="created"} 0"#);
+    assert_eq!(gateway.end().0, Some(0));
+}
+
+#[test]
+fn label_of_a_gateway_has_its_own_series() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let gateway = Gateway::start_with(directory.path(), &["--metric-label", "checkout"]);
+    let metrics = gateway.ask("GET", "/metrics", "");
+    let series = r#"txn_commits_total{domain="main",label="checkout"} 0"#;
+    assert!(metrics.contains(series), "{metrics}");
+    // The load of the process is a sample, and the writes of the start shared requests.
+    wait_for_metric(&gateway, r#"txn_running_transactions{domain="main"} 0"#);
+    assert_eq!(gateway.end().0, Some(0));
+}

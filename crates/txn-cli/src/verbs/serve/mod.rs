@@ -1,5 +1,7 @@
 //! The verb that runs the HTTP gateway.
 
+mod levels;
+
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use txn_serve::{NewToken, ServeConfig, Server, Tls, Tokens};
 use crate::answer::{Answer, Exit, Failure};
 use crate::args::{self, Global, Pass, Serve, ServeVerb};
 use crate::session;
+use levels::Levels;
 
 /// The embedded file of a gateway without --store.
 const FILE: &str = "txn.redb";
@@ -25,9 +28,6 @@ const DOMAIN: &str = "main";
 
 /// The upper bounds of measured times, in seconds.
 const BUCKETS: [f64; 12] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 20.0];
-
-/// The pause between two summaries of measured times.
-const UPKEEP: Duration = Duration::from_secs(5);
 
 /// How long the gateway waits at its end for unapplied commits.
 const MAX_APPLY_WAIT: Duration = Duration::from_secs(10);
@@ -49,7 +49,9 @@ pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, 
     let name = session::name(&global)?.to_owned();
     let recorder = metrics()?;
     let open = session::store(&global, embedded).await?;
-    let config = of_domain(&global, &options, &name);
+    let labels = options.metric_labels.iter().map(String::as_str);
+    let metrics = Arc::new(Metrics::new(&name).with_labels(labels));
+    let config = of_domain(&global, &options).with_observer(Some(metrics.clone()));
     let domain = match embedded {
         true => Domain::open_or_create(open.store.clone(), &name, config).await,
         false => Domain::open(open.store.clone(), &name, config).await,
@@ -67,7 +69,10 @@ pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, 
                 .with_servers(open.servers().cloned().filter(|_| options.pass != Pass::None))
                 .with_pass_writes(options.pass == Pass::All)
                 .with_metrics(Some(Arc::new(move || rendering.render())));
-            let ran = run(&domain, config, listener, &recorder, &open.what).await;
+            let pause = Some(Duration::from_secs(options.count_every)).filter(|it| !it.is_zero());
+            let levels = Levels::new(&domain, metrics, &recorder, open.servers(), pause);
+            let ran = run(&domain, config, listener, &levels, &open.what).await;
+            levels.end().await;
             if !domain.shutdown(MAX_APPLY_WAIT).await {
                 tracing::warn!("not everything is applied yet: another process does the rest");
             }
@@ -87,13 +92,14 @@ pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, 
 }
 
 /// The settings of the domain.
-fn of_domain(global: &Global, options: &Serve, name: &str) -> Config {
+fn of_domain(global: &Global, options: &Serve) -> Config {
     let lease = Duration::from_secs(global.lease);
     let config = Config::default()
         .with_application_name(Some("txn serve".to_owned()))
         .with_lease(lease)
         .with_attempt_timeout(Config::default().attempt_timeout().max(lease))
-        .with_observer(Some(Arc::new(Metrics::new(name))));
+        .with_write_contention(options.write_contention)
+        .with_metrics_address(options.metrics_address.clone());
     match options.no_janitor {
         true => config.with_janitor_interval(None),
         false => config,
@@ -146,7 +152,7 @@ async fn run(
     domain: &Domain,
     config: ServeConfig,
     listener: TcpListener,
-    recorder: &PrometheusHandle,
+    levels: &Levels<'_>,
     what: &str,
 ) -> Result<bool, Failure> {
     let unfit = |error: io::Error| Failure::unfit(error.to_string());
@@ -160,15 +166,9 @@ async fn run(
         "The domain {:?} in {what} is served on {scheme}://{address}",
         domain.name()
     );
-    let upkeep = async {
-        loop {
-            tokio::time::sleep(UPKEEP).await;
-            recorder.run_upkeep();
-        }
-    };
     tokio::select! {
         drained = server.serve(listener, stop) => Ok(drained),
-        () = upkeep => Ok(false),
+        () = levels.run() => Ok(false),
     }
 }
 
