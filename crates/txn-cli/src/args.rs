@@ -303,6 +303,11 @@ pub(crate) struct Serve {
     /// seconds. A count costs a few searches. 0: count none, because another process does
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub(crate) count_every: u64,
+    /// The address of a collector of OpenTelemetry, to which the gateway sends traces over HTTP,
+    /// such as `http://localhost:4318`. Without it OTEL_EXPORTER_OTLP_ENDPOINT counts
+    #[cfg(feature = "opentelemetry")]
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp_endpoint: Option<String>,
 }
 
 #[derive(Clone, Debug, Subcommand)]

@@ -16,20 +16,44 @@ use txn_cli::{program, visible, without_logins};
 use answer::{Answer, Failure, is_read};
 use args::{Cli, STORE};
 
+/// The variable with the filter of the logs.
+const LOGS: &str = "TXN_LOG";
+
 fn main() -> ExitCode {
     let cli = match config::command().and_then(parse) {
         Ok(cli) => cli,
         Err(error) => return program::report_usage_error(&error, STORE),
     };
-    program::init_logging("TXN_LOG");
-    program::silence_redb_panics();
     let json = cli.global.json;
+    #[cfg(not(feature = "opentelemetry"))]
+    program::init_logging(LOGS);
+    #[cfg(feature = "opentelemetry")]
+    let traces = match init_logging_and_traces(&cli) {
+        Ok(traces) => traces,
+        Err(failure) => return fail(&failure, json),
+    };
+    program::silence_redb_panics();
     let done = program::run(verbs::run(cli))
         .unwrap_or_else(|error| Err(Failure::unfit(format!("cannot start: {error}"))));
+    #[cfg(feature = "opentelemetry")]
+    if let Some(traces) = traces {
+        traces.end();
+    }
     match done {
         Ok(answer) => tell(&answer, json),
         Err(failure) => fail(&failure, json),
     }
+}
+
+/// Sends logs to standard error, and the traces of a gateway to a collector.
+#[cfg(feature = "opentelemetry")]
+fn init_logging_and_traces(cli: &Cli) -> Result<Option<program::Traces>, Failure> {
+    let args::Command::Serve(options) = &cli.command else {
+        program::init_logging(LOGS);
+        return Ok(None);
+    };
+    let traces = program::init_logging_and_traces(LOGS, options.otlp_endpoint.as_deref(), "txn-serve");
+    traces.map_err(|error| Failure::unfit(format!("cannot send traces: {error}")))
 }
 
 fn parse(command: clap::Command) -> Result<Cli, clap::Error> {

@@ -343,3 +343,57 @@ fn label_of_a_gateway_has_its_own_series() {
     wait_for_metric(&gateway, r#"txn_running_transactions{domain="main"} 0"#);
     assert_eq!(gateway.end().0, Some(0));
 }
+
+/// Receives one request of an exporter, and returns its head and its body.
+#[cfg(feature = "opentelemetry")]
+fn collect(listener: &std::net::TcpListener) -> (String, Vec<u8>) {
+    let (stream, _) = listener.accept().expect("a connection");
+    let mut reader = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("reads");
+        if let Some((_, value)) =
+            line.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        {
+            length = value.trim().parse().expect("a number");
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+        head += &line;
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).expect("reads");
+    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    reader.get_mut().write_all(answer.as_bytes()).expect("answers");
+    (head, body)
+}
+
+#[cfg(feature = "opentelemetry")]
+#[test]
+fn gateway_sends_the_spans_of_transactions() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let endpoint = format!("http://{address}");
+    let collected = thread::spawn(move || collect(&listener));
+    let directory = tempfile::tempdir().expect("a directory");
+    let gateway = Gateway::start_with(directory.path(), &["--otlp-endpoint", &endpoint]);
+    let written = gateway.ask("PUT", "/stock/_doc/apple", r#"{"left":4815162342}"#);
+    assert!(written.starts_with("HTTP/1.1 201"), "{written}");
+    // The end sends the spans that wait.
+    assert_eq!(gateway.end().0, Some(0));
+    // Ends the collector even if no span was sent.
+    let _connected = TcpStream::connect(address);
+    let (head, body) = collected.join().expect("no panic");
+    assert!(head.starts_with("POST /v1/traces HTTP/1.1"), "{head}");
+    let has = |text: &str| body.windows(text.len()).any(|part| part == text.as_bytes());
+    let spans = ["transaction", "attempt", "lock", "commit", "apply"];
+    let fields = ["txn-serve", "db.namespace", "main", "outcome", "committed", "tid"];
+    for text in spans.iter().chain(&fields) {
+        assert!(has(text), "{text} is missing");
+    }
+    for canary in ["apple", "4815162342"] {
+        assert!(!has(canary), "{canary} is sent");
+    }
+}

@@ -2,6 +2,9 @@
 //!
 //! The panics are those of the embedded store.
 
+#[cfg(feature = "opentelemetry")]
+mod traces;
+
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,6 +12,9 @@ use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 
 use crate::without_logins;
+
+#[cfg(feature = "opentelemetry")]
+pub use traces::{Traces, init_logging_and_traces};
 
 /// Prints help, the version, or the error of a wrong command line. Ends the process, or returns 2.
 ///
