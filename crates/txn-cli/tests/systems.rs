@@ -49,7 +49,13 @@ fn lock_is_listed_and_broken() {
         let guard = service.lock("nightly", "report", Duration::from_secs(5)).await.expect("locks");
         // A process that dies does not release its lock.
         std::mem::forget(guard);
+        let guard = service.lock("nightly", "backup", Duration::from_secs(5)).await.expect("locks");
+        std::mem::forget(guard);
     });
+    desk.run("--limit 1 lock ls").says(0, &["token", "More than 1: raise --limit"]);
+    let cut = desk.run("--json --limit 1 lock ls").json(0);
+    assert_eq!((cut["locks"].as_array().map(Vec::len), &cut["truncated"]), (Some(1), &true.into()));
+    desk.run("lock break nightly backup").says(0, &["Taken from"]);
     desk.run("lock ls").says(0, &["nightly", "report", "token"]);
     let locks = desk.run("--json lock ls").json(0);
     assert_eq!(locks["locks"].as_array().map(Vec::len), Some(1));
@@ -182,6 +188,7 @@ fn dead_letters_are_retried_and_dropped() {
     desk.run("dead list --where older=1h").fails_by_usage("older");
     let dry = desk.run(&format!("--json dead drop {id} --dry-run")).json(0);
     assert_eq!(
+    desk.run("--limit 1 dead list").says(1, &["More than 1: raise --limit"]);
         (&dry["dry_run"], &dry["changed"][0]["action"]),
         (&json!(true), &json!("would be dropped"))
     );

@@ -62,7 +62,7 @@ async fn on(session: &Session, global: &Global, command: Command) -> Result<Answ
         }
         Command::Locks { waiting: true } => transactions::waiters(domain, global.limit()).await,
         Command::Locks { waiting: false } => transactions::locks(domain, global.limit()).await,
-        Command::Processes => signals::processes(domain).await,
+        Command::Processes => signals::processes(domain, global.limit()).await,
         Command::Hot { minutes } => signals::hot(domain, minutes, global.limit()).await,
         Command::History { minutes, against } => {
             signals::history(domain, minutes, against, global.limit()).await
@@ -75,7 +75,7 @@ async fn on(session: &Session, global: &Global, command: Command) -> Result<Answ
             changes::outcome(domain, tid, dry_run, global.limit()).await
         }
         Command::Dead(what) => queues::dead(domain, what, global.limit()).await,
-        Command::Lock(what) => queues::lock(domain, what).await,
+        Command::Lock(what) => queues::lock(domain, what, global.limit()).await,
         Command::Outbox => queues::backlog(domain).await,
         Command::Requests(what) => requests::requests(domain, what, global.limit()).await,
         Command::Run { file, id, execute } => requests::run(domain, &file, &id, execute).await,

@@ -11,6 +11,7 @@ use txn_serve::operator::{
     backlog_json, dead_letter_json, dead_letters_json, next_step_of_backlog,
 };
 
+use super::hints::cut;
 use super::need_system;
 use crate::answer::{Answer, Exit, Failure};
 use crate::args::{Conditions, Dead, Lock, Which};
@@ -71,6 +72,7 @@ async fn list(
                 .to_owned()
         }
     };
+    text += &cut(letters.len() > limit, limit);
     Ok(Answer::new(Exit::well_if(letters.is_empty() && newer.is_empty()), text, json))
 }
 
@@ -165,18 +167,20 @@ fn line(letter: &DeadLetter, what: Option<&str>) -> String {
     }
 }
 
-pub(super) async fn lock(domain: &Domain, what: Lock) -> Result<Answer, Failure> {
+pub(super) async fn lock(domain: &Domain, what: Lock, limit: usize) -> Result<Answer, Failure> {
     need_system(domain, "locks").await?;
     let service = LockService::open(domain, LockConfig::default()).await?;
-    let done = on_locks(&service, what).await;
+    let done = on_locks(&service, what, limit).await;
     service.shutdown(DRAIN).await;
     done
 }
 
-async fn on_locks(service: &LockService, what: Lock) -> Result<Answer, Failure> {
+async fn on_locks(service: &LockService, what: Lock, limit: usize) -> Result<Answer, Failure> {
     match what {
         Lock::Ls => {
-            let locks = service.list().await?;
+            let mut locks = service.list().await?;
+            let truncated = locks.len() > limit;
+            locks.truncate(limit);
             let held = locks.iter().filter_map(|lock| Some((lock, lock.holder.as_ref()?)));
             let mut text: String = held
                 .map(|(lock, holder)| {
@@ -186,7 +190,9 @@ async fn on_locks(service: &LockService, what: Lock) -> Result<Answer, Failure> 
             if text.is_empty() {
                 text = "No lock is held.".to_owned();
             }
-            Ok(Answer::new(Exit::Well, text, json!({ "locks": locks })))
+            text += &cut(truncated, limit);
+            let json = json!({ "locks": locks, "truncated": truncated });
+            Ok(Answer::new(Exit::Well, text, json))
         }
         Lock::Break { category, id, dry_run } => {
             let holder = match dry_run {

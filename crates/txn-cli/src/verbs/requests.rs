@@ -38,28 +38,36 @@ async fn on(requests: &Requests, what: args::Requests, limit: usize) -> Result<A
             return list(requests, application.as_deref(), limit).await;
         }
         args::Requests::Stuck { older } => {
-            let stuck = requests.stuck(Duration::from_secs(older)).await?;
-            let mut text: String =
-                stuck.iter().map(|(status, why)| format!("{}: {why}\n", line(status))).collect();
-            text += match stuck.is_empty() {
-                true => "No request is stuck.",
-                false => {
-                    "Next: check that a processor of the application runs; after a repair: `txn requests release KEY`; to give \
-                     up: `txn requests cancel KEY`."
-                }
-            };
-            let rows: Vec<Value> = stuck
-                .iter()
-                .map(|(status, why)| json!({ "request": request_row_json(status), "why": why }))
-                .collect();
-            let exit = Exit::well_if(stuck.is_empty());
-            return Ok(Answer::new(exit, text, json!({ "stuck": rows })));
+            return stuck(requests, Duration::from_secs(older), limit).await;
         }
         args::Requests::Status { key } => requests.status(&key).await?,
         args::Requests::Cancel { key, why } => requests.cancel(&key, &why).await?,
         args::Requests::Release { key } => requests.release(&key).await?,
     };
     Ok(answer(&status))
+}
+
+/// Lists the requests that need an operator.
+async fn stuck(requests: &Requests, older: Duration, limit: usize) -> Result<Answer, Failure> {
+    let mut stuck = requests.stuck(older).await?;
+    let exit = Exit::well_if(stuck.is_empty());
+    let truncated = stuck.len() > limit;
+    stuck.truncate(limit);
+    let mut text: String =
+        stuck.iter().map(|(status, why)| format!("{}: {why}\n", line(status))).collect();
+    text += match stuck.is_empty() {
+        true => "No request is stuck.",
+        false => {
+            "Next: check that a processor of the application runs; after a repair: `txn requests release KEY`; to give \
+             up: `txn requests cancel KEY`."
+        }
+    };
+    text += &cut(truncated, limit);
+    let rows: Vec<Value> = stuck
+        .iter()
+        .map(|(status, why)| json!({ "request": request_row_json(status), "why": why.to_string() }))
+        .collect();
+    Ok(Answer::new(exit, text, json!({ "stuck": rows, "truncated": truncated })))
 }
 
 /// Lists the requests that are open or set aside.

@@ -12,8 +12,8 @@ use super::hints::{cut, time};
 use crate::answer::{Answer, Exit, Failure};
 
 /// Lists the processes that use the domain.
-pub(super) async fn processes(domain: &Domain) -> Result<Answer, Failure> {
-    let list = operator::processes(domain).await?;
+pub(super) async fn processes(domain: &Domain, limit: usize) -> Result<Answer, Failure> {
+    let list = operator::processes(domain, limit).await?;
     let mut text = match list.processes.is_empty() {
         true => {
             "No process is registered. Processes without a janitor register nothing.".to_owned()
@@ -33,6 +33,7 @@ pub(super) async fn processes(domain: &Domain) -> Result<Answer, Failure> {
     }
     Ok(Answer::new(Exit::Well, text, &list))
 }
+    text += &cut(list.truncated, limit);
 
 fn row(report: &ProcessReport) -> [String; 8] {
     let ProcessReport { entry, number, unchanged_ms, silent, .. } = report;

@@ -15,7 +15,7 @@ const LOST: usize = 100;
 /// Lists the processes of the domain.
 pub(super) async fn processes(backend: &Backend, asked: &mut Asked) -> Result<Markup, Problem> {
     asked.finish_parameters()?;
-    let list = operator::processes(&backend.domain).await?;
+    let list = operator::processes(&backend.domain, usize::MAX).await?;
     let rows: Vec<Markup> = list.processes.iter().map(row).collect();
     let header = ["Number", "Process", "Program", "Host", "Library", "Since", "Renewed", ">Clock"];
     Ok(html! {

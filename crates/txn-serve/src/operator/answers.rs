@@ -61,7 +61,7 @@ pub(crate) async fn answer(backend: &Backend, asked: &mut Asked) -> Result<Reply
         }
         Work::Processes => {
             asked.finish_parameters()?;
-            Reply::json(StatusCode::OK, &views::processes(domain).await?)
+            Reply::json(StatusCode::OK, &views::processes(domain, limit).await?)
         }
         Work::Waits => history(backend, asked, limit).await?,
         Work::TransactionReport => {

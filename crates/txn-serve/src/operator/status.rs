@@ -50,7 +50,7 @@ pub async fn status(
     let mut causes = causes(servers, &overview, &Parts::of(&overview)).await;
     causes.extend(missing);
     // The findings report a registry that cannot be read.
-    let processes = processes(domain).await.ok();
+    let processes = processes(domain, usize::MAX).await.ok();
     causes.extend(processes.iter().flat_map(of_processes));
     findings.put_causes_first(causes);
     let outbox = outbox(domain, &overview).await?;

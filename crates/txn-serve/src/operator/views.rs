@@ -156,6 +156,8 @@ pub struct ProcessList {
     pub processes: Vec<ProcessReport>,
     /// The versions of the library, each once.
     pub libraries: Vec<String>,
+    /// Whether there are more processes.
+    pub truncated: bool,
 }
 
 impl ProcessList {
@@ -170,13 +172,15 @@ impl ProcessList {
 ///
 /// # Errors
 /// The errors of the store for the registry.
-pub async fn processes(domain: &Domain) -> Result<ProcessList> {
-    let processes = domain.admin().processes().await?;
+pub async fn processes(domain: &Domain, limit: usize) -> Result<ProcessList> {
+    let mut processes = domain.admin().processes().await?;
     let mut libraries: Vec<String> =
         processes.iter().map(|report| report.entry.library.clone()).collect();
     libraries.sort_unstable();
     libraries.dedup();
-    Ok(ProcessList { processes, libraries })
+    let truncated = processes.len() > limit;
+    processes.truncate(limit);
+    Ok(ProcessList { processes, libraries, truncated })
 }
 
 /// The waits for locks that have not ended, with the next step.
