@@ -14,6 +14,7 @@ fn config() -> Config {
         .with_janitor_interval(Some(Duration::from_millis(100)))
         .with_group_commit(Some(false))
         .with_write_contention(true)
+        .with_metrics_address(Some("http://till-7:9000/metrics".to_owned()))
 }
 
 /// Begins a transaction that locks the shelf.
@@ -67,7 +68,16 @@ fn dead_process_is_listed_with_its_program() {
     let desk = Desk::new();
     desk.run("processes").says(0, &["No process is registered."]);
     process(&desk, true);
-    desk.run("processes").says(0, &["tills in till-7", env!("CARGO_PKG_VERSION"), "pid "]);
+    let words =
+        ["tills in till-7", env!("CARGO_PKG_VERSION"), "pid ", "http://till-7:9000/metrics"];
+    desk.run("processes").says(0, &words);
+    process(&desk, true);
+    desk.run("--limit 1 processes").says(0, &["More than 1: raise --limit"]);
+    let cut = desk.run("--json --limit 1 processes").json(0);
+    assert_eq!(
+        (cut["processes"].as_array().map(Vec::len), &cut["truncated"]),
+        (Some(1), &true.into())
+    );
     let json = desk.run("processes --json").json(0);
     let listed = &json["processes"][0];
     assert_eq!(
@@ -75,8 +85,8 @@ fn dead_process_is_listed_with_its_program() {
         (&"till-7".into(), &std::process::id().into())
     );
     assert_eq!(json["libraries"].as_array().map(Vec::len), Some(1));
-    desk.run("status").says(0, &["Processes: 1 registered"]);
-    assert_eq!(desk.run("--json status").json(0)["processes"]["registered"], 1);
+    desk.run("status").says(0, &["Processes: 2 registered"]);
+    assert_eq!(desk.run("--json --limit 1 status").json(0)["processes"]["registered"], 2);
 }
 
 #[test]

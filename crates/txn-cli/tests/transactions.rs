@@ -61,7 +61,17 @@ fn unapplied_commit_is_found_by_each_verb() {
     desk.run("ls --label check").says(0, &["No transaction is open."]);
 
     let shown = desk.run(&format!("show {tid}"));
-    shown.says(0, &["Verdict: unapplied: 1 of 2", "stock/shelf", "locked", "applied", "Next: "]);
+    shown.says(
+        0,
+        &[
+            "(checkout): committed",
+            "Verdict: unapplied: 1 of 2",
+            "stock/shelf",
+            "locked",
+            "applied",
+            "Next: ",
+        ],
+    );
     let shown = desk.run(&format!("--json show {tid}")).json(0);
     assert_eq!(shown["verdict"], "unapplied");
     assert_eq!(shown["participants"].as_array().map(Vec::len), Some(2));
@@ -69,11 +79,13 @@ fn unapplied_commit_is_found_by_each_verb() {
     desk.run("why stock shelf").says(0, &[&tid, "the lock is unapplied", "tills in till-7"]);
     let story = desk.run("--json why stock shelf").json(0);
     assert_eq!(story["lock"]["standing"], "unapplied");
-    desk.run("locks").says(0, &["stock/shelf", "unapplied"]);
+    desk.run("why stock shelf").says(0, &["(checkout) (committed"]);
+    desk.run("locks").says(0, &["stock/shelf", "unapplied", "label", "checkout"]);
     let locks = desk.run("--json locks").json(0);
     assert_eq!(locks["locks"][0]["holder"], tid);
 
-    desk.run("hanging").says(1, &["commit_unapplied"]);
+    let by = format!("{tid} (checkout) of tills in till-7 is committed and not applied");
+    desk.run("hanging").says(1, &["commit_unapplied", &by]);
     desk.run("hanging --older 3600").says(0, &["Nothing hangs for 3600 s"]);
     let hanging = desk.run("--json hanging").json(1);
     assert_eq!(hanging["hanging"][0]["code"], "commit_unapplied");

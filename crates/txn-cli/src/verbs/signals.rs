@@ -19,8 +19,10 @@ pub(super) async fn processes(domain: &Domain, limit: usize) -> Result<Answer, F
             "No process is registered. Processes without a janitor register nothing.".to_owned()
         }
         false => {
-            let header =
-                ["number", "process", "program", "host", "library", "since", "renewed", "clock"];
+            let header = [
+                "number", "process", "program", "host", "library", "since", "renewed", "clock",
+                "metrics",
+            ];
             let mut table = table(header, &[6, 7]);
             for report in &list.processes {
                 table.add_row(row(report));
@@ -31,11 +33,11 @@ pub(super) async fn processes(domain: &Domain, limit: usize) -> Result<Answer, F
     if list.libraries.len() > 1 {
         text += &format!("\nSeveral versions of the library: {}.", list.libraries.join(", "));
     }
+    text += &cut(list.truncated, limit);
     Ok(Answer::new(Exit::Well, text, &list))
 }
-    text += &cut(list.truncated, limit);
 
-fn row(report: &ProcessReport) -> [String; 8] {
+fn row(report: &ProcessReport) -> [String; 9] {
     let ProcessReport { entry, number, unchanged_ms, silent, .. } = report;
     let process = match &entry.application {
         Some(application) => format!("{application} in {}", entry.process),
@@ -51,6 +53,7 @@ fn row(report: &ProcessReport) -> [String; 8] {
         time_of(entry.since_ms),
         renewed,
         entry.clock_ahead_ms.map(|ahead| format!("{ahead:+} ms")).unwrap_or_default(),
+        entry.metrics_address.clone().unwrap_or_default(),
     ]
 }
 

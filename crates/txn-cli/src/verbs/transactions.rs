@@ -4,8 +4,8 @@ use txn_cli::{table, time_of};
 use txn_core::admin::{DocumentReport, Fault, TransactionReport, Waiter};
 use txn_core::{AttemptId, Domain};
 use txn_serve::operator::{
-    self, TransactionFilter, TransactionRow, document_json, next_step_of_document,
-    next_step_of_transaction, transaction_json,
+    self, TransactionFilter, TransactionRow, document_json, labelled, next_step_of_document,
+    next_step_of_transaction, process_of, transaction_json,
 };
 
 use super::hints::{cut, time};
@@ -35,7 +35,7 @@ fn table_of(rows: &[TransactionRow]) -> impl std::fmt::Display {
             row.state.to_string() + if row.overdue { " (overdue)" } else { "" },
             time(row.age_ms),
             row.heartbeat_ms.map(time).unwrap_or_default(),
-            of_process(row.tid, row.process.as_deref(), row.application.as_deref()),
+            process_of(row.tid, row.process.as_deref(), row.application.as_deref()),
             row.label.clone().unwrap_or_default(),
             row.participants.to_string(),
             row.locks.to_string(),
@@ -53,13 +53,14 @@ pub(super) async fn show(domain: &Domain, tid: AttemptId, limit: usize) -> Resul
 fn shown(report: &TransactionReport, limit: usize) -> String {
     let TransactionReport { tid, state, attempt, verdict, why, .. } = report;
     let mut text = format!(
-        "{tid}: {state}, attempt {attempt}, begun {} ago at {}\nVerdict: {}: {why}\n",
+        "{}: {state}, attempt {attempt}, begun {} ago at {}\nVerdict: {}: {why}\n",
+        labelled(*tid, report.label.as_deref()),
         time(report.age_ms),
         time_of(report.started_ms),
         verdict.as_str(),
     );
     if let Some(record) = &report.record {
-        let by = of_process(*tid, Some(&record.process), record.application.as_deref());
+        let by = process_of(*tid, Some(&record.process), record.application.as_deref());
         text += &format!("Process: {by}; record changed at {}\n", time_of(record.modified_ms));
         if let Some(version) = record.commit_version {
             text += &format!("Commit version: {version}\n");
@@ -123,10 +124,10 @@ fn story(report: &DocumentReport) -> String {
         Some(lock) => {
             text += &format!(
                 "Locked by {} ({}, begun {} ago, {}): the lock is {}.\n",
-                lock.holder,
+                labelled(lock.holder, lock.label.as_deref()),
                 lock.state,
                 time(lock.age_ms),
-                of_process(lock.holder, lock.process.as_deref(), lock.application.as_deref()),
+                process_of(lock.holder, lock.process.as_deref(), lock.application.as_deref()),
                 lock.standing.as_str(),
             );
         }
@@ -137,9 +138,9 @@ fn story(report: &DocumentReport) -> String {
 /// The lines of transactions that wait for one document.
 fn of_waiters(waiters: &[Waiter]) -> String {
     let line = |Waiter { wait, process, seen_ms, .. }: &Waiter| {
-        let label = wait.label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
         let (waited, seen) = (time(wait.waited_ms), time(*seen_ms));
-        format!("Waiting: {}{label} in {process}, for {waited}, seen {seen} ago\n", wait.tid)
+        let waiting = labelled(wait.tid, wait.label.as_deref());
+        format!("Waiting: {waiting} in {process}, for {waited}, seen {seen} ago\n")
     };
     waiters.iter().map(line).collect()
 }
@@ -186,7 +187,7 @@ pub(super) async fn locks(domain: &Domain, limit: usize) -> Result<Answer, Failu
     let mut text = match report.locks.is_empty() {
         true => "No document is locked.".to_owned(),
         false => {
-            let header = ["document", "held by", "state", "lock", "age", "process"];
+            let header = ["document", "held by", "state", "lock", "age", "process", "label"];
             let mut table = table(header, &[4]);
             for lock in &report.locks {
                 table.add_row([
@@ -195,7 +196,8 @@ pub(super) async fn locks(domain: &Domain, limit: usize) -> Result<Answer, Failu
                     lock.state.to_string(),
                     lock.standing.as_str().to_owned(),
                     time(lock.age_ms),
-                    of_process(lock.holder, lock.process.as_deref(), lock.application.as_deref()),
+                    process_of(lock.holder, lock.process.as_deref(), lock.application.as_deref()),
+                    lock.label.clone().unwrap_or_default(),
                 ]);
             }
             format!(
@@ -210,17 +212,6 @@ pub(super) async fn locks(domain: &Domain, limit: usize) -> Result<Answer, Failu
     faults.dedup();
     text += &of_faults(&faults);
     Ok(Answer::new(exit_of(&faults), text, &report))
-}
-
-/// The process of an attempt with its application, for operators.
-///
-/// Without a record only the number of the process is known, which its commits have, too.
-fn of_process(tid: AttemptId, process: Option<&str>, application: Option<&str>) -> String {
-    match (process, application) {
-        (Some(process), Some(application)) => format!("{application} in {process}"),
-        (Some(process), None) => process.to_owned(),
-        (None, _) => format!("process {}", tid.process()),
-    }
 }
 
 /// The lines of faults.

@@ -10,7 +10,7 @@ use txn_core::admin::{
 use txn_core::{AttemptId, Domain, ProcessNumber, Result};
 
 use super::message::{Message, Severity};
-use super::words::duration as time;
+use super::words::{duration as time, labelled, process_of};
 
 /// After so many leases a transaction without progress is a fault.
 const LEASES: u64 = 6;
@@ -234,12 +234,13 @@ fn unapplied(stalled: &[&OpenTransaction], damaged: &[Message]) -> Vec<Message> 
     let committed =
         stalled.iter().filter(|open| open.state == TransactionState::Committed && !is_told(open));
     let message = |(process, group): (&str, Vec<&OpenTransaction>)| {
-        let OpenTransaction { tid, unchanged_ms, .. } = group.first()?;
-        let since = time(*unchanged_ms);
+        let oldest = group.first()?;
+        let (tid, since) = (oldest.tid, time(oldest.unchanged_ms));
+        let (named, by) = (named(oldest), owner_of(oldest));
         let text = match group.len() {
-            1 => format!("{tid} of {process} is committed and not applied for {since}"),
+            1 => format!("{named} of {by} is committed and not applied for {since}"),
             n => format!(
-                "{n} transactions of {process} are committed and not applied, the oldest {tid} for {since}"
+                "{n} transactions of {by} are committed and not applied, the oldest {named} for {since}"
             ),
         };
         let remedy = format!("`txn recover`; if it stays: `txn show {tid}` names the document");
@@ -252,18 +253,27 @@ fn unapplied(stalled: &[&OpenTransaction], damaged: &[Message]) -> Vec<Message> 
 fn silent(stalled: &[&OpenTransaction]) -> Vec<Message> {
     let pending = stalled.iter().filter(|open| open.state != TransactionState::Committed);
     let message = |(process, group): (&str, Vec<&OpenTransaction>)| {
-        let OpenTransaction { tid, unchanged_ms, .. } = group.first()?;
-        let since = time(*unchanged_ms);
+        let oldest = group.first()?;
+        let (tid, since) = (oldest.tid, time(oldest.unchanged_ms));
+        let (named, by) = (named(oldest), owner_of(oldest));
         let text = match group.len() {
-            1 => format!("{tid} of {process} has sent no heartbeat for {since}"),
+            1 => format!("{named} of {by} has sent no heartbeat for {since}"),
             n => format!(
-                "{n} transactions of {process} have sent no heartbeat, the oldest {tid} for {since}"
+                "{n} transactions of {by} have sent no heartbeat, the oldest {named} for {since}"
             ),
         };
         let remedy = format!("`txn recover`, or `txn abort {tid}`");
         Some(Message::error("owner_silent", text, remedy).about(process))
     };
     by_process(pending.copied()).into_iter().filter_map(message).collect()
+}
+
+fn named(open: &OpenTransaction) -> String {
+    labelled(open.tid, open.label.as_deref())
+}
+
+fn owner_of(open: &OpenTransaction) -> String {
+    process_of(open.tid, Some(&open.process), open.application.as_deref())
 }
 
 /// Groups transactions by process, oldest first.
@@ -309,22 +319,26 @@ async fn without_record(
         let group = groups.entry(lock.holder.process()).or_default();
         group.entry(lock.holder).or_default().push(lock);
     }
-    let message = |(process, group): (ProcessNumber, BTreeMap<AttemptId, Vec<&DocumentLock>>)| {
+    let message = |group: BTreeMap<AttemptId, Vec<&DocumentLock>>| {
         let (holder, locks) = group.first_key_value()?;
         let lock = locks.first()?;
         let (document, since) = (&lock.document, time(lock.age_ms));
+        let named = labelled(*holder, lock.label.as_deref());
+        let by = process_of(*holder, lock.process.as_deref(), lock.application.as_deref());
         let text = match (group.len(), locks.len()) {
-            (1, 1) => format!("{holder} holds {document} for {since} and has written no record"),
+            (1, 1) => {
+                format!("{named} of {by} holds {document} for {since} and has written no record")
+            }
             (1, n) => format!(
-                "{holder} holds {n} documents, such as {document}, for {since} and has written no record"
+                "{named} of {by} holds {n} documents, such as {document}, for {since} and has written no record"
             ),
             (n, _) => format!(
-                "{n} transactions of process {process} hold locks and have written no \
-                 record, the oldest {holder} on {document} for {since}"
+                "{n} transactions of {by} hold locks and have written no record, the oldest \
+                 {named} on {document} for {since}"
             ),
         };
         let remedy = format!("`txn recover`, or `txn abort {holder}`");
         Some(Message::error("lock_without_record", text, remedy).about(document.to_string()))
     };
-    Ok(groups.into_iter().filter_map(message).collect())
+    Ok(groups.into_values().filter_map(message).collect())
 }

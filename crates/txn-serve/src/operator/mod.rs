@@ -36,4 +36,4 @@ pub use views::{
     has_traces, next_step_of_document, next_step_of_transaction, processes, transaction_json,
     transactions, waiters, waiters_of,
 };
-pub use words::{duration, time_of, visible};
+pub use words::{duration, labelled, process_of, time_of, visible};

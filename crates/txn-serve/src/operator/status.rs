@@ -177,8 +177,8 @@ fn of_process_clock(process: &str, host: &str, ahead_ms: i64) -> Option<Message>
         let text = format!(
             "the clock of {host}, where {process} runs, is {by_ms} ms {side} the clock of the server"
         );
-        let remedy = "set the clock of this machine by NTP; transactions of a machine that is far off \
-                      fail";
+        let remedy =
+            format!("set the clock of {host} by NTP; transactions of a machine that is far off fail");
         Message::error("process_clock_differs", text, remedy).about(process)
     })
 }
@@ -206,6 +206,7 @@ mod tests {
                 ("process_clock_differs", Severity::Error)
             );
             assert!(message.text.contains(side) && message.text.contains("till-7"), "{message:?}");
+            assert!(message.remedy.contains("the clock of db "), "{message:?}");
         }
     }
 

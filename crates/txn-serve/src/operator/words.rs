@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use jiff::Timestamp;
+use txn_core::AttemptId;
 use txn_lock::name::is_deceptive;
 
 /// A duration in milliseconds, for operators.
@@ -14,6 +15,27 @@ pub fn duration(ms: u64) -> String {
         120_000..7_200_000 => format!("{} min", ms / 60_000),
         7_200_000..172_800_000 => format!("{} h", ms / 3_600_000),
         _ => format!("{} d", ms / 86_400_000),
+    }
+}
+
+/// The process of an attempt with its application, for operators.
+///
+/// Without a name only the number of the process is known, which its commits have, too.
+#[must_use]
+pub fn process_of(tid: AttemptId, process: Option<&str>, application: Option<&str>) -> String {
+    match (process, application) {
+        (Some(process), Some(application)) => format!("{application} in {process}"),
+        (Some(process), None) => process.to_owned(),
+        (None, _) => format!("process {}", tid.process()),
+    }
+}
+
+/// An attempt with its label, for operators.
+#[must_use]
+pub fn labelled(tid: AttemptId, label: Option<&str>) -> String {
+    match label {
+        Some(label) => format!("{tid} ({label})"),
+        None => tid.to_string(),
     }
 }
 
