@@ -10,5 +10,5 @@ mod store;
 pub use access::{Access, Secret};
 pub use address::{Address, AddressParser};
 pub use failure::StoreFailure;
-pub use output::{print, print_json, table, time_of, visible, without_logins};
+pub use output::{Progress, print, print_json, table, time_of, visible, without_logins};
 pub use store::OpenStore;

@@ -134,10 +134,27 @@ fn quarantined_request_is_released_and_cancelled() {
         requests.shutdown(Duration::from_secs(5)).await;
     });
     desk.run("requests status doomed").says(1, &["doomed: quarantined"]);
-    desk.run("requests stuck --older 0").says(1, &["doomed: quarantined", "requests release"]);
-    desk.run("requests release doomed").says(0, &["doomed: created"]);
-    let released = desk.run("--json requests status doomed").json(0);
-    assert_eq!(released["state"], "created");
+    let words =
+        ["NOT WELL [requests_stuck]: 1 requests are quarantined", "doomed", "requests release"];
+    desk.run("status").says(1, &words);
+    let status = desk.run("--json status").json(1);
+    assert_eq!((codes(&status), &status["requests"]["stuck"]), (vec!["requests_stuck"], &1.into()));
+    let states = &status["requests"]["states"];
+    assert_eq!((&states["quarantined"], &states["created"]), (&1.into(), &0.into()));
+    desk.run("requests stuck").says(1, &["doomed: quarantined", "requests release"]);
+    desk.run("run request.json --id late").says(0, &["late: created"]);
+    desk.run("--limit 1 requests stuck --older 0").says(1, &["More than 1: raise --limit"]);
+    let cut = desk.run("--json --limit 1 requests stuck --older 0").json(1);
+    assert_eq!((cut["stuck"].as_array().map(Vec::len), &cut["truncated"]), (Some(1), &true.into()));
+    let all = desk.run("--json requests stuck --older 0").json(1);
+    let rows = all["stuck"].as_array().expect("a list").iter();
+    let why: Vec<_> = rows.map(|row| (&row["request"]["id"], &row["why"])).collect();
+    let failed = (&"doomed".into(), &"it failed: the execution panicked".into());
+    assert_eq!(why, [failed, (&"late".into(), &"no processor has claimed it".into())]);
+    let released = desk.run("--json requests release doomed").json(0);
+    assert_eq!((&released["id"], &released["state"]), (&"doomed".into(), &"created".into()));
+    let open = ["Requests: 2 created, 0 pending", "0 quarantined; the oldest waits for"];
+    desk.run("status").says(0, &open);
     desk.run("requests release doomed").fails(1, "doomed");
     assert_eq!(codes(&desk.run("--json requests release doomed").json(1)), ["refused"]);
     let cancelled = desk.run("--json requests cancel doomed --why late").json(1);
@@ -171,6 +188,7 @@ fn dead_letters_are_retried_and_dropped() {
     let status = desk.run("--json status").json(1);
     assert_eq!(codes(&status), ["dead_letters"]);
     desk.run("dead list").says(1, &["no such address", "Next: "]);
+    desk.run("--limit 1 dead list").says(1, &["More than 1: raise --limit"]);
     desk.run("dead list --where topic=other")
         .says(0, &["No dead letter where topic is \"other\"."]);
     let dead = desk.run("--json dead list --where topic=mails").json(1);
@@ -188,7 +206,6 @@ fn dead_letters_are_retried_and_dropped() {
     desk.run("dead list --where older=1h").fails_by_usage("older");
     let dry = desk.run(&format!("--json dead drop {id} --dry-run")).json(0);
     assert_eq!(
-    desk.run("--limit 1 dead list").says(1, &["More than 1: raise --limit"]);
         (&dry["dry_run"], &dry["changed"][0]["action"]),
         (&json!(true), &json!("would be dropped"))
     );

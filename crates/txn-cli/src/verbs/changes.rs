@@ -1,6 +1,7 @@
 //! Verbs that decide or recover transactions.
 
 use serde_json::json;
+use txn_cli::Progress;
 use txn_core::admin::{TransactionState, Verdict};
 use txn_core::{AttemptId, Domain, JanitorReport, TransactionOutcome};
 use txn_serve::operator::{has_traces, next_step_of_transaction};
@@ -57,11 +58,13 @@ pub(super) async fn abort(
     Ok(Answer::new(Exit::well_if(well), format!("{text}.\nNext: {next}."), json))
 }
 
-pub(super) async fn recover(domain: &Domain, dry_run: bool) -> Result<Answer, Failure> {
+pub(super) async fn recover(domain: &Domain, dry_run: bool, json: bool) -> Result<Answer, Failure> {
+    let progress = Progress::begin("looking at all locks and open transactions", json);
     let report = match dry_run {
         true => domain.admin().inspect().await?,
         false => domain.admin().janitor_pass().await?,
     };
+    drop(progress);
     let (locked, open) = (report.locked.len(), report.open.len());
     let mut text = match dry_run {
         true => format!("{locked} documents are locked, and {open} transactions are open."),

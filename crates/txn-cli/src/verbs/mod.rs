@@ -68,9 +68,9 @@ async fn on(session: &Session, global: &Global, command: Command) -> Result<Answ
             signals::history(domain, minutes, against, global.limit()).await
         }
         Command::Hanging { older } => health::hanging(domain, older, global.limit()).await,
-        Command::Verify { minutes } => health::verify(domain, minutes, global.limit()).await,
+        Command::Verify { minutes } => health::verify(domain, minutes, global).await,
         Command::Abort { tid, why, dry_run } => changes::abort(domain, tid, &why, dry_run).await,
-        Command::Recover { dry_run } => changes::recover(domain, dry_run).await,
+        Command::Recover { dry_run } => changes::recover(domain, dry_run, global.json).await,
         Command::Outcome { tid, dry_run } => {
             changes::outcome(domain, tid, dry_run, global.limit()).await
         }

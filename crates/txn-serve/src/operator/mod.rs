@@ -26,7 +26,7 @@ pub use findings::{
 };
 pub use message::{Message, Severity};
 pub use privileges::{Access, application_access, role_bodies};
-pub use status::{Status, causes, status, with_tomorrow};
+pub use status::{RequestCounts, Status, causes, status, with_tomorrow};
 pub use systems::{
     backlog_json, dead_letter_json, dead_letters_json, locks_json, next_step_of_backlog,
     next_step_of_request, request_json, request_row_json, requests_json,

@@ -7,7 +7,8 @@ use txn_core::admin::{Overview, TransactionState};
 use txn_core::ids::Day;
 use txn_core::{Domain, Error};
 use txn_es::EsStore;
-use txn_outbox::{Backlog, Outbox, OutboxConfig, OutboxError};
+use txn_outbox::{Backlog, Outbox, OutboxConfig};
+use txn_requests::{OpenCounts, RequestError, Requests, RequestsConfig, State, Stuck};
 
 use super::cluster::{Parts, clock_differs, server_findings};
 use super::findings::{Findings, look, stall_ms};
@@ -16,6 +17,12 @@ use super::views::{ProcessList, processes};
 
 /// The lead of a clock that is worth a message, in milliseconds.
 const CLOCK_MS: u64 = 1_000;
+
+/// After this time without a change a request is stuck. Also the default of `txn requests stuck`.
+const STUCK: Duration = Duration::from_secs(3_600);
+
+/// How long the end of the requests may take. The status starts no work.
+const END: Duration = Duration::from_secs(1);
 
 /// The state of a domain.
 #[derive(Clone, Debug)]
@@ -31,17 +38,29 @@ pub struct Status {
     pub processes: Option<ProcessList>,
     /// The backlog of the outbox, if the domain has one.
     pub outbox: Option<Backlog>,
+    /// The submitted requests, if the domain has some.
+    pub requests: Option<RequestCounts>,
+}
+
+/// The submitted requests that are not over.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RequestCounts {
+    /// The number of requests in each state.
+    pub open: OpenCounts,
+    /// The number of requests that need an operator.
+    pub stuck: usize,
 }
 
 /// Returns the state of a domain, with at most `limit` transactions and locks.
 ///
 /// # Errors
-/// The errors of the store for the domain document and the outbox.
+/// The errors of the store for the domain document, the outbox and the requests.
 pub async fn status(
     domain: &Domain,
     servers: Option<&EsStore>,
     limit: usize,
-) -> Result<Status, OutboxError> {
+) -> Result<Status, RequestError> {
     let asked = Instant::now();
     let overview = domain.admin().overview().await?;
     let read_ms = u64::try_from(asked.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -55,7 +74,8 @@ pub async fn status(
     findings.put_causes_first(causes);
     let outbox = outbox(domain, &overview).await?;
     findings.messages.extend(outbox.as_ref().and_then(of_dead_letters));
-    Ok(Status { overview, findings, read_ms, processes, outbox })
+    let requests = requests(domain, &overview, &mut findings.messages).await?;
+    Ok(Status { overview, findings, read_ms, processes, outbox, requests })
 }
 
 impl Status {
@@ -66,6 +86,12 @@ impl Status {
         let outbox = self.outbox.as_ref().map(|backlog| {
             let mut value = json!(backlog);
             value["lag_ms"] = json!(backlog.lag_ms(overview.now_ms));
+            value
+        });
+        let requests = self.requests.as_ref().map(|requests| {
+            let mut value = json!(requests.open);
+            value["lag_ms"] = json!(requests.open.lag_ms(overview.now_ms));
+            value["stuck"] = json!(requests.stuck);
             value
         });
         let processes = self.processes.as_ref().map(|list| {
@@ -94,6 +120,7 @@ impl Status {
             "processes": processes,
             "probe": probe,
             "outbox": outbox,
+            "requests": requests,
             "messages": findings.messages,
         })
     }
@@ -134,12 +161,46 @@ pub async fn with_tomorrow(
 }
 
 /// The backlog of the outbox. Opening a missing outbox would create its collection.
-async fn outbox(domain: &Domain, overview: &Overview) -> Result<Option<Backlog>, OutboxError> {
+async fn outbox(domain: &Domain, overview: &Overview) -> Result<Option<Backlog>, RequestError> {
     if !overview.collections.contains(&domain.collection_name("outbox")) {
         return Ok(None);
     }
     let outbox = Outbox::open(domain, OutboxConfig::default()).await?;
-    outbox.source().backlog().await.map(Some)
+    Ok(Some(outbox.source().backlog().await?))
+}
+
+/// The open requests. Adds the message about stuck ones.
+async fn requests(
+    domain: &Domain,
+    overview: &Overview,
+    messages: &mut Vec<Message>,
+) -> Result<Option<RequestCounts>, RequestError> {
+    if !overview.collections.contains(&domain.collection_name("requests")) {
+        return Ok(None);
+    }
+    let requests = Requests::open(domain, RequestsConfig::default()).await?;
+    let look =
+        async { Ok::<_, RequestError>((requests.counts().await?, requests.stuck(STUCK).await?)) };
+    let looked = look.await;
+    requests.shutdown(END).await;
+    let (open, stuck) = looked?;
+    messages.extend(of_stuck(&stuck));
+    Ok(Some(RequestCounts { open, stuck: stuck.len() }))
+}
+
+/// The fault of requests that need an operator.
+fn of_stuck(stuck: &[(txn_requests::Status, Stuck)]) -> Option<Message> {
+    let (first, why) = stuck.first()?;
+    let quarantined = stuck.iter().filter(|(one, _)| one.state == State::Quarantined).count();
+    let (unchanged, minutes) = (stuck.len() - quarantined, STUCK.as_secs() / 60);
+    let text = format!(
+        "{quarantined} requests are quarantined, and {unchanged} have not changed for {minutes} min; the first is {}: \
+         {why}",
+        first.id
+    );
+    let remedy = "`txn requests stuck` names the reasons; after a repair `txn requests release KEY`, to give one up \
+                  `txn requests cancel KEY`";
+    Some(Message::error("requests_stuck", text, remedy).about(&first.id))
 }
 
 fn of_dead_letters(backlog: &Backlog) -> Option<Message> {

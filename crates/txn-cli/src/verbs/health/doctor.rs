@@ -3,12 +3,14 @@
 //! The verb checks the parts one by one.
 
 use serde_json::{Value, json};
+use txn_cli::Progress;
 use txn_core::admin::Overview;
 use txn_core::ids::Day;
 use txn_serve::operator::{Parts, causes, look, server_findings, stall_ms, with_tomorrow};
 
-use super::exit_of;
+use super::{LOOK, exit_of};
 use crate::answer::{Answer, Exit, Failure, Message, Severity, is_well, lines};
+use crate::args::Global;
 use crate::session::Session;
 
 /// A checked part, and its fault.
@@ -18,16 +20,19 @@ type Check = (String, Option<Message>);
 pub(super) async fn doctor(
     session: &Session,
     collection: Option<&str>,
-    limit: usize,
+    global: &Global,
 ) -> Result<Answer, Failure> {
     let domain = &session.domain;
+    let progress = Progress::begin(LOOK, global.json);
     let (overview, missing) = with_tomorrow(domain, domain.admin().overview().await?).await?;
     let parts = Parts::of(&overview);
-    let mut findings = look(domain, stall_ms(domain), limit).await?;
+    let mut findings = look(domain, stall_ms(domain), global.limit()).await?;
+    progress.step("asking the servers");
     findings.put_causes_first(causes(session.servers(), &overview, &parts).await);
     findings.messages.extend(missing.clone());
     let known = findings.messages.iter().filter_map(|message| message.subject.clone()).collect();
     findings.messages.extend(orphans(session, &parts, known).await?);
+    drop(progress);
     let wanted = |name: &&String| collection.is_none_or(|wanted| wanted == **name);
     let collections: Vec<&String> = overview.collections.iter().filter(wanted).collect();
     if let (Some(wanted), true) = (collection, collections.is_empty()) {

@@ -6,11 +6,13 @@ mod probe;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use txn_cli::Progress;
 use txn_core::admin::{LossKind, LostCommit, TransactionState};
 use txn_core::{AttemptId, Domain};
 use txn_outbox::Backlog;
 use txn_serve::operator::{
-    self, Findings, ProcessList, Status, hanging_json, look, of_faults, of_participant, stall_ms,
+    self, Findings, ProcessList, RequestCounts, Status, hanging_json, look, of_faults,
+    of_participant, stall_ms,
 };
 
 use super::hints::time;
@@ -19,6 +21,9 @@ use crate::args::Global;
 use crate::session::{Session, name, store};
 use doctor::{doctor, unopened};
 use probe::Probe;
+
+/// The first step of a check.
+const LOOK: &str = "looking at all locks and open transactions";
 
 /// Shows the state of a domain. `probe`: also the latency of locks and commits.
 pub(super) async fn status(
@@ -49,8 +54,7 @@ async fn once(global: &Global, probe: bool) -> Result<Answer, Failure> {
 ///
 /// The check runs even if the domain cannot be opened.
 pub(super) async fn examine(global: &Global, collection: Option<&str>) -> Result<Answer, Failure> {
-    on_session(global, async |session| Box::pin(doctor(session, collection, global.limit())).await)
-        .await
+    on_session(global, async |session| Box::pin(doctor(session, collection, global)).await).await
 }
 
 /// Judges a domain. If it cannot be opened, the findings about its servers are the answer.
@@ -103,6 +107,8 @@ async fn state_of(session: &Session, limit: usize, probe: bool) -> Result<Answer
         latency(status.read_ms, probe, overview.clock_ahead_ms),
     );
     text += &status.outbox.as_ref().map(of_outbox).unwrap_or_default();
+    let now_ms = overview.now_ms;
+    text += &status.requests.as_ref().map(|one| of_requests(one, now_ms)).unwrap_or_default();
     Ok(Answer::new(exit, text, status.json(probe.map(Probe::json))))
 }
 
@@ -130,6 +136,16 @@ fn word_of(exit: Exit) -> &'static str {
 /// The line of the backlog of the outbox.
 fn of_outbox(backlog: &Backlog) -> String {
     format!("\nOutbox: {} events wait, {} dead letters", backlog.events, backlog.dead)
+}
+
+/// The line of the submitted requests.
+fn of_requests(requests: &RequestCounts, now_ms: u64) -> String {
+    let RequestCounts { open, .. } = requests;
+    let states = open.states.iter().map(|(state, count)| format!("{count} {state}"));
+    let states = states.collect::<Vec<_>>().join(", ");
+    let oldest = open.oldest_ms.map(|_| time(open.lag_ms(now_ms)));
+    let oldest = oldest.map(|lag| format!("; the oldest waits for {lag}")).unwrap_or_default();
+    format!("\nRequests: {states}{oldest}")
 }
 
 /// The counts of the processes.
@@ -166,20 +182,21 @@ pub(super) async fn hanging(domain: &Domain, older: u64, limit: usize) -> Result
 }
 
 /// Checks all locks and open commits, and the finished commits of the last minutes.
-pub(super) async fn verify(domain: &Domain, minutes: u64, limit: usize) -> Result<Answer, Failure> {
+pub(super) async fn verify(
+    domain: &Domain,
+    minutes: u64,
+    global: &Global,
+) -> Result<Answer, Failure> {
+    let limit = global.limit();
+    let progress = Progress::begin(LOOK, global.json);
     let mut findings = look(domain, stall_ms(domain), limit).await?;
     let committed = findings.open.iter().filter(|open| open.state == TransactionState::Committed);
     let tids: Vec<AttemptId> = committed.map(|open| open.tid).collect();
-    let mut checked = 0;
-    for tid in &tids {
-        for one in domain.admin().participants(*tid).await? {
-            checked += 1;
-            let message = of_participant(&one.document.to_string(), one.state, *tid);
-            add(&mut findings.messages, message);
-        }
-    }
+    let checked = compare(domain, &tids, &progress, &mut findings.messages).await?;
     let window = Duration::from_secs(minutes.saturating_mul(60));
+    progress.step("comparing finished commits with their documents");
     let finished = domain.admin().check_commits(window, limit).await?;
+    drop(progress);
     add(&mut findings.messages, of_faults(finished.faults.iter()));
     add(&mut findings.messages, finished.lost.iter().map(of_lost_commit));
     if finished.incomplete {
@@ -219,6 +236,24 @@ pub(super) async fn verify(domain: &Domain, minutes: u64, limit: usize) -> Resul
         "messages": findings.messages,
     });
     Ok(Answer::new(exit, summary + verdict + &lines(&findings.messages), json))
+}
+
+/// Compares unfinished commits with their documents. Returns the number of documents.
+async fn compare(
+    domain: &Domain,
+    tids: &[AttemptId],
+    progress: &Progress,
+    messages: &mut Vec<Message>,
+) -> Result<usize, Failure> {
+    let mut checked = 0;
+    for (done, tid) in tids.iter().enumerate() {
+        progress.part("comparing unfinished commits with their documents", done, tids.len());
+        for one in domain.admin().participants(*tid).await? {
+            checked += 1;
+            add(messages, of_participant(&one.document.to_string(), one.state, *tid));
+        }
+    }
+    Ok(checked)
 }
 
 /// Adds the messages whose text is new.
