@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::desk::Desk;
-use super::owners::overwrite;
+use super::owners::{Names, body, collections, overwrite};
 use super::ran::codes;
 
 #[test]
@@ -168,6 +168,54 @@ fn lost_commits_are_found_by_verify() {
 }
 
 #[test]
+fn lost_commit_under_a_later_one_is_found() {
+    let desk = Desk::new();
+    let mut first = Value::Null;
+    desk.change("stock", "shelf", |value| first = value.clone());
+    let tid = desk.die_after_commit().to_string();
+    desk.run("recover").says(0, &["Left: 0 locked documents, 0 open"]);
+    desk.change("stock", "shelf", |value| *value = first);
+    desk.beside(async |domain| {
+        let names = Names { domain: "shop".into(), stock: "stock".into(), orders: "orders".into() };
+        let (stock, orders) = collections(&domain, &names).await;
+        let both = domain.transact::<_, txn_core::Error, _>(async |tx| {
+            tx.put(&stock, "shelf", &body())?;
+            tx.put(&orders, "one", &body())
+        });
+        both.await.expect("commits");
+    });
+    let words =
+        ["[commit_lost]: stock/shelf lost the commit of", &tid, "older content was put back"];
+    desk.run("verify").says(1, &words);
+    let verified = desk.run("--json verify").json(1);
+    assert_eq!(codes(&verified), ["commit_lost"]);
+    let lost = &verified["finished"]["lost"][0];
+    assert_eq!((&lost["tid"], &lost["document"]["id"]), (&tid.as_str().into(), &"shelf".into()));
+}
+
+#[test]
+fn lock_without_owner_is_found_by_verify() {
+    let desk = Desk::new();
+    let tid = desk.die_before_commit().to_string();
+    desk.run("verify").says(1, &["NOT WELL [lock_without_record]", "stock/shelf", &tid]);
+    let verified = desk.run("--json verify").json(1);
+    assert_eq!((codes(&verified), &verified["locks"]), (vec!["lock_without_record"], &1.into()));
+    desk.run(&format!("abort {tid}")).says(0, &["is aborted for good"]);
+    // The lock of an aborted transaction binds no process.
+    desk.run("verify").says(0, &["Each lock has an owner", "note [void_lock]"]);
+}
+
+#[test]
+fn work_that_is_piped_shows_no_progress() {
+    let desk = Desk::new();
+    desk.die_after_commit();
+    for verb in ["verify", "doctor", "recover", "--json verify", "--json doctor"] {
+        let ran = desk.run(verb);
+        assert_eq!(ran.err, "", "{verb}");
+    }
+}
+
+#[test]
 fn deleted_participant_is_told_from_a_missing_one() {
     let desk = Desk::new();
     let tid = desk.die_after_commit().to_string();
@@ -218,6 +266,9 @@ fn lock_with_an_unreadable_record_is_listed() {
     desk.run("locks").says(1, &["stock/shelf", "unreadable", "damaged: "]);
     desk.run("ls").says(1, &[&tid, "unreadable"]);
     desk.run("status").says(1, &["NOT WELL [damaged]", &tid]);
+    desk.run("verify").says(1, &["NOT WELL [damaged]", &tid]);
+    let verified = desk.run("--json verify").json(1);
+    assert_eq!((codes(&verified), &verified["well"]), (vec!["damaged"], &false.into()));
 }
 
 /// The day of a transaction, as in the names of partitions.
