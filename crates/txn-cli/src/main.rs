@@ -52,7 +52,8 @@ fn init_logging_and_traces(cli: &Cli) -> Result<Option<program::Traces>, Failure
         program::init_logging(LOGS);
         return Ok(None);
     };
-    let traces = program::init_logging_and_traces(LOGS, options.otlp_endpoint.as_deref(), "txn-serve");
+    let traces =
+        program::init_logging_and_traces(LOGS, options.otlp_endpoint.as_deref(), "txn-serve");
     traces.map_err(|error| Failure::unfit(format!("cannot send traces: {error}")))
 }
 

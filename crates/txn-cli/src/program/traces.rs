@@ -50,8 +50,8 @@ impl Traces {
 
 /// Sends logs to standard error, and spans to a collector.
 ///
-/// `variable`: the filter of the logs, as for [`init_logging`](super::init_logging). `endpoint`: the address of
-/// the collector. Without it the variables `OTEL_EXPORTER_OTLP_ENDPOINT` and
+/// `variable`: the filter of the logs, as for [`init_logging`](super::init_logging). `endpoint`: the
+/// address of the collector. Without an address the variables `OTEL_EXPORTER_OTLP_ENDPOINT` and
 /// `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` count; without these, no spans are sent and `None` is
 /// returned. `name`: the name of the service unless the environment sets one.
 ///
