@@ -10,12 +10,12 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::OnceCell;
 use tokio::time::{sleep, timeout};
 use txn_core::Domain;
+use txn_core::admin::Overview;
 use txn_es::EsStore;
 use txn_metrics::{Metrics, OutboxLevels};
 use txn_outbox::{Outbox, OutboxConfig};
 use txn_requests::{Requests, RequestsConfig};
 
-use super::super::has_system;
 use crate::answer::Failure;
 
 /// The pause between two samples of this process.
@@ -29,12 +29,12 @@ const END: Duration = Duration::from_secs(1);
 
 /// Passes levels to the metrics while the gateway runs.
 pub(super) struct Levels<'a> {
-    pub(super) domain: &'a Domain,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) recorder: &'a PrometheusHandle,
-    pub(super) servers: Option<&'a EsStore>,
+    domain: &'a Domain,
+    metrics: Arc<Metrics>,
+    recorder: &'a PrometheusHandle,
+    servers: Option<&'a EsStore>,
     /// The pause between two counts of events and requests; `None`: none are counted.
-    pub(super) pause: Option<Duration>,
+    pause: Option<Duration>,
     systems: OpenSystems,
 }
 
@@ -101,8 +101,9 @@ impl<'a> Levels<'a> {
 
     async fn count_once(&self) -> Result<(), Failure> {
         let (domain, systems) = (self.domain, &self.systems);
-        let now_ms = domain.admin().overview().await?.now_ms;
-        if has_system(domain, "outbox").await? {
+        let Overview { now_ms, collections, .. } = domain.admin().overview().await?;
+        let has_system = |of: &str| collections.contains(&domain.collection_name(of));
+        if has_system("outbox") {
             let open = || Outbox::open(domain, OutboxConfig::default());
             let backlog = systems.outbox.get_or_try_init(open).await?.source().backlog().await?;
             self.metrics.outbox(OutboxLevels {
@@ -112,7 +113,7 @@ impl<'a> Levels<'a> {
                 dead: backlog.dead,
             });
         }
-        if has_system(domain, "requests").await? {
+        if has_system("requests") {
             let open = || Requests::open(domain, RequestsConfig::default());
             let counts = systems.requests.get_or_try_init(open).await?.counts().await?;
             for (state, count) in &counts.states {
