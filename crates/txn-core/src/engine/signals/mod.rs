@@ -1,4 +1,4 @@
-//! Signals for operators: waits for locks, and processes of the domain.
+//! Signals for operators: waits for locks, processes of the domain, and traces.
 //!
 //! Signals are hints. No decision of the protocol rests on a signal.
 
