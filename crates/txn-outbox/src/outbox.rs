@@ -164,6 +164,11 @@ impl Outbox {
         self.inner.validated(topic, key, payload).map(drop)
     }
 
+    #[cfg(feature = "http-requests")]
+    pub(crate) fn domain(&self) -> &Domain {
+        &self.inner.domain
+    }
+
     /// The name of the domain of this outbox.
     #[must_use]
     pub fn domain_name(&self) -> &str {

@@ -1,7 +1,7 @@
 //! The API for applications: storing requests, and resending dead letters.
 
-use serde_json::json;
 use txn_core::Transaction;
+use txn_lock::instance::random;
 
 use crate::error::{OutboxError, Result};
 use crate::http::request::{HttpRequest, origin};
@@ -72,8 +72,7 @@ impl HttpRequests {
         let url = request.check(self.max_bytes).map_err(OutboxError::InvalidHttp)?;
         let key = request.key.clone().unwrap_or_else(|| spread(&origin(&url), 0));
         // The same size as the stored request.
-        let stored = json!({"format": 1, "tid": "0".repeat(36), "request": request});
-        self.outbox.check(TOPIC, &key, &stored)
+        self.outbox.check(TOPIC, &key, &StoredRequest::new("0".repeat(32), request))
     }
 
     /// Stores a request that is sent after the commit. Returns its event id.
@@ -88,10 +87,9 @@ impl HttpRequests {
     /// [`Outbox::emit`].
     pub async fn after_commit(&self, tx: &Transaction, request: &HttpRequest) -> Result<String> {
         let url = request.check(self.max_bytes).map_err(OutboxError::InvalidHttp)?;
-        let tid = tx.tid();
-        let spread_key = || spread(&origin(&url), hash(&tid.to_string()));
-        let key = request.key.clone().unwrap_or_else(spread_key);
-        self.outbox.emit(tx, TOPIC, &key, &StoredRequest::new(tid, request)).await
+        let id = random(self.outbox.domain());
+        let key = request.key.clone().unwrap_or_else(|| spread(&origin(&url), hash(&id)));
+        self.outbox.emit(tx, TOPIC, &key, &StoredRequest::new(id, request)).await
     }
 
     /// Lists the dead letters of HTTP requests.

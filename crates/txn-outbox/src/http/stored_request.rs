@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "http")]
 use sha2::{Digest, Sha256};
-use txn_core::AttemptId;
 use txn_lock::stored::{Format, Versioned};
 
 use crate::http::request::HttpRequest;
@@ -12,14 +11,15 @@ use crate::http::request::HttpRequest;
 pub const TOPIC: &str = "http-requests";
 
 /// The newest format of stored requests.
-const NEWEST: u32 = 1;
+const NEWEST: u32 = 2;
 
 /// The payload of an event of [`TOPIC`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct StoredRequest {
     format: Format<NEWEST>,
-    /// The attempt that emitted the request.
-    pub(crate) tid: AttemptId,
+    /// A random id. Format 1 had the tid of the transaction instead.
+    #[serde(alias = "tid")]
+    id: String,
     pub(crate) request: HttpRequest,
 }
 
@@ -27,39 +27,47 @@ pub(crate) struct StoredRequest {
 pub(crate) type StoredRequests = Versioned<StoredRequest, NEWEST>;
 
 impl StoredRequest {
-    pub(crate) fn new(tid: AttemptId, request: &HttpRequest) -> Self {
-        Self { format: Format, tid, request: request.clone() }
+    pub(crate) fn new(id: String, request: &HttpRequest) -> Self {
+        Self { format: Format, id, request: request.clone() }
     }
 
     /// The header `Idempotency-Key`, the same for each call of a request.
     ///
-    /// The key has the transaction and a digest of the event id. The event id contains the key of
-    /// the request, which a client may choose. With a weaker hash a client could give two requests
-    /// of a transaction the same key.
+    /// The key has the random id and a digest of the event id. A stored request that is copied to
+    /// another queue thus has another key.
     #[cfg(feature = "http")]
     pub(crate) fn idempotency_key(&self, event_id: &str) -> String {
         let digest = Sha256::digest(event_id);
-        format!("{}-{:x}", self.tid, base16ct::HexDisplay(&digest[..16]))
+        format!("{}-{:x}", self.id, base16ct::HexDisplay(&digest[..16]))
     }
 }
 
 #[cfg(all(test, feature = "http"))]
 mod tests {
+    use txn_core::Codec as _;
+
     use super::*;
     use crate::http::request::Method;
 
-    const TID: &str = "11111111-2222-11ef-8000-333333333333";
-
-    /// Two keys with ids of the same weak hash (64-bit FNV-1a).
-    const COLLIDING: [&str; 2] = ["8MGSBInrUoO", "T0jXKUroqDC"];
+    fn key(stored: &str) -> String {
+        let stored = StoredRequests::decode(stored).unwrap().known().unwrap();
+        stored.idempotency_key("http-requests/1/a")
+    }
 
     #[test]
-    fn requests_of_a_transaction_have_distinct_keys() {
+    fn keys_of_format_1_have_not_changed() {
+        let old = r#"{"format":1,"tid":"11111111-2222-11ef-8000-333333333333","request":{"method":"POST","url":"https://a.example/"}}"#;
+        let expected = "11111111-2222-11ef-8000-333333333333-a7411387cf155bb1838310efbdb3de3e";
+        assert_eq!(key(old), expected);
+    }
+
+    #[test]
+    fn equal_requests_have_distinct_keys() {
         let request = HttpRequest::new(Method::Post, "https://a.example/");
-        let stored = StoredRequest::new(TID.parse::<AttemptId>().unwrap(), &request);
-        let ids = COLLIDING.map(|key| format!("{TOPIC}/1/{key}"));
-        let keys = ids.map(|id| stored.idempotency_key(&id));
+        let keys = ["a", "b"].map(|id| {
+            let stored = StoredRequest::new(id.to_owned(), &request);
+            key(&serde_json::to_string(&stored).unwrap())
+        });
         assert_ne!(keys[0], keys[1]);
-        assert!(keys[0].starts_with(TID) && keys[0].len() == TID.len() + 33, "{}", keys[0]);
     }
 }

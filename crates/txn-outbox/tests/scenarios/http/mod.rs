@@ -589,7 +589,7 @@ pub(crate) async fn newer_requests_and_unknown_topics_wait(world: &World) {
             office.desk.domain.transact(async |tx| outbox.emit(tx, topic, key, &payload).await);
         emitted.await.expect("emitted")
     };
-    emit(TOPIC, "newer", json!({"format": 2, "more": []})).await;
+    emit(TOPIC, "newer", json!({"format": 3, "more": []})).await;
     emit("unheard-of", "a", json!(1)).await;
     let damaged = emit(TOPIC, "damaged", json!({"format": 1, "request": "sesame"})).await;
     let sound = office.keep(&post(receiver.url("/"))).await;
