@@ -53,13 +53,13 @@ async fn main() -> Result<(), Error> {
     println!("a is still there: {}", reader.get(&documents, "a").await?.is_some());
 
     // Without a closure, the caller commits and handles conflicts.
-    let tx = domain.begin(&Options::default())?;
+    let tx = domain.begin(&Options::default().with_own_record(true))?;
     let b = tx.get(&documents, "b").await?;
     tx.delete(&documents, "b")?;
     if let Some(b) = b {
         tx.put(&documents, "c", &b)?;
     }
-    let tid = tx.tid();
+    let tid = tx.tid()?;
     tx.commit().await?;
     println!("b is called c, by the transaction {tid}");
 

@@ -116,8 +116,10 @@ pub(crate) async fn die_after_commit(store: Arc<dyn Store>, names: &Names) -> At
         .with_application_name(Some("tills".to_owned()));
     let domain = Domain::open(store, &names.domain, config).await.expect("opens");
     let (stock, orders) = collections(&domain, names).await;
-    let tx = domain.begin(&Options::default().with_label("checkout")).expect("begins");
-    let tid = tx.tid();
+    let tx = domain
+        .begin(&Options::default().with_label("checkout").with_own_record(true))
+        .expect("begins");
+    let tid = tx.tid().expect("has its own record");
     tx.put(&stock, "shelf", &body()).expect("buffers");
     tx.put(&orders, "one", &body()).expect("buffers");
     tx.commit().await.expect("commits");
@@ -130,7 +132,8 @@ pub(crate) async fn die_after_commit(store: Arc<dyn Store>, names: &Names) -> At
 pub(crate) async fn die_before_commit(store: Arc<dyn Store>, names: &Names) -> AttemptId {
     let domain =
         Domain::open(Untimed::over(store.clone()), &names.domain, past(AGE)).await.expect("opens");
-    let tid = domain.begin(&Options::default()).expect("begins").tid();
+    let begun = domain.begin(&Options::default().with_own_record(true)).expect("begins");
+    let tid = begun.tid().expect("has its own record");
     domain.shutdown(Duration::from_secs(5)).await;
     let lock = |value: &mut Value| value["transaction_tid"] = tid.to_string().into();
     change(&*store, &names.stock, "shelf", lock).await;

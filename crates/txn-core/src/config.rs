@@ -434,6 +434,7 @@ pub struct Options {
     pub(crate) lock_mode: LockMode,
     pub(crate) read_mode: ReadMode,
     pub(crate) read_only: bool,
+    pub(crate) own_record: bool,
     pub(crate) wait_for: WaitFor,
     pub(crate) timeout: Option<Duration>,
     pub(crate) label: Option<Arc<str>>,
@@ -443,12 +444,13 @@ pub struct Options {
 /// Leaves the metadata of the caller out of logs.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lock_mode, read_mode, read_only, .. } = self;
+        let Self { lock_mode, read_mode, read_only, own_record, .. } = self;
         let Self { wait_for, timeout, label, metadata, .. } = self;
         f.debug_struct("Options")
             .field("lock_mode", lock_mode)
             .field("read_mode", read_mode)
             .field("read_only", read_only)
+            .field("own_record", own_record)
             .field("wait_for", wait_for)
             .field("timeout", timeout)
             .field("label", label)
@@ -465,6 +467,13 @@ impl Options {
         with_read_mode: read_mode: ReadMode;
         /// Sets whether the transaction refuses writes.
         with_read_only: read_only: bool;
+        /// Sets whether the transaction has a record that no other transaction shares.
+        ///
+        /// [`Transaction::tid`](crate::Transaction::tid) then returns the id for
+        /// [`Domain::outcome`](crate::Domain::outcome), before the commit. Such a transaction joins
+        /// no group ([`Config::with_group_commit`]), and a `put` of one document costs two more
+        /// round trips. Default: no.
+        with_own_record: own_record: bool;
         /// Sets the point at which the transaction returns.
         with_wait_for: wait_for: WaitFor;
         /// Replaces [`Config::with_timeout`], within the same bound.

@@ -366,8 +366,8 @@ async fn unknown_commit_is_counted_with_its_outcome() {
     let config = || Config::default().with_timeout(Duration::from_secs(2));
     let shop = Process::open(Dies::before(memory.clone(), false), config()).await;
     let other = Process::open(memory, config()).await;
-    let tx = shop.domain.begin(&Options::default()).expect("begins");
-    let tid = tx.tid();
+    let tx = shop.domain.begin(&Options::default().with_own_record(true)).expect("begins");
+    let tid = tx.tid().expect("has its own record");
     for id in ["a", "b"] {
         tx.put(&shop.things, id, &Raw::new("{}")).expect("buffers");
     }

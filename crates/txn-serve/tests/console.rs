@@ -54,10 +54,11 @@ impl Answer {
 /// A transaction that locks a document, with its tid.
 pub(crate) async fn holder(domain: &Domain, id: &str, label: &str) -> (Transaction, AttemptId) {
     let stock = domain.collection::<Raw>("stock").await.expect("opens");
-    let options = Options::default().with_lock_mode(LockMode::AtRead).with_label(label);
+    let options =
+        Options::default().with_lock_mode(LockMode::AtRead).with_own_record(true).with_label(label);
     let tx = domain.begin(&options).expect("begins");
     tx.get(&stock, id).await.expect("locks");
-    let tid = tx.tid();
+    let tid = tx.tid().expect("has its own record");
     (tx, tid)
 }
 

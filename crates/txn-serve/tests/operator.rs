@@ -17,10 +17,10 @@ async fn holder_of_a_lock_is_seen() {
     let desk = Desk::memory().await;
     desk.put("/stock/_doc/apple", &json!({ "left": 1 })).await.is(201);
     let stock = desk.domain.collection::<Raw>("stock").await.expect("opens");
-    let options = Options::default().with_lock_mode(LockMode::AtRead);
+    let options = Options::default().with_lock_mode(LockMode::AtRead).with_own_record(true);
     let tx = desk.domain.begin(&options).expect("begins");
     tx.get(&stock, "apple").await.expect("locks");
-    let tid = tx.tid().to_string();
+    let tid = tx.tid().expect("has its own record").to_string();
     let list = desk.get("/_txn").await.is(200);
     let row = &list["transactions"][0];
     assert_eq!((&row["tid"], &row["locks"]), (&json!(tid), &json!(1)), "{list}");
@@ -52,10 +52,13 @@ async fn waiter_and_hot_document_are_seen() {
     let desk = Desk::memory().await;
     desk.put("/stock/_doc/apple", &json!({ "left": 1 })).await.is(201);
     let stock = desk.domain.collection::<Raw>("stock").await.expect("opens");
-    let options = Options::default().with_lock_mode(LockMode::AtRead).with_label("restock");
+    let options = Options::default()
+        .with_lock_mode(LockMode::AtRead)
+        .with_own_record(true)
+        .with_label("restock");
     let tx = desk.domain.begin(&options).expect("begins");
     tx.get(&stock, "apple").await.expect("locks");
-    let tid = tx.tid().to_string();
+    let tid = tx.tid().expect("has its own record").to_string();
     let domain = desk.domain.clone();
     let waiting = tokio::spawn(async move {
         let desk = Desk::of(domain, ServeConfig::default());

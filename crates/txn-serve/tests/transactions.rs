@@ -135,8 +135,8 @@ async fn concurrent_commits_lose_no_update() {
 async fn outcome_is_told_by_tid() {
     let desk = Desk::memory().await;
     let stock = desk.domain.create_collection::<Raw>("stock", None).await.expect("creates");
-    let tx = desk.domain.begin(&Options::default()).expect("begins");
-    let tid = tx.tid();
+    let tx = desk.domain.begin(&Options::default().with_own_record(true)).expect("begins");
+    let tid = tx.tid().expect("has its own record");
     tx.put(&stock, "a", &Raw::new("{}")).expect("writes");
     tx.rollback().await;
     let outcome = desk.get(&format!("/_txn/{tid}")).await.is(200);

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use txn_core::event::{Event, Observer};
 use txn_core::store::Store;
 use txn_core::{
-    Collection, Config, Domain, Error, ErrorKind, LockMode, Options, Receipt, Transaction, Typed,
-    WaitFor,
+    AttemptId, Collection, Config, Domain, Error, ErrorKind, LockMode, Options, Receipt,
+    Transaction, Typed, WaitFor,
 };
 use txn_sim::tapped::{ApplyGate, Tapped};
 
@@ -35,6 +35,12 @@ pub enum Processes {
     One,
     /// Two processes, which share only the store.
     Two,
+}
+
+/// Options of a transaction that locks at each read, and has a record of its own.
+#[must_use]
+pub fn locking() -> Options {
+    Options::default().with_lock_mode(LockMode::AtRead).with_own_record(true)
 }
 
 /// The fixture of one schedule.
@@ -173,7 +179,7 @@ impl Process {
     /// Begins a transaction that locks at each read.
     #[must_use]
     pub fn begin_locking(&self) -> Session {
-        self.begin_with(&Options::default().with_lock_mode(LockMode::AtRead))
+        self.begin_with(&locking())
     }
 
     /// Begins a read-only transaction.
@@ -194,14 +200,14 @@ impl Process {
 
     /// Waits until new transactions of this process are younger than another one.
     ///
-    /// Each process has an estimate of its own of the server's time, and ages follow this estimate.
+    /// The other one needs a record of its own, as [`locking`] has. Each process has an estimate of its own of the server's time, and ages follow this estimate.
     ///
     /// # Panics
     /// If the process is shut down.
     pub async fn is_younger_than(&self, older: &Session) {
         loop {
-            let session = self.begin();
-            let is_younger = session.tx.tid() > older.tx.tid();
+            let session = self.begin_locking();
+            let is_younger = session.tid() > older.tid();
             session.rollback().await;
             if is_younger {
                 return;
@@ -256,6 +262,11 @@ pub struct Session {
 }
 
 impl Session {
+    /// Returns the tid of a transaction with a record of its own.
+    fn tid(&self) -> AttemptId {
+        self.tx.tid().expect("has its own record")
+    }
+
     /// Reads one document.
     ///
     /// # Panics

@@ -272,14 +272,16 @@ impl Actor {
         // record.
         let goes_with_others = self.groups && dice.u8(..4) > 0;
         let asks = !plan.kind().may_leave_no_record() && !goes_with_others;
+        let options = options.with_own_record(asks);
         let dawdles = dice.u64(..4) * dice.u64(..4) * 10;
         let run = self.domain.run::<_, Error, _>(&options, async |tx| {
+            let tid = asks.then(|| tx.tid()).transpose()?;
             self.history.note(number, |operation| {
-                operation.tid = asks.then(|| tx.tid());
+                operation.tid = tid;
                 operation.reads.clear();
                 operation.writes.clear();
             });
-            let _at_work = asks.then(|| self.told.at_work(tx.tid()));
+            let _at_work = tid.map(|tid| self.told.at_work(tid));
             self.carry_out(tx, number, plan).await?;
             let pause = pauses.lock().u64(..=dawdles);
             tokio::time::sleep(Duration::from_millis(pause)).await;

@@ -98,11 +98,11 @@ pub(crate) fn live_transaction_is_aborted_by_hand(desk: &ServerDesk) {
     // On a busy machine the commands take longer than an attempt may.
     let domain = desk.domain(Config::default().with_attempt_timeout(Duration::from_secs(300)));
     let (stock, _) = desk.wait(owners::collections(&domain, &desk.names));
-    let options = Options::default().with_lock_mode(LockMode::AtRead);
+    let options = Options::default().with_lock_mode(LockMode::AtRead).with_own_record(true);
     let options = options.with_timeout(Some(Duration::from_secs(300)));
     let tx = desk.runtime.block_on(async { domain.begin(&options) }).expect("begins");
     desk.wait(tx.get(&stock, "shelf")).expect("reads");
-    let tid = tx.tid().to_string();
+    let tid = tx.tid().expect("has its own record").to_string();
     // A live owner writes its record within a lease.
     wait_until("a heartbeat", || desk.run("ls").out.contains("pending"));
     desk.run("hanging").says(0, &["Nothing hangs"]);

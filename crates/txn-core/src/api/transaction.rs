@@ -125,24 +125,30 @@ impl Transaction {
 
     /// Returns the id of this attempt, for [`Domain::outcome`](crate::Domain::outcome).
     ///
-    /// A transaction that asks for its id joins no group, and commits by a record even if it writes
-    /// only one document. Only a record can answer later.
-    ///
     /// ```
-    /// # use txn_core::{Collection, Domain, Error, Raw};
+    /// # use txn_core::{Collection, Domain, Error, Options, Raw};
     /// # async fn write(domain: &Domain, orders: &Collection<Raw>, log: &std::sync::mpsc::Sender<String>) -> Result<(), Error> {
+    /// let options = Options::default().with_own_record(true);
     /// domain
-    ///     .transact(async |tx| {
+    ///     .run(&options, async |tx| {
     ///         // After a crash, a reader of this line can ask `Domain::outcome`.
-    ///         let _ = log.send(tx.tid().to_string());
+    ///         let _ = log.send(tx.tid()?.to_string());
     ///         tx.put(orders, "order-1", &Raw::new("{}"))
     ///     })
-    ///     .await
+    ///     .await?;
+    /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
-    pub fn tid(&self) -> AttemptId {
-        self.attempt.tid_to_ask_for()
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) without [`Options::with_own_record`].
+    pub fn tid(&self) -> Result<AttemptId> {
+        self.attempt.own_tid().ok_or_else(|| {
+            Error::invalid(
+                "the transaction has no id of its own, because other transactions may share its record: set \
+                 `Options::with_own_record(true)`",
+            )
+        })
     }
 
     /// Reads a document; `None` if it does not exist.
@@ -187,7 +193,8 @@ impl Transaction {
     /// `None` if the document does not exist, or no transaction ever wrote it.
     ///
     /// Reads the document if the transaction has not read it yet. The transaction's own writes have
-    /// no version yet, so call this before writing.
+    /// no version yet, so call this before writing. If an earlier member of a group wrote the
+    /// document, the transaction leaves the group and runs again.
     ///
     /// ```
     /// # use txn_core::{Collection, CommitVersion, Domain, Error, Raw};

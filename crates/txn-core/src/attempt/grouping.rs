@@ -17,15 +17,15 @@ use txn_store::Key;
 impl Attempt {
     /// Whether the attempt cannot join a group.
     ///
-    /// Such an attempt locks at each read, or its caller knows something that the members do not
-    /// share, such as its tid. A nested transaction joins no group, because the outer transaction
-    /// waits for the nested one.
+    /// Such an attempt locks at each read, or has something that the members do not share, such as
+    /// its own record. A nested transaction joins no group, because the outer transaction waits for
+    /// the nested one.
     pub(crate) fn is_excluded_from_groups(&self) -> bool {
         self.pessimistic
             || self.options.read_mode == ReadMode::Lock
             || self.options.lock_mode == LockMode::AtCommitUngrouped
             || self.options.metadata.is_some()
-            || self.is_tid_exposed.load(Ordering::Acquire)
+            || self.options.own_record
             || self.is_solo.load(Ordering::Acquire)
             || !self.enclosing.is_empty()
     }

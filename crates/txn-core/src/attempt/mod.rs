@@ -149,10 +149,6 @@ pub(crate) struct Attempt {
     /// This process may still search a list for the version.
     doubt: Mutex<Option<Doubt>>,
     progress: AttemptState,
-    /// Whether a caller knows the tid and may ask for the outcome.
-    ///
-    /// Only a record can answer.
-    is_tid_exposed: AtomicBool,
     /// Whether an event has reported the outcome as unknown.
     is_unknown: AtomicBool,
     /// Whether the closure used something that no group can provide.
@@ -225,7 +221,6 @@ impl Attempt {
             record_writer: tokio::sync::Mutex::default(),
             doubt: Mutex::default(),
             progress: AttemptState::default(),
-            is_tid_exposed: AtomicBool::new(false),
             is_unknown: AtomicBool::new(false),
             is_solo: AtomicBool::new(false),
             uses_cache,
@@ -328,10 +323,9 @@ impl Attempt {
         }
     }
 
-    /// Returns the tid to a caller that may ask for the outcome.
-    pub(crate) fn tid_to_ask_for(&self) -> AttemptId {
-        self.is_tid_exposed.store(true, Ordering::Release);
-        self.tid
+    /// Returns the tid, if the outcome of this attempt can be looked up by it.
+    pub(crate) fn own_tid(&self) -> Option<AttemptId> {
+        self.options.own_record.then_some(self.tid)
     }
 
     /// Ends the attempt as soon as possible, because its caller is gone.

@@ -10,7 +10,7 @@ use txn_core::{Collection, Error, ErrorKind, LockMode, Options, Raw};
 use txn_sim::{Fate, Scripted};
 
 use crate::support::script::is_apply;
-use crate::support::{Looks, Setup, World};
+use crate::support::{Looks, Setup, World, recorded};
 
 async fn start(store: &Arc<MemoryStore>) -> World<Raw> {
     Setup::on(store.clone()).open().await
@@ -88,8 +88,8 @@ async fn barrier_timeout_names_the_unapplied_transaction() {
     let store = Arc::new(MemoryStore::new());
     let process = start(&store).await;
     shut(&process.store);
-    let tx = process.domain.begin(&Options::default()).expect("begins");
-    let tid = tx.tid();
+    let tx = process.domain.begin(&recorded()).expect("begins");
+    let tid = tx.tid().expect("has its own record");
     tx.put(&process.items, "a", &Raw::new(NEW)).expect("buffers");
     tx.commit().await.expect("commits");
     let late = process.domain.barrier(Duration::from_secs(3)).await.expect_err("late");

@@ -13,7 +13,7 @@ use txn_core::{
 };
 use txn_sim::{Call, Scripted, Step};
 
-use crate::support::{Setup, World, config};
+use crate::support::{Setup, World, config, recorded};
 
 const HOUR: i64 = 3_600;
 const DRIFT: Duration = Duration::from_secs(60);
@@ -198,14 +198,14 @@ async fn source_of_ids_recovers_without_a_server_time() {
     let server = Server::new(false);
     let process = server.process(0).await;
     process.wall.set(HOUR);
-    let tx = process.domain.begin(&Options::default()).expect("begins");
-    let ahead = tx.tid();
+    let tx = process.domain.begin(&recorded()).expect("begins");
+    let ahead = tx.tid().expect("has its own record");
     tx.rollback().await;
     process.wall.set(0);
     let version = process.write(1).await.expect("writes");
     assert!(version.unix_time() <= server.now() + DRIFT, "{version:?}");
-    let tx = process.domain.begin(&Options::default()).expect("begins");
-    assert!(tx.tid() < ahead);
+    let tx = process.domain.begin(&recorded()).expect("begins");
+    assert!(tx.tid().expect("has its own record") < ahead);
 }
 
 #[tokio::test(start_paused = true)]

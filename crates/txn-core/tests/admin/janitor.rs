@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::script::close_at_commit;
-use crate::support::{Item, Items, Looks, Plain, Setup, Wall, World, config};
+use crate::support::{Item, Items, Looks, Plain, Setup, Wall, World, config, fresh_tid};
 use txn_core::store::Key;
 use txn_core::{Config, LockMode, Options};
 use txn_sim::Closed;
@@ -142,9 +142,7 @@ async fn janitor_recovers_only_dead_owners() {
 #[tokio::test(start_paused = true)]
 async fn janitor_scans_many_locks_in_pages() {
     let (w, ..) = world().await;
-    let tx = w.domain.begin(&Options::default()).expect("begins");
-    let tid = tx.tid();
-    drop(tx);
+    let tid = fresh_tid(&w.domain);
     for n in 0..1_234 {
         let key = Key::new("good", format!("n{n}"));
         let text = format!("{{\"transaction_tid\":\"{tid}\",\"n\":{n}}}");

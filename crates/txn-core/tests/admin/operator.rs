@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::script::close_at_commit;
-use crate::support::{Log, Looks, Plain, Setup, World};
+use crate::support::{Log, Looks, Plain, Setup, World, recorded};
 use txn_core::admin::{LockStanding, ParticipantState, TransactionState, Verdict};
 use txn_core::event::Event;
 use txn_core::store::{Key, Store as _};
-use txn_core::{AttemptId, Config, Domain, ErrorKind, Options, Raw};
+use txn_core::{AttemptId, Config, Domain, ErrorKind, Raw};
 use txn_sim::Closed;
 
 /// A body that no answer may repeat.
@@ -35,8 +35,8 @@ async fn world() -> World<Raw> {
 /// Commits a write of both documents without the apply of `left`. The process dies before this
 /// apply.
 async fn die_after_commit(w: &World<Raw>) -> AttemptId {
-    let tx = w.domain.begin(&Options::default()).expect("begins");
-    let tid = tx.tid();
+    let tx = w.domain.begin(&recorded()).expect("begins");
+    let tid = tx.tid().expect("has its own record");
     for items in [&w.items, &w.others[0]] {
         tx.get(items, "a").await.expect("reads");
         tx.put(items, "a", &canary()).expect("buffers");

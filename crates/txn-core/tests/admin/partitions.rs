@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use txn_core::store::{MemoryStore, Role, StoreError, StoreErrorKind};
-use txn_core::{Collection, Domain, Error, ErrorKind, Options, Raw};
+use txn_core::{Collection, Domain, Error, ErrorKind, Raw};
 use txn_sim::{Call, Scripted, Step};
 
-use crate::support::{Calendar, Setup, World, config};
+use crate::support::{Calendar, Setup, World, config, fresh_tid};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -102,7 +102,7 @@ async fn unpolled_caller_does_not_block_a_partition() {
     let (shards, clock, domain, items) = open().await;
 
     clock.advance(2 * DAY);
-    let tid = domain.begin(&Options::default()).expect("begins").tid();
+    let tid = fresh_tid(&domain);
     let mut unpolled = Box::pin(domain.outcome(tid));
     while shards.making.load(Ordering::Relaxed) == 0 {
         assert!(futures::poll!(&mut unpolled).is_pending());

@@ -9,7 +9,7 @@ use txn_core::{Config, Domain, Error, ErrorKind, LockMode, Options, Typed, WaitF
 use txn_sim::{FaultPlan, FaultStore};
 
 use crate::support::script::close_at_commit;
-use crate::support::{Item, Plain, Setup, Wall, World, config, drained};
+use crate::support::{Item, Plain, Setup, Wall, World, config, drained, fresh_tid};
 
 async fn open(config: Config) -> World {
     Setup::default().config(config).open().await
@@ -34,7 +34,7 @@ fn labelled(label: &str) -> Options {
 }
 
 fn pessimistic(label: &str) -> Options {
-    labelled(label).with_lock_mode(LockMode::AtRead)
+    labelled(label).with_lock_mode(LockMode::AtRead).with_own_record(true)
 }
 
 /// A younger transaction waits 100 ms for an older one's lock.
@@ -56,8 +56,8 @@ async fn label_is_in_record_events_and_reports() {
     put(&shop, &Options::default().with_wait_for(WaitFor::Apply), &["a", "b"])
         .await
         .expect("writes");
-    let tx = shop.domain.begin(&labelled("checkout")).expect("begins");
-    let tid = tx.tid();
+    let tx = shop.domain.begin(&labelled("checkout").with_own_record(true)).expect("begins");
+    let tid = tx.tid().expect("has its own record");
     for id in ["a", "b"] {
         tx.put(&shop.items, id, &Item { n: 2 }).expect("buffers");
     }
@@ -144,7 +144,7 @@ async fn present_wait_is_listed_until_its_end() {
     let shop = open(config()).await;
     let older = shop.domain.begin(&pessimistic("restock")).expect("begins");
     older.get(&shop.items, "a").await.expect("locks");
-    let holder = older.tid();
+    let holder = older.tid().expect("has its own record");
     let present = |limit| shop.domain.admin().present_waits(limit);
     let looks = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -370,7 +370,7 @@ async fn process_is_listed_until_its_shutdown() {
     assert_eq!(one.entry.metrics_address.as_deref(), Some("10.0.0.7:9000"));
     assert_eq!(one.entry.library, env!("CARGO_PKG_VERSION"));
     assert_eq!(one.entry.pid, std::process::id());
-    let number = shop.domain.begin(&Options::default()).expect("begins").tid().process();
+    let number = fresh_tid(&shop.domain).process();
     assert_eq!(one.number, number.to_string());
     shop.domain.shutdown(Duration::from_secs(5)).await;
     assert!(shop.domain.admin().processes().await.expect("lists").is_empty());

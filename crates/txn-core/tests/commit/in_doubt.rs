@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use txn_core::store::{Outcome, Refusal, RefusalKind, Store, Write, WriteOp};
-use txn_core::{AttemptId, Error, ErrorKind, Options, TransactionOutcome};
+use txn_core::{AttemptId, Error, ErrorKind, TransactionOutcome};
 use txn_sim::Fate;
 
 use crate::support::script::{is_commit, is_lock, refuse_and_go_down, writes};
-use crate::support::{Item, Plain, Shop, record_key};
+use crate::support::{Item, Plain, Shop, record_key, recorded};
 
 /// Answers of a server that applied a write and then failed.
 fn refusals() -> [Outcome; 4] {
@@ -155,9 +155,9 @@ async fn single_write_with_a_known_tid_has_an_outcome() {
     let shop = Shop::open(&["a"]).await;
     let asked = Mutex::new(None);
     let items = &shop.items;
-    let options = Options::default();
+    let options = recorded();
     let committed = shop.domain.run::<_, Error, _>(&options, async |tx| {
-        *asked.lock() = Some(tx.tid());
+        *asked.lock() = Some(tx.tid()?);
         tx.get(items, "a").await?;
         tx.put(items, "a", &Item { n: 2 })
     });

@@ -8,7 +8,7 @@ use txn_core::store::MemoryStore;
 use txn_core::{Collection, Config, Domain, Error, ErrorKind, LockMode, Options, Raw, Typed};
 use txn_sim::{FaultPlan, FaultStore};
 
-use crate::support::{Setup, World, config};
+use crate::support::{Setup, World, config, recorded};
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 struct Account {
@@ -141,8 +141,8 @@ async fn begun_transaction_commits_or_rolls_back() {
     tx.put(&accounts, "bob", &Account { balance: 1 }).expect("buffers");
     tx.rollback().await;
     assert!(domain.admin().inspect().await.expect("inspects").is_clean());
-    let tx = domain.begin(&Options::default()).expect("begins");
-    let tid = tx.tid();
+    let tx = domain.begin(&recorded()).expect("begins");
+    let tid = tx.tid().expect("has its own record");
     tx.put(&accounts, "alice", &Account { balance: 1 }).expect("buffers");
     tx.put(&accounts, "bob", &Account { balance: 2 }).expect("buffers");
     let receipt = tx.commit().await.expect("commits");

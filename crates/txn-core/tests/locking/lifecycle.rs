@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Item, Plain, Setup, Wall, World, config, drained};
+use crate::support::{Item, Plain, Setup, Wall, World, config, drained, fresh_tid, recorded};
 use txn_core::event::Event;
 use txn_core::store::fields::TRANSACTION_TID;
 use txn_core::store::{Filter, Key, MemoryStore, Store};
@@ -46,8 +46,9 @@ async fn a_long_transaction_is_kept_alive_by_its_heartbeat() {
     let w = world().await;
     // Another process knows only what the store holds.
     let other = beside(&w).await;
-    let tx = w.domain.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
-    let tid = tx.tid();
+    let options = recorded().with_lock_mode(LockMode::AtRead);
+    let tx = w.domain.begin(&options).expect("begins");
+    let tid = tx.tid().expect("has its own record");
     assert_eq!(tx.get(&w.items, "a").await.expect("reads"), Some(Item { n: 1 }));
     let pessimistic = Options::default().with_lock_mode(LockMode::AtRead);
     let rival = set(&w, &other, "a", 7, &pessimistic);
@@ -72,10 +73,11 @@ async fn an_older_transaction_wounds_a_younger_one() {
     cov_mark::check!(wound_seen_at_commit);
     let w = world().await;
     let other = beside(&w).await;
-    let old = w.domain.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
+    let options = recorded().with_lock_mode(LockMode::AtRead);
+    let old = w.domain.begin(&options).expect("begins");
     tokio::time::sleep(Duration::from_millis(5)).await;
-    let young = other.begin(&Options::default().with_lock_mode(LockMode::AtRead)).expect("begins");
-    let (elder, victim) = (old.tid(), young.tid());
+    let young = other.begin(&options).expect("begins");
+    let (elder, victim) = (old.tid().expect("has one"), young.tid().expect("has one"));
     young.get(&w.items, "a").await.expect("locks");
     old.get(&w.items, "a").await.expect("takes the lock");
     old.put(&w.items, "a", &Item { n: 2 }).expect("buffers");
@@ -180,9 +182,7 @@ async fn plain_write_under_a_lock_is_reported_as_damaged() {
 async fn placeholder_with_foreign_content_is_not_deleted() {
     cov_mark::check!(placeholder_was_filled);
     let w = world().await;
-    let tx = w.domain.begin(&Options::default()).expect("begins");
-    let tid = tx.tid();
-    drop(tx);
+    let tid = fresh_tid(&w.domain);
     let key = w.items.key("c");
     let text = format!("{{\"{TRANSACTION_TID}\":\"{tid}\",\"transaction_absent\":true,\"n\":5}}");
     w.memory.create(key.clone(), &text).await;

@@ -10,7 +10,9 @@ use txn_core::{AttemptId, Error, Options, record::State};
 use txn_sim::{Scripted, Step};
 
 use crate::support::script::is_commit;
-use crate::support::{Dies, Item, Items, Plain, Process, Setup, SharedStore, World, record_key};
+use crate::support::{
+    Dies, Item, Items, Plain, Process, Setup, SharedStore, World, record_key, recorded,
+};
 
 /// The change of the document in the collection that is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +55,7 @@ async fn committed(w: &SharedStore, change: Change, dies: Dies) -> (Process, Att
     }
     let p = w.process(dies).await;
     let of_owner = other(&p).await;
-    let tx = p.domain.begin(&Options::default()).expect("begins");
+    let tx = p.domain.begin(&recorded()).expect("begins");
     tx.get(&p.items, "d0000").await.expect("reads");
     tx.put(&p.items, "d0000", &Item { n: 2 }).expect("buffers");
     tx.get(&of_owner, "x").await.expect("reads");
@@ -63,7 +65,7 @@ async fn committed(w: &SharedStore, change: Change, dies: Dies) -> (Process, Att
         Change::Delete => tx.delete(&of_owner, "x"),
     };
     changed.expect("buffers");
-    let tid = tx.tid();
+    let tid = tx.tid().expect("has its own record");
     tx.commit().await.expect("commits");
     (p, tid)
 }

@@ -12,7 +12,7 @@ use txn_core::{AttemptId, Config, Error, ErrorKind, Options, WaitFor, record::St
 use txn_sim::{Call, Scripted, Step};
 
 use crate::support::script::is_commit;
-use crate::support::{Dies, Item, Plain, Process, Setup, SharedStore, World};
+use crate::support::{Dies, Item, Plain, Process, Setup, SharedStore, World, recorded};
 
 /// The change of a document by the plain client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +76,8 @@ async fn owner(
     let owner = w.process(dies).await;
     meddle_at_commit(&owner.store, w.memory.clone(), keys, touches_record);
     let (domain, items) = (&owner.domain, &owner.items);
-    let tx = domain.begin(&Options::default()).expect("begins");
-    let tid = tx.tid();
+    let tx = domain.begin(&recorded()).expect("begins");
+    let tid = tx.tid().expect("has its own record");
     tx.get(items, "d0000").await.expect("reads");
     tx.put(items, "d0000", &Item { n: 7 }).expect("buffers");
     tx.insert(items, "new", &Item { n: 7 }).expect("buffers");

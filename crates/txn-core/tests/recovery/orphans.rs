@@ -5,7 +5,7 @@ use txn_core::store::Key;
 use txn_core::{AttemptId, Options, record::State};
 
 use crate::support::processes::ids;
-use crate::support::{Dies, Item, Plain, Process, SharedStore};
+use crate::support::{Dies, Item, Plain, Process, SharedStore, recorded};
 
 /// Copies a document with a lock of `holder` to another id.
 async fn locked_copy(w: &SharedStore, from: &Key, to: &Key, holder: AttemptId) {
@@ -22,9 +22,9 @@ async fn finished(p: &Process) -> AttemptId {
             tx.get(&p.items, id.as_str()).await?;
             tx.put(&p.items, id.as_str(), &Item { n: 2 })?;
         }
-        Ok::<_, txn_core::Error>(tx.tid())
+        tx.tid()
     };
-    let options = Options::default().with_wait_for(txn_core::WaitFor::Apply);
+    let options = recorded().with_wait_for(txn_core::WaitFor::Apply);
     p.domain.run(&options, write).await.expect("commits").value
 }
 

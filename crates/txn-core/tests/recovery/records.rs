@@ -7,7 +7,7 @@ use txn_core::event::Event;
 use txn_core::{AttemptId, LockMode, Options, TransactionOutcome, record::State};
 
 use crate::support::processes::ids;
-use crate::support::{Dies, Item, Plain, Process, SharedStore, record_key};
+use crate::support::{Dies, Item, Plain, Process, SharedStore, fresh_tid, record_key, recorded};
 
 async fn delete_record(w: &SharedStore, tid: AttemptId) {
     w.memory.delete(&record_key(tid)).await;
@@ -49,12 +49,12 @@ async fn holder_without_a_record_is_reported_as_such() {
 /// Commits 2 to two documents. From the commit on, the store refuses the owner's applies.
 pub(super) async fn held_back(w: &SharedStore) -> (Process, AttemptId) {
     let owner = w.process(Dies::HeldBackAfterCommit).await;
-    let tx = owner.domain.begin(&Options::default()).expect("begins");
+    let tx = owner.domain.begin(&recorded()).expect("begins");
     for id in ids(2) {
         tx.get(&owner.items, id.as_str()).await.expect("reads");
         tx.put(&owner.items, id.as_str(), &Item { n: 2 }).expect("buffers");
     }
-    let tid = tx.tid();
+    let tid = tx.tid().expect("has its own record");
     tx.commit().await.expect("commits");
     (owner, tid)
 }
@@ -116,9 +116,7 @@ async fn owner_reports_its_commit_found_aborted() {
 async fn pending_record_without_a_lock_is_aborted() {
     let w = SharedStore::of(2).await;
     let p = w.process(Dies::Never).await;
-    let tx = p.domain.begin(&Options::default()).expect("begins");
-    let tid = tx.tid();
-    drop(tx);
+    let tid = fresh_tid(&p.domain);
     w.memory.create_record(tid, State::Pending, "").await;
     let report = p.domain.admin().janitor_pass().await.expect("passes");
     assert!(report.is_clean() && report.recovered == 1, "{report:?}");

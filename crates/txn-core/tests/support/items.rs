@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use txn_core::{Collection, Config, Domain, Typed};
+use txn_core::{AttemptId, Collection, Config, Domain, Options, Typed};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Item {
@@ -26,4 +26,14 @@ pub(crate) async fn drained(domain: &Domain) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("left over: {:?}", domain.admin().inspect().await);
+}
+
+/// Options of a transaction with a record of its own.
+pub(crate) fn recorded() -> Options {
+    Options::default().with_own_record(true)
+}
+
+/// Returns a tid of this process that no transaction uses.
+pub(crate) fn fresh_tid(domain: &Domain) -> AttemptId {
+    domain.begin(&recorded()).expect("begins").tid().expect("has its own record")
 }

@@ -11,7 +11,7 @@ mod world;
 
 pub(crate) use clock::{Calendar, Wall};
 pub(crate) use dice::Dice;
-pub(crate) use items::{Item, Items, config, drained};
+pub(crate) use items::{Item, Items, config, drained, fresh_tid, recorded};
 pub(crate) use log::Log;
 pub(crate) use plain::{Plain, record_key};
 pub(crate) use processes::{Process, SharedStore, Shop};

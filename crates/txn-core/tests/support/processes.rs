@@ -8,7 +8,7 @@ use txn_core::store::MemoryStore;
 use txn_core::{AttemptId, Config, Domain, Error, Options, WaitFor};
 use txn_sim::{Counts, Scripted};
 
-use super::items::{Item, Items, config, drained};
+use super::items::{Item, Items, config, drained, recorded};
 use super::script::{Dies, die};
 use super::world::{Setup, World};
 
@@ -122,7 +122,7 @@ impl SharedStore {
             true => Some(dead.domain.create_collection("other", None).await.expect("opens")),
             false => None,
         };
-        let tx = dead.domain.begin(&Options::default()).expect("begins");
+        let tx = dead.domain.begin(&recorded()).expect("begins");
         tx.get_many(&dead.items, ids(n)).await.expect("reads");
         for id in ids(n) {
             tx.put(&dead.items, id.as_str(), &Item { n: 2 }).expect("buffers");
@@ -130,7 +130,7 @@ impl SharedStore {
         if let Some(more) = &more {
             tx.insert(more, "x", &Item { n: 2 }).expect("buffers");
         }
-        let tid = tx.tid();
+        let tid = tx.tid().expect("has its own record");
         assert_eq!(tx.commit().await.is_ok(), dies == Dies::AfterCommit);
         tid
     }

@@ -11,7 +11,7 @@ use txn_core::{
 };
 use txn_sim::{CountingStore, Scripted};
 
-use super::items::{Item, config, drained};
+use super::items::{Item, config, drained, fresh_tid};
 use super::log::Log;
 use super::plain::Plain;
 
@@ -134,7 +134,7 @@ impl<C: Codec> World<C> {
 
     /// Leaves a lock as of a process that died before the commit.
     pub(crate) async fn leave_lock(&self, key: &Key) -> AttemptId {
-        let tid = self.domain.begin(&Options::default()).expect("begins").tid();
+        let tid = fresh_tid(&self.domain);
         self.memory.lock(key, tid).await;
         tid
     }

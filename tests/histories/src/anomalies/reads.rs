@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use txn_core::store::Read;
-use txn_core::{Error, ErrorKind, LockMode, Options, ReadMode};
+use txn_core::{Error, ErrorKind, ReadMode};
 
-use crate::fixture::{Fixture, Item, Process};
+use crate::fixture::{Fixture, Item, Process, locking};
 
 /// The content for each read that does not wait.
 ///
@@ -107,8 +107,7 @@ pub async fn g_single_read_skew(fixture: &Fixture) {
 /// The reads of the reader belong together.
 pub async fn g_single_read_skew_with_locked_reads(fixture: &Fixture) {
     fixture.put(&[("x", 10), ("y", 20)]).await;
-    let options =
-        Options::default().with_lock_mode(LockMode::AtRead).with_read_mode(ReadMode::Lock);
+    let options = locking().with_read_mode(ReadMode::Lock);
     let reader = fixture.a.begin_with(&options);
     assert_eq!(reader.get("x").await, Some(10));
     fixture.b.is_younger_than(&reader).await;

@@ -1,8 +1,8 @@
 //! G2-item: each transaction writes a document that the other one only read.
 
-use txn_core::{Error, LockMode, Options, ReadMode};
+use txn_core::{Error, ReadMode};
 
-use crate::fixture::{Fixture, Item, Process, Session};
+use crate::fixture::{Fixture, Item, Process, Session, locking};
 
 /// Write skew: at least one of two doctors must stay.
 ///
@@ -80,8 +80,7 @@ pub async fn g2_item_write_skew_through_absent_documents(fixture: &Fixture) {
 /// The conflict is at the document that both want.
 pub async fn g2_item_write_skew_of_locked_reads(fixture: &Fixture) {
     fixture.put(&[("x", 1), ("y", 1)]).await;
-    let options =
-        Options::default().with_lock_mode(LockMode::AtRead).with_read_mode(ReadMode::Lock);
+    let options = locking().with_read_mode(ReadMode::Lock);
     let older = fixture.a.begin_with(&options);
     fixture.b.is_younger_than(&older).await;
     let younger = fixture.b.begin_with(&options);

@@ -312,7 +312,7 @@ impl Inner {
 
     async fn commit(&mut self, session: Session, dies: bool) {
         let Session { tx, work, doomed, alone, .. } = session;
-        let who = format!("transaction {} with {work:?}", tx.tid());
+        let who = format!("the transaction with {work:?}");
         let result = tx.commit().await;
         let error = match result {
             Ok(_) => {

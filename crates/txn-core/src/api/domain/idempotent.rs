@@ -169,12 +169,12 @@ impl Domain {
     /// # use std::time::Duration;
     /// # use txn_core::{Answer, Collection, Domain, Error, IdempotencyKey, Options, Raw};
     /// # async fn order(
-    /// #     domain: &Domain, orders: &Collection<Raw>, key: &str, order: &str,
+    /// #     domain: &Domain, orders: &Collection<Raw>, request: &str, order: &str,
     /// # ) -> Result<String, Error> {
-    /// let key = IdempotencyKey::new(key, Duration::from_secs(86_400)).for_request(order);
+    /// let key = IdempotencyKey::new(request, Duration::from_secs(86_400)).for_request(order);
     /// let answered = domain
     ///     .idempotent(&key, &Options::default(), async |tx| {
-    ///         let id = format!("order-{}", tx.tid());
+    ///         let id = format!("order-{request}");
     ///         tx.insert(orders, &id, &Raw::new(order))?;
     ///         Ok::<_, Error>(Answer::Commit(id))
     ///     })

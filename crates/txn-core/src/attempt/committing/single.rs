@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::attempt::state::CommitKind;
 use crate::attempt::{Attempt, Mutation, ReadEntry};
@@ -29,8 +28,7 @@ pub(in crate::attempt) struct Single {
 /// The transaction must consist of one existing document that a transaction committed before.
 /// A document without `transaction_version` has no list of commits that could settle a write
 /// without an answer. A deletion leaves no list. An attempt that locks at each read holds a
-/// lock already. A caller that knows the tid may ask for the outcome, which only a record can
-/// answer.
+/// lock already. Options may require a record.
 pub(in crate::attempt) async fn single_document(
     attempt: &Arc<Attempt>,
     reads: &BTreeMap<Key, ReadEntry>,
@@ -38,9 +36,8 @@ pub(in crate::attempt) async fn single_document(
 ) -> Result<Option<Single>, AttemptError> {
     let Some((key, Mutation::Put(image))) = writes.first_key_value() else { return Ok(None) };
     let alone = writes.len() == 1 && reads.keys().all(|read| read == key);
-    let wants_record =
-        attempt.options.metadata.is_some() || attempt.is_tid_exposed.load(Ordering::Acquire);
-    if !alone || attempt.pessimistic || wants_record {
+    let needs_record = attempt.options.own_record || attempt.options.metadata.is_some();
+    if !alone || attempt.pessimistic || needs_record {
         return Ok(None);
     }
     let entry = match reads.get(key) {
