@@ -273,6 +273,18 @@ pub(crate) struct Serve {
     /// Carry out submitted requests (`POST /_requests/ID`)
     #[arg(long)]
     pub(crate) processor: bool,
+    /// Send the HTTP requests (`after_commit`) of committed transactions to this origin, such as
+    /// `https://hooks.example.com`. An origin has a scheme, a host and a port
+    #[arg(long = "destination", value_name = "ORIGIN")]
+    pub(crate) destinations: Vec<String>,
+    /// An address or a network outside of the public internet at which destinations may be, such as
+    /// `10.1.0.0/16`
+    #[arg(long = "destination-address", value_name = "NETWORK", requires = "destinations")]
+    pub(crate) destination_addresses: Vec<String>,
+    /// The folder with the secrets of HTTP requests. The secret NAME for HOST is in the file
+    /// HOST:PORT/NAME, which is read for each call
+    #[arg(long, value_name = "FOLDER", requires = "destinations")]
+    pub(crate) secrets: Option<PathBuf>,
     /// Run no janitor. Another process of the domain has to run one. Only processes with a janitor
     /// are listed by `txn processes`
     #[arg(long)]
@@ -323,11 +335,12 @@ pub(crate) struct NewToken {
     /// The name for logs and refusals
     #[arg(long)]
     pub(crate) name: String,
-    /// A collection or an index of the right. A `*` at the end stands for all that follow
+    /// A collection or an index of the right, for lock a category, for emit a topic, for call an
+    /// origin such as `https://hooks.example.com:443`. A `*` at the end stands for all that follow
     #[arg(long = "collection", value_name = "PATTERN")]
     pub(crate) collections: Vec<String>,
-    /// A verb of the right. The verbs are read, write, create, lock, emit, pass-reads, pass-writes,
-    /// submit, metrics, operate and act
+    /// A verb of the right. The verbs are read, write, create, lock, emit, call, pass-reads,
+    /// pass-writes, submit, metrics, operate and act
     #[arg(long = "verb", value_name = "VERB", required = true)]
     pub(crate) verbs: Vec<String>,
 }

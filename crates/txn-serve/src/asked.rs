@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hyper::header::{self, HeaderMap};
 use hyper::http::request::Parts;
 use serde::de::DeserializeOwned;
-use txn_core::{Domain, IdempotencyKey};
+use txn_core::IdempotencyKey;
 
 use crate::access::caller::Caller;
 use crate::audit::Named;
@@ -68,12 +68,6 @@ impl Asked {
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         serde_json::from_str(self.text()?)
             .map_err(|error| Problem::new(Code::Invalid, format!("the body does not fit: {error}")))
-    }
-
-    /// The id of a new document.
-    pub(crate) fn new_id(&self, domain: &Domain) -> String {
-        let entropy = domain.config().entropy();
-        format!("{:016x}{:016x}", entropy.next_u64(), entropy.next_u64())
     }
 }
 

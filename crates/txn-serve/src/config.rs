@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use txn_es::EsStore;
+use txn_outbox::http::HttpConfig;
 
 use crate::access::Tokens;
 use crate::http::tls::Tls;
@@ -68,6 +69,12 @@ pub struct ServeConfig {
     ///
     /// Otherwise another process has to run a processor. Any number of processors may run.
     pub processor: bool,
+    /// The HTTP requests that transactions may store, and that the gateway sends.
+    ///
+    /// The gateway also sends the requests of other processes of the domain. A request for no
+    /// listed destination then becomes a dead letter. Each caller with the right `call` can make
+    /// the gateway call a destination. Default: none, and such transactions are refused.
+    pub http_requests: Option<HttpConfig>,
     /// Whether a write to a missing collection creates it. Default: no.
     pub create_collections: bool,
     /// Whether each answer has the header `X-Elastic-Product`.
@@ -135,6 +142,7 @@ impl Default for ServeConfig {
             drain: Duration::from_secs(30),
             idempotency_ttl: Duration::from_secs(24 * 3_600),
             processor: false,
+            http_requests: None,
             create_collections: false,
             elastic_product: false,
             tokens: None,
@@ -187,6 +195,8 @@ setters! {
     with_idempotency_ttl: idempotency_ttl: Duration;
     /// Sets [`ServeConfig::processor`].
     with_processor: processor: bool;
+    /// Sets [`ServeConfig::http_requests`].
+    with_http_requests: http_requests: Option<HttpConfig>;
     /// Sets [`ServeConfig::create_collections`].
     with_create_collections: create_collections: bool;
     /// Sets [`ServeConfig::elastic_product`].

@@ -44,7 +44,7 @@ use crate::passing::upstream::pass;
 use crate::passing::writes::writes_documents;
 use crate::samples::{INTERVAL, Samples};
 use crate::systems::events::{self, Ending};
-use crate::systems::{locks, requests};
+use crate::systems::{http_requests, locks, requests};
 use crate::transactions::{commit, outcome, read};
 
 /// How long the answer of a check of the store holds.
@@ -101,19 +101,17 @@ impl Gateway {
         if !self.config().processor {
             return std::future::pending().await;
         }
-        loop {
-            match self.backend.systems.requests().await {
-                Ok(requests) => {
-                    // The processor ends with this future, and its tasks at the shutdown.
-                    let _processor = requests.start(None);
-                    return std::future::pending().await;
-                }
-                Err(problem) => {
-                    tracing::warn!(code = problem.code().text(), "the processor starts later");
-                    tokio::time::sleep(LOOK).await;
-                }
-            }
-        }
+        // The processor ends with this future, and its tasks at the shutdown.
+        let start = || async { Ok(self.backend.systems.requests().await?.start(None)) };
+        run_role("the processor of submitted requests", start).await;
+    }
+
+    /// Sends HTTP requests after commits, if the settings ask for it. The future never ends.
+    pub(crate) async fn send_http_requests(&self) {
+        let Some(http) = &self.config().http_requests else {
+            return std::future::pending().await;
+        };
+        run_role("the dispatcher", || self.backend.systems.start_dispatcher(http)).await;
     }
 
     /// Ends the tasks of the systems. Returns whether all of them ended in time.
@@ -362,6 +360,7 @@ impl Gateway {
             Work::LockRenew => locks::renew(backend, asked).await,
             Work::LockRelease => locks::release(backend, asked).await,
             Work::Backlog => events::backlog(backend, asked).await,
+            Work::HttpResult => http_requests::result(backend, asked).await,
             Work::DeadLetters => events::dead_letters(backend, asked).await,
             Work::DeadLetterRetry => events::end_dead_letter(backend, asked, Ending::Retry).await,
             Work::DeadLetterDrop => events::end_dead_letter(backend, asked, Ending::Drop).await,
@@ -463,6 +462,22 @@ impl Gateway {
         let answers = matches!(tokio::time::timeout(CHECK, overview).await, Ok(Ok(_)));
         *checked = Some((Instant::now(), answers));
         answers
+    }
+}
+
+/// Starts a role of the gateway, again after a failure. The future never ends.
+async fn run_role<T, F>(role: &str, start: impl Fn() -> F)
+where
+    F: Future<Output = Result<T, Problem>>,
+{
+    loop {
+        match start().await {
+            Ok(_running) => return std::future::pending().await,
+            Err(problem) => {
+                tracing::warn!(role, code = problem.code().text(), "the role starts later");
+                tokio::time::sleep(LOOK).await;
+            }
+        }
     }
 }
 

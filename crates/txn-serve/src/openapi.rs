@@ -236,6 +236,7 @@ fn transaction_schemas() -> [(&'static str, Value); 3] {
                     "operations": { "type": "array", "items": { "$ref": format!("{SCHEMAS}Operation") } },
                     "metadata": true,
                     "events": { "type": "array", "items": { "$ref": format!("{SCHEMAS}Emit") } },
+                    "after_commit": { "type": "array", "items": { "$ref": format!("{SCHEMAS}HttpRequest") } },
                     "locks": { "type": "array", "items": {
                         "type": "object", "required": ["category", "id", "token"],
                         "additionalProperties": false,

@@ -43,9 +43,9 @@ impl Server {
     /// [`ServeConfig::drain`]. Returns whether all running requests were answered.
     ///
     /// While the gateway runs, it reads changed files of tokens and certificates again. It also
-    /// deletes the answers whose [`ServeConfig::idempotency_ttl`] has passed, carries out submitted
-    /// requests if [`ServeConfig::processor`] is set, and samples its requests for the plots of the
-    /// console.
+    /// deletes the answers whose [`ServeConfig::idempotency_ttl`] has passed, carries out the roles
+    /// of [`ServeConfig::processor`] and [`ServeConfig::http_requests`], and samples its requests
+    /// for the plots of the console.
     ///
     /// A listener on a loopback address answers only requests to `localhost` or a loopback address.
     ///
@@ -58,11 +58,14 @@ impl Server {
             () = self.gateway.purge_answers() => {}
             () = self.gateway.watch_files() => {}
             () = self.gateway.process_requests() => {}
+            () = self.gateway.send_http_requests() => {}
             () = self.gateway.take_samples() => {}
         }
         let drained = connections.drain().await;
         if !self.gateway.shut_down_systems().await {
-            tracing::warn!("some submitted requests still run: another processor finishes them");
+            tracing::warn!(
+                "some submitted or HTTP requests still run: another process finishes them"
+            );
         }
         drained
     }

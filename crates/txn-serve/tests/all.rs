@@ -9,6 +9,7 @@ mod desk;
 mod documents;
 mod events;
 mod figures;
+mod http_requests;
 mod limits;
 mod locks;
 mod operator;

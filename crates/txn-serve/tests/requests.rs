@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use hyper::Method;
 use serde_json::{Value, json};
 use txn_core::store::MemoryStore;
-use txn_core::{Domain, Raw};
+use txn_core::{Domain, Raw, Transaction};
+use txn_requests::{Companion, Request, RequestError, Requests, RequestsConfig};
 use txn_serve::ServeConfig;
 
 use super::access::{File, ask, lacks};
@@ -49,6 +51,33 @@ async fn processor_carries_out_submitted_requests() {
     assert!(refused["reason"].as_str().is_some_and(|why| why.contains("minimum")), "{refused}");
     socket.stop.send(()).expect("serves");
     assert!(socket.served.await.expect("no panic"));
+}
+
+/// A companion that never lets a request commit.
+#[derive(Debug)]
+struct Fails;
+
+#[async_trait]
+impl Companion for Fails {
+    async fn accompany(&self, _: &Transaction, _: &Request) -> Result<(), RequestError> {
+        panic!("the companion fails")
+    }
+}
+
+#[tokio::test]
+async fn quarantined_request_is_on_the_stuck_page() {
+    let desk = Desk::memory().await;
+    let page = desk.get("/_console/stuck").await.page(200);
+    assert!(page.contains("no submitted requests"), "{page}");
+    desk.put("/stock/_doc/a", &json!({ "n": 1 })).await.is(201);
+    desk.post("/_requests/doomed", &adding(2)).await.is(202);
+    let settings = RequestsConfig::default().with_max_failures(1);
+    let requests = Requests::open_with(&desk.domain, settings, Arc::new(Fails)).await;
+    let requests = requests.expect("opens");
+    assert_eq!(requests.process_open(None).await.expect("looks").quarantined, 1);
+    requests.shutdown(Duration::from_secs(5)).await;
+    let page = desk.get("/_console/stuck").await.page(200);
+    assert!(page.contains("doomed") && page.contains("txn requests release"), "{page}");
 }
 
 #[tokio::test]

@@ -13,8 +13,9 @@ use crate::error::{OutboxError, Result};
 use crate::http::delivery::address::{
     Resolver, SystemResolver, embedded, is_nat64_prefix, is_special, is_translated,
 };
+use crate::http::delivery::call::allowed;
 use crate::http::delivery::retries::{DAY, Retries, Retry};
-use crate::http::request::Method;
+use crate::http::request::{HttpRequest, Method};
 use crate::http::secret::{NoSecrets, Secrets};
 
 /// An allowed destination: scheme, host and port.
@@ -230,6 +231,14 @@ setters! { HttpConfig:
 const MOST_BODY: usize = 64 << 10;
 
 impl HttpConfig {
+    /// Checks a request in advance: a dispatcher with these settings calls its URL.
+    ///
+    /// # Errors
+    /// [`OutboxError::InvalidHttp`] with the reason, for example a URL of no destination.
+    pub fn admit(&self, request: &HttpRequest) -> Result<()> {
+        allowed(self, request).map(drop).map_err(OutboxError::InvalidHttp)
+    }
+
     /// The maximum number of concurrent calls to one destination.
     pub(crate) fn most_of_destination(&self) -> usize {
         self.per_destination.unwrap_or((self.concurrency / 2).max(1))

@@ -39,6 +39,8 @@ mod config;
 mod dispatcher;
 #[cfg(feature = "http")]
 mod secret;
+#[cfg(feature = "http")]
+mod secret_files;
 
 #[cfg(feature = "http")]
 pub use config::{Destination, HttpConfig};
@@ -54,4 +56,6 @@ pub(crate) use result::purge as purge_results;
 pub use result::{HttpResult, HttpResults, HttpState};
 #[cfg(feature = "http")]
 pub use secret::{NoSecrets, SecretString, Secrets};
+#[cfg(feature = "http")]
+pub use secret_files::SecretFiles;
 pub use stored_request::TOPIC;

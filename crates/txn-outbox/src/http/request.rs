@@ -160,6 +160,14 @@ impl HttpRequest {
         self
     }
 
+    /// Returns the origin of the URL, such as `https://api.example.com:443`.
+    ///
+    /// `None` if the URL is none of a request.
+    #[must_use]
+    pub fn origin(&self) -> Option<String> {
+        self.check(usize::MAX).ok().as_ref().map(origin)
+    }
+
     /// Validates the request, and returns its URL.
     pub(crate) fn check(&self, most_bytes: usize) -> Result<Url, String> {
         if self.url.len() > MOST_URL {

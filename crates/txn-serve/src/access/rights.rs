@@ -38,6 +38,8 @@ verbs! {
     Lock = "lock", true;
     /// Emits events of topics.
     Emit = "emit", true;
+    /// Has HTTP requests sent to origins after a commit.
+    Call = "call", true;
     /// Sends reads of indices to the servers.
     PassReads = "pass-reads", true;
     /// Sends writes of indices to the servers.

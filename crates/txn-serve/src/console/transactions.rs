@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use txn_core::AttemptId;
 use txn_core::admin::{ParticipantReport, TransactionReport, TransactionState, Verdict};
 
+use super::domain::waits_for_operator;
 use super::parts::{
     age, badge, cut, document, fact, faults, process, prose, query, table, text, time, transaction,
 };
@@ -214,7 +215,7 @@ fn actions(report: &TransactionReport) -> Markup {
 
 /// Lists everything without progress, with the next step for each.
 ///
-/// The list has transactions, locks and parts.
+/// The list has transactions, locks, parts, dead letters and requests.
 pub(super) async fn stuck(backend: &Backend, asked: &mut Asked) -> Result<Markup, Problem> {
     let limit = take_limit(asked)?;
     asked.finish_parameters()?;
@@ -254,5 +255,6 @@ pub(super) async fn stuck(backend: &Backend, asked: &mut Asked) -> Result<Markup
             @else { (rows("Long transactions", &rest)) }
         }
         (cut(findings.truncated, limit))
+        (waits_for_operator(backend, limit).await)
     })
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 use txn_core::Answer;
+use txn_lock::instance::random;
 
 use super::action::{Change, Defaults, parse_bulk};
 use super::apply::{Done, Fault, Planned, carry_out};
@@ -27,7 +28,7 @@ pub(crate) async fn bulk(backend: &Backend, asked: &mut Asked) -> Result<Reply, 
     let max_actions = backend.config.max_documents;
     let defaults = Defaults { index: index.as_deref(), routing: routing.as_deref(), max_actions };
     let body = asked.text()?;
-    let actions = parse_bulk(body, defaults, || asked.new_id(&backend.domain))?;
+    let actions = parse_bulk(body, defaults, || random(&backend.domain))?;
     for action in &actions {
         asked.named.documents(&action.index, 1);
     }

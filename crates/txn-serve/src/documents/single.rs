@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use txn_core::{Answer, Collection, DocumentId, Raw};
+use txn_lock::instance::random;
 
 use super::action::{Action, Change, Update, condition};
 use super::apply::{Fault, Planned, carry_out};
@@ -50,7 +51,7 @@ pub(crate) async fn write(
     let index = asked.route.value(0).to_owned();
     asked.named.documents(&index, 1);
     let id = match write {
-        Write::IndexNew => asked.new_id(&backend.domain),
+        Write::IndexNew => random(&backend.domain),
         _ => asked.route.value(1).to_owned(),
     };
     let (verb, change) = match write {

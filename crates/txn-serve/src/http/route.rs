@@ -39,6 +39,7 @@ routes! {
     DeadLetters: GET "/_outbox/dead", "The dead letters, as `txn dead list` prints them";
     DeadLetterRetry: POST "/_outbox/dead/{id}/retry", "Returns a dead letter to its queue";
     DeadLetterDrop: POST "/_outbox/dead/{id}/drop", "Deletes a dead letter";
+    HttpResult: GET "/_outbox/http/{id}", "The last call of an HTTP request after a commit";
     RequestList: GET "/_requests", "The open requests, as `txn requests ls` prints them";
     RequestSubmit: POST PUT "/_requests/{id}", "Stores a request, which a processor carries out later";
     RequestStatus: GET "/_requests/{id}", "The state of a submitted request";
@@ -57,7 +58,7 @@ routes! {
     ConsoleStyle: GET "/_console/style.css", "The style of the pages";
     ConsoleTransactions: GET "/_console/transactions", "A page with the open transactions";
     ConsoleTransaction: GET "/_console/transaction", "A page with the story of a transaction";
-    ConsoleStuck: GET "/_console/stuck", "A page with transactions and locks without progress";
+    ConsoleStuck: GET "/_console/stuck", "A page with everything that makes no progress";
     ConsoleWaits: GET "/_console/waits", "A page with the waits for locks";
     ConsoleDocuments: GET "/_console/documents", "A page with hot and locked documents";
     ConsoleDocument: GET "/_console/document", "A page with the story of a document";

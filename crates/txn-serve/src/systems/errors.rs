@@ -39,6 +39,7 @@ impl From<OutboxError> for Problem {
         let code = match &error {
             OutboxError::InvalidName { .. }
             | OutboxError::InvalidPayload { .. }
+            | OutboxError::InvalidHttp(_)
             | OutboxError::TooLate { .. } => Code::Invalid,
             OutboxError::Full { .. } => Code::Overloaded,
             OutboxError::NotFound(_) => Code::NotFound,

@@ -4,10 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 use txn_core::Domain;
 use txn_lock::Leases;
-use txn_outbox::{Outbox, OutboxConfig};
+use txn_outbox::http::{Dispatcher, HttpConfig, HttpResults, TOPIC};
+use txn_outbox::{Outbox, OutboxConfig, Processor, ProcessorConfig, Topics};
 use txn_requests::{Requests, RequestsConfig};
 
 use crate::config::ServeConfig;
@@ -21,6 +23,7 @@ pub(crate) enum System {
     Locks,
     Outbox,
     Requests,
+    HttpResults,
 }
 
 impl System {
@@ -29,6 +32,7 @@ impl System {
             Self::Locks => "locks",
             Self::Outbox => "outbox",
             Self::Requests => "requests",
+            Self::HttpResults => "http-results",
         }
     }
 }
@@ -39,6 +43,9 @@ pub(crate) struct Systems {
     leases: OnceCell<Arc<Leases>>,
     outbox: OnceCell<Outbox>,
     requests: OnceCell<Requests>,
+    http_results: OnceCell<HttpResults>,
+    /// The processor that sends HTTP requests.
+    dispatcher: Mutex<Option<Processor>>,
     /// The permits of requests that wait for a lock. Other requests keep the remaining permits.
     waits: Semaphore,
 }
@@ -56,6 +63,8 @@ impl Systems {
             leases: OnceCell::new(),
             outbox: OnceCell::new(),
             requests: OnceCell::new(),
+            http_results: OnceCell::new(),
+            dispatcher: Mutex::new(None),
             waits: Semaphore::new((config.max_requests / 4).clamp(1, Semaphore::MAX_PERMITS)),
         }
     }
@@ -66,6 +75,7 @@ impl Systems {
             System::Locks => self.leases.initialized(),
             System::Outbox => self.outbox.initialized(),
             System::Requests => self.requests.initialized(),
+            System::HttpResults => self.http_results.initialized(),
         };
         if is_open {
             return Ok(true);
@@ -105,6 +115,20 @@ impl Systems {
         Ok(self.requests.get_or_try_init(open).await?)
     }
 
+    /// The results of HTTP requests.
+    pub(crate) async fn http_results(&self) -> Result<&HttpResults, Problem> {
+        Ok(self.http_results.get_or_try_init(|| HttpResults::open(&self.domain)).await?)
+    }
+
+    /// Sends HTTP requests until the shutdown.
+    pub(crate) async fn start_dispatcher(&self, http: &HttpConfig) -> Result<(), Problem> {
+        let dispatcher = Dispatcher::open(&self.domain, http.clone()).await?;
+        let topics = Topics::new().with(TOPIC, dispatcher);
+        let processor = self.outbox().await?.start(ProcessorConfig::default(), topics).await?;
+        *self.dispatcher.lock() = Some(processor);
+        Ok(())
+    }
+
     /// A permit to wait for a lock.
     pub(crate) fn admit_wait(&self) -> Result<SemaphorePermit<'_>, Problem> {
         self.waits.try_acquire().map_err(|_| {
@@ -115,9 +139,20 @@ impl Systems {
 
     /// Ends the tasks of the systems. Returns whether all of them ended in time.
     pub(crate) async fn shutdown(&self, deadline: Duration) -> bool {
-        match self.requests.get() {
-            Some(requests) => requests.shutdown(deadline).await,
-            None => true,
-        }
+        let dispatcher = self.dispatcher.lock().take();
+        let requests = async {
+            match self.requests.get() {
+                Some(requests) => requests.shutdown(deadline).await,
+                None => true,
+            }
+        };
+        let calls = async {
+            match dispatcher {
+                Some(dispatcher) => dispatcher.stop(deadline).await,
+                None => true,
+            }
+        };
+        let (requests, calls) = tokio::join!(requests, calls);
+        requests && calls
     }
 }

@@ -4,6 +4,7 @@ use hyper::StatusCode;
 use serde::Deserialize;
 use txn_requests::{Operation, Request, Selection, State, Status};
 
+use super::http_requests;
 use super::opened::System;
 use crate::access::rights::Verb;
 use crate::asked::Asked;
@@ -31,10 +32,7 @@ pub(crate) async fn submit(backend: &Backend, asked: &mut Asked) -> Result<Reply
     asked.finish_parameters()?;
     asked.caller.need_any(&[Verb::Submit])?;
     let request: Request = asked.json()?;
-    if !request.after_commit.is_empty() {
-        let detail = "the gateway does not support `after_commit` of a request";
-        return Err(Problem::new(Code::Unsupported, detail));
-    }
+    http_requests::admit(backend, &asked.caller, &request.after_commit)?;
     check_rights(asked, &request)?;
     for operation in &request.operations {
         // A processor opens the collections, and creates none.
@@ -94,13 +92,14 @@ async fn find(backend: &Backend, asked: &Asked) -> Result<Status, Problem> {
 
 /// Refuses a request beyond the caller's rights.
 ///
-/// The caller must have the rights to all operations and events of the request.
+/// The caller must have the rights to all operations, events and HTTP requests.
 fn check_rights(asked: &Asked, request: &Request) -> Result<(), Problem> {
     for operation in &request.operations {
         let name = &operation.target().collection;
         asked.named.documents(name, 1);
         asked.caller.need(verb_of(operation), name)?;
     }
+    http_requests::check_rights(&asked.caller, &request.after_commit)?;
     request.events.iter().try_for_each(|event| asked.caller.need(Verb::Emit, &event.topic))
 }
 

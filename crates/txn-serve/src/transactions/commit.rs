@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Deserialize;
 use serde_json::Value;
 use txn_core::Answer;
+use txn_outbox::http::HttpRequest;
 use txn_requests::{Emit, Operation, Request, Target};
 
 use super::plan::{Plan, Written};
@@ -18,6 +19,7 @@ use crate::backend::Backend;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 use crate::systems::events::Events;
+use crate::systems::http_requests::AfterCommit;
 use crate::systems::locks::{Conditions, HeldLock};
 
 /// The body of a conditional commit.
@@ -32,12 +34,22 @@ struct Commit {
     /// The events that exist only if the commit succeeds.
     #[serde(default)]
     events: Vec<Emit>,
+    /// The HTTP requests that are sent after the commit.
+    #[serde(default)]
+    after_commit: Vec<HttpRequest>,
     /// The locks that have to be held under these tokens.
     #[serde(default)]
     locks: Vec<HeldLock>,
     /// The reservations of reads for update.
     #[serde(default)]
     reservations: Vec<String>,
+}
+
+impl Commit {
+    fn has_effects(&self) -> bool {
+        let Self { operations, events, after_commit, .. } = self;
+        !operations.is_empty() || !events.is_empty() || !after_commit.is_empty()
+    }
 }
 
 /// A document that the client has read.
@@ -53,7 +65,6 @@ pub(crate) async fn transaction(backend: &Backend, asked: &mut Asked) -> Result<
     let request: Request = asked.json()?;
     for (name, is_used) in [
         ("application", request.application.is_some()),
-        ("after_commit", !request.after_commit.is_empty()),
         ("not_before_ms", request.not_before_ms.is_some()),
     ] {
         if is_used {
@@ -61,11 +72,13 @@ pub(crate) async fn transaction(backend: &Backend, asked: &mut Asked) -> Result<
             return Err(Problem::new(Code::Unsupported, detail));
         }
     }
-    if request.operations.is_empty() && request.events.is_empty() {
-        return Err(Problem::new(Code::Invalid, "the request has no operations and no events"));
+    let Request { operations, events, after_commit, metadata, .. } = request;
+    let commit = Commit { operations, events, after_commit, metadata, ..Commit::default() };
+    if !commit.has_effects() {
+        let detail = "the request has no operations, no events and no HTTP requests";
+        return Err(Problem::new(Code::Invalid, detail));
     }
-    let Request { operations, events, metadata, .. } = request;
-    run(backend, asked, Commit { operations, events, metadata, ..Commit::default() }).await
+    run(backend, asked, commit).await
 }
 
 /// Carries out operations if documents are still unchanged.
@@ -73,8 +86,8 @@ pub(crate) async fn transaction(backend: &Backend, asked: &mut Asked) -> Result<
 /// The documents must be as the client has read them.
 pub(crate) async fn commit(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem> {
     let commit: Commit = asked.json()?;
-    if commit.reads.is_empty() && commit.operations.is_empty() && commit.events.is_empty() {
-        let detail = "the request has no reads, no operations and no events";
+    if commit.reads.is_empty() && !commit.has_effects() {
+        let detail = "the request has no reads, no operations, no events and no HTTP requests";
         return Err(Problem::new(Code::Invalid, detail));
     }
     run(backend, asked, commit).await
@@ -84,19 +97,21 @@ async fn run(backend: &Backend, asked: &mut Asked, commit: Commit) -> Result<Rep
     let wait_for = asked.parameters.take_wait_for()?;
     asked.finish_parameters()?;
     // The time of the reservations begins again, until the commit passes them on.
-    let Commit { metadata, events, locks, .. } = &commit;
-    let joins_groups = metadata.is_none() && events.is_empty() && locks.is_empty();
+    let Commit { metadata, events, after_commit, locks, .. } = &commit;
+    let joins_groups =
+        metadata.is_none() && events.is_empty() && after_commit.is_empty() && locks.is_empty();
     let update = backend.reservations.take(&commit.reservations, joins_groups)?;
     admit(backend, asked, &commit).await?;
-    let Commit { reads, operations, events, locks, metadata, .. } = commit;
+    let Commit { reads, operations, events, after_commit, locks, metadata, .. } = commit;
     let locks = Conditions::prepare(backend, asked, &locks).await?;
     let events = Events::prepare(backend, asked, events).await?;
+    let after_commit = AfterCommit::prepare(backend, asked, after_commit).await?;
     let (targets, tokens): (Vec<_>, Vec<_>) =
         reads.into_iter().map(|read| (read.target, read.token)).unzip();
     let addresses = open_all(backend, &asked.caller, targets.into_iter(), Missing::Create).await?;
     let written = Written::of(backend, &operations);
     let prepared = backend.operations.prepare(operations).await?;
-    let plan = Plan { addresses, tokens, prepared, written, events, locks };
+    let plan = Plan { addresses, tokens, prepared, written, events, after_commit, locks };
     if update.is_wanted()
         && let Some(predicted) = predict(backend, &plan, &update).await
     {
@@ -129,10 +144,10 @@ async fn run(backend: &Backend, asked: &mut Asked, commit: Commit) -> Result<Rep
 ///
 /// The collections are those of the operations.
 async fn admit(backend: &Backend, asked: &Asked, commit: &Commit) -> Result<(), Problem> {
-    let Commit { reads, operations, events, locks, .. } = commit;
+    let Commit { reads, operations, events, after_commit, locks, .. } = commit;
     let most = backend.config.max_documents;
-    if events.len().max(locks.len()) > most {
-        let detail = format!("the request has more than {most} events or locks");
+    if events.len().max(after_commit.len()).max(locks.len()) > most {
+        let detail = format!("the request has more than {most} events, HTTP requests or locks");
         return Err(Problem::new(Code::TooLarge, detail));
     }
     let caller = &asked.caller;

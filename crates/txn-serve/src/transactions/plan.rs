@@ -17,6 +17,7 @@ use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 use crate::http::shape::Shape;
 use crate::systems::events::Events;
+use crate::systems::http_requests::AfterCommit;
 use crate::systems::locks::Conditions;
 
 /// A validated commit with its open collections.
@@ -28,6 +29,7 @@ pub(super) struct Plan {
     pub(super) prepared: Prepared,
     pub(super) written: Written,
     pub(super) events: Events,
+    pub(super) after_commit: AfterCommit,
     pub(super) locks: Conditions,
 }
 
@@ -59,9 +61,12 @@ impl Plan {
         }
         // The error of a full queue is not stored under the key, so a repetition may succeed.
         let ids = self.events.emit(tx).await?;
+        let calls = self.after_commit.store(tx).await?;
         let mut body = json!({ "outcome": "committed" });
-        if !ids.is_empty() {
-            body["events"] = json!(ids);
+        for (name, ids) in [("events", ids), ("after_commit", calls)] {
+            if !ids.is_empty() {
+                body[name] = json!(ids);
+            }
         }
         Ok(Answer::Commit(Reply::json(StatusCode::OK, &body)))
     }

@@ -13,6 +13,8 @@ use tokio::net::TcpListener;
 use txn_cli::Address;
 use txn_core::{Config, Domain};
 use txn_metrics::Metrics;
+use txn_outbox::OutboxError;
+use txn_outbox::http::{Destination, HttpConfig, SecretFiles};
 use txn_serve::{NewToken, ServeConfig, Server, Tls, Tokens};
 
 use crate::answer::{Answer, Exit, Failure};
@@ -38,6 +40,7 @@ pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, 
     }
     check_address(&options)?;
     let secured = secured(&options)?;
+    let http_requests = http_requests(&options)?;
     let store = global.store.get_or_insert_with(|| Address::Redb(PathBuf::from(FILE)));
     let embedded = matches!(store, Address::Redb(_));
     if embedded {
@@ -64,6 +67,7 @@ pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, 
             let config = secured
                 .with_create_collections(create)
                 .with_processor(options.processor)
+                .with_http_requests(http_requests)
                 .with_elastic_product(options.elastic_product)
                 .with_max_requests(max_requests)
                 .with_servers(open.servers().cloned().filter(|_| options.pass != Pass::None))
@@ -145,6 +149,25 @@ fn secured(options: &Serve) -> Result<ServeConfig, Failure> {
     let tls = tls.map(|(certificate, key)| Tls::open(certificate, key)).transpose();
     let tls = tls.map_err(|error| Failure::unfit(error.to_string()))?;
     Ok(ServeConfig::default().with_tokens(tokens).with_tls(tls))
+}
+
+/// The settings of HTTP requests after commits. `None` without a destination.
+fn http_requests(options: &Serve) -> Result<Option<HttpConfig>, Failure> {
+    let Serve { destinations, destination_addresses, secrets, .. } = options;
+    if destinations.is_empty() {
+        return Ok(None);
+    }
+    let destination = |origin: &String| {
+        let at = |destination: Destination, network: &String| destination.with_address(network);
+        destination_addresses.iter().try_fold(Destination::new(origin)?, at)
+    };
+    let destinations: Result<Vec<_>, OutboxError> = destinations.iter().map(destination).collect();
+    let destinations = destinations.map_err(|error| Failure::invalid(error.to_string()))?;
+    let config = HttpConfig::default().with_destinations(destinations);
+    Ok(Some(match secrets {
+        Some(folder) => config.with_secrets(Arc::new(SecretFiles::new(folder))),
+        None => config,
+    }))
 }
 
 /// Serves until a signal. Returns whether all running requests were answered.
