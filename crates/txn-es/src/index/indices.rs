@@ -80,6 +80,25 @@ impl Indices {
         join_all(lookups).await.into_iter().collect()
     }
 
+    /// Returns the names that a node does not know, although their indices exist.
+    ///
+    /// `missing` are the names that a node did not find, and `asked` their targets. While a cluster
+    /// is changing, a data node may lack an index of the cluster, and then refuses operations on
+    /// the index as missing.
+    pub(crate) async fn lagging<'a>(
+        &self,
+        missing: BTreeSet<&'a str>,
+        asked: &Resolved<'_>,
+    ) -> BTreeSet<&'a str> {
+        let is_same = |name: &str, found: &Result<Arc<Target>, Miss>| match (found, asked.get(name))
+        {
+            (Ok(found), Some(Ok(asked))) => found.uuid == asked.uuid,
+            _ => false,
+        };
+        let found = self.resolve(missing).await.into_iter();
+        found.filter(|(name, found)| is_same(name, found)).map(|(name, _)| name).collect()
+    }
+
     /// Remembers the index as the target of a requested name.
     ///
     /// `aliased`: whether the index has its identity alias.

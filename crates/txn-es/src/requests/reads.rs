@@ -11,6 +11,7 @@ use crate::requests::bulk::{Item, Op, Settled};
 use crate::requests::bulk_requests::BulkRequests;
 use crate::requests::mget::{self, Ask};
 use crate::requests::multi_gets::MultiGets;
+use crate::requests::writes::NOT_KNOWN;
 
 /// Reads documents of one cluster.
 #[derive(Debug)]
@@ -45,6 +46,8 @@ impl Reads {
         for (ask, read) in asks.iter().zip(found) {
             reads[ask.at] = Some(read);
         }
+        let sent = asks.iter().map(|ask| ask.at).collect();
+        self.retry_lagging(keys, sent, &targets, &mut reads).await;
         let none = || mget::unavailable("not answered");
         reads.into_iter().map(|read| read.unwrap_or_else(none)).collect()
     }
@@ -71,11 +74,14 @@ impl Reads {
         // The answer of the primary lacks the routing, so a concurrent read from a copy shows it.
         let (settled, mut presence) =
             join(self.bulks.send(items), self.multi_gets.presence(&asks)).await;
+        let mut sent = Vec::new();
         for (at, settled) in settled {
             if let Settled::Read(read) = settled {
+                sent.push(at);
                 reads[at] = Some(read);
             }
         }
+        self.retry_lagging(keys, sent, &targets, &mut reads).await;
         let is_blocked = |ask: &&Ask<'_>| matches!(&reads[ask.at], Some(Read::Unavailable(e)) if e.kind == StoreErrorKind::Blocked);
         let blocked: Vec<_> = asks.iter().filter(is_blocked).cloned().collect();
         for (ask, read) in blocked.iter().zip(self.multi_gets.blocked_documents(&blocked).await) {
@@ -106,6 +112,24 @@ impl Reads {
         }
         let none = || mget::unavailable("not answered");
         reads.into_iter().map(|read| read.unwrap_or_else(none)).collect()
+    }
+}
+
+impl Reads {
+    /// Lets the caller retry the reads that a node without the index has answered.
+    async fn retry_lagging(
+        &self,
+        keys: &[Key],
+        mut sent: Vec<usize>,
+        targets: &Resolved<'_>,
+        reads: &mut [Option<Read>],
+    ) {
+        sent.retain(|at| reads[*at] == Some(Read::MissingCollection));
+        let names = sent.iter().map(|at| &*keys[*at].collection).collect();
+        let lagging = self.indices.lagging(names, targets).await;
+        for at in sent.into_iter().filter(|at| lagging.contains(&*keys[*at].collection)) {
+            reads[at] = Some(mget::unavailable(NOT_KNOWN));
+        }
     }
 }
 

@@ -426,3 +426,30 @@ async fn primary_read_waits_for_the_routing_from_a_copy() {
         assert_eq!((asks, fake.bulks()), (asked, 1));
     }
 }
+
+/// A data node that lacks an index of the cluster refuses operations on it as missing.
+#[tokio::test]
+async fn node_without_an_index_is_no_proof_that_the_index_is_missing() {
+    const ERROR: &str = r#""error":{"type":"index_not_found_exception","reason":"no such index"}"#;
+    let fake = Fake::new(|path, body| {
+        let answer = match (path.contains("/_mget"), body.starts_with(r#"{"create""#)) {
+            (true, _) => format!(r#"{{"docs":[{{"_index":"a","_id":"1",{ERROR}}}]}}"#),
+            (false, creates) => {
+                let op = if creates { "create" } else { "update" };
+                let item = format!(r#"{{"{op}":{{"_index":"a","_id":"1",{ERROR},"status":404}}}}"#);
+                format!(r#"{{"took":1,"errors":true,"items":[{item}]}}"#)
+            }
+        };
+        (200, answer)
+    })
+    .await;
+    let looks = || fake.asked.lock().iter().filter(|path| path.starts_with("/a?")).count();
+    let outcomes = fake.store.write_many(&[create("1")]).await;
+    assert!(matches!(&outcomes[..], [Outcome::RejectedInDoubt(_)]), "{outcomes:?}");
+    assert_eq!(looks(), 2, "the index is asked for again");
+    let keys = [Key::new("a", "1")];
+    for reads in [fake.store.get_many(&keys).await, fake.store.read_primary(&keys).await] {
+        let later = matches!(&reads[..], [Read::Unavailable(error)] if error.kind == StoreErrorKind::Unavailable);
+        assert!(later, "{reads:?}");
+    }
+}

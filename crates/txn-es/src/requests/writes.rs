@@ -15,6 +15,9 @@ use crate::requests::bulk_requests::BulkRequests;
 use crate::requests::mget::Ask;
 use crate::requests::multi_gets::MultiGets;
 
+/// The reason of a refusal by a node that lacks the index.
+pub(super) const NOT_KNOWN: &str = "a node does not know the index yet";
+
 /// Writes documents of one cluster.
 #[derive(Debug)]
 pub(crate) struct Writes {
@@ -68,10 +71,19 @@ impl Writes {
                 Err(outcome) => outcomes[at] = Some(outcome),
             }
         }
+        let mut missing = Vec::new();
         for (at, settled) in self.bulks.send(items).await {
             if let Settled::Write(outcome) = settled {
+                if outcome == Outcome::MissingCollection {
+                    missing.push((at, &*writes[at].key.collection));
+                }
                 outcomes[at] = Some(outcome);
             }
+        }
+        let names = missing.iter().map(|(_, name)| *name).collect();
+        let lagging = self.indices.lagging(names, &targets).await;
+        for (at, _) in missing.into_iter().filter(|(_, name)| lagging.contains(name)) {
+            outcomes[at] = Some(Outcome::RejectedInDoubt(NOT_KNOWN.to_owned()));
         }
         self.verify_blocked(writes, &targets, &mut outcomes).await;
         for (write, outcome) in writes.iter().zip(&mut outcomes) {
