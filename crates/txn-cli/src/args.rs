@@ -274,13 +274,10 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) processor: bool,
     /// Send the HTTP requests (`after_commit`) of committed transactions to this origin, such as
-    /// `https://hooks.example.com`. An origin has a scheme, a host and a port
-    #[arg(long = "destination", value_name = "ORIGIN")]
+    /// `https://hooks.example.com`. Its addresses outside of the public internet need their
+    /// networks: `http://hooks.internal:8080=10.1.0.0/16,10.2.0.0/16`
+    #[arg(long = "destination", value_name = "ORIGIN[=NETWORKS]")]
     pub(crate) destinations: Vec<String>,
-    /// An address or a network outside of the public internet at which destinations may be, such as
-    /// `10.1.0.0/16`
-    #[arg(long = "destination-address", value_name = "NETWORK", requires = "destinations")]
-    pub(crate) destination_addresses: Vec<String>,
     /// The folder with the secrets of HTTP requests. The secret NAME for HOST is in the file
     /// HOST:PORT/NAME, which is read for each call
     #[arg(long, value_name = "FOLDER", requires = "destinations")]

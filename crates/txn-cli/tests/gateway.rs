@@ -344,8 +344,7 @@ fn label_of_a_gateway_has_its_own_series() {
     assert_eq!(gateway.end().0, Some(0));
 }
 
-/// Receives one request of an exporter, and returns its head and its body.
-#[cfg(feature = "opentelemetry")]
+/// Receives one request, and returns its head and its body.
 fn collect(listener: &std::net::TcpListener) -> (String, Vec<u8>) {
     let (stream, _) = listener.accept().expect("a connection");
     let mut reader = BufReader::new(stream);
@@ -396,4 +395,49 @@ fn gateway_sends_the_spans_of_transactions() {
     for canary in ["apple", "4815162342"] {
         assert!(!has(canary), "{canary} is sent");
     }
+}
+
+#[test]
+fn gateway_sends_requests_with_the_secret_of_their_destination() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let origin = format!("http://{address}");
+    let received = thread::spawn(move || collect(&listener));
+    let directory = tempfile::tempdir().expect("a directory");
+    let secrets = directory.path().join("secrets");
+    std::fs::create_dir_all(secrets.join(address.to_string())).expect("creates");
+    std::fs::write(secrets.join(address.to_string()).join("hook"), "Bearer 4815162342\n")
+        .expect("writes");
+    let folder = secrets.to_str().expect("UTF-8");
+    let options = ["--destination", &origin, "--secrets", folder];
+    let gateway = Gateway::start_with(directory.path(), &options);
+    let headers = serde_json::json!({ "authorization": { "secret": "hook" } });
+    let call = serde_json::json!({
+        "method": "POST", "url": format!("{origin}/sale"), "headers": headers,
+    });
+    let body = serde_json::json!({ "after_commit": [call] }).to_string();
+    let stored = gateway.ask("POST", "/_txn/commit", &body);
+    assert!(stored.starts_with("HTTP/1.1 200") && stored.contains("http-requests/"), "{stored}");
+    let (head, _) = received.join().expect("no panic");
+    assert!(head.starts_with("POST /sale HTTP/1.1"), "{head}");
+    assert!(head.contains("authorization: Bearer 4815162342"), "{head}");
+    let (code, log) = gateway.end();
+    assert_eq!(code, Some(0));
+    assert!(!log.contains("4815162342"), "{log}");
+}
+
+#[test]
+fn unfit_destinations_are_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let refused = |options: &[&str], told: &str| {
+        let mut command = command(directory.path());
+        let output = command.args(["serve", "--listen", "127.0.0.1:0"]).args(options).output();
+        let output = output.expect("the command starts");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains(told), "{options:?}: {text}");
+    };
+    refused(&["--destination", "hooks.example.com"], "no origin");
+    refused(&["--destination", "http://a.example=10.0.0.0/99"], "network");
+    refused(&["--destination", "http://a.example", "--secrets", "none-such"], "no folder");
+    refused(&["--secrets", "."], "--destination");
 }

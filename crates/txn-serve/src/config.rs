@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use txn_es::EsStore;
+use txn_outbox::OutboxError;
 use txn_outbox::http::HttpConfig;
 
 use crate::access::Tokens;
@@ -231,6 +232,11 @@ impl ServeConfig {
         }
         if self.max_buffered < self.max_body {
             return Err("max_buffered is smaller than max_body");
+        }
+        if let Some(http) = &self.http_requests
+            && let Err(OutboxError::InvalidConfig(why)) = http.check()
+        {
+            return Err(why);
         }
         let times = [self.head_timeout, self.body_timeout, self.write_timeout];
         let times = times.into_iter().chain([self.timeout, self.reservation, self.idempotency_ttl]);

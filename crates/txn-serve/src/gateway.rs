@@ -474,7 +474,8 @@ where
         match start().await {
             Ok(_running) => return std::future::pending().await,
             Err(problem) => {
-                tracing::warn!(role, code = problem.code().text(), "the role starts later");
+                let (code, why) = (problem.code().text(), problem.detail());
+                tracing::warn!(role, code, why, "the role starts later");
                 tokio::time::sleep(LOOK).await;
             }
         }

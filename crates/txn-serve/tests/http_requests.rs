@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use txn_core::store::MemoryStore;
 use txn_outbox::http::{Destination, HttpConfig};
-use txn_serve::ServeConfig;
+use txn_serve::{NewToken, ServeConfig};
 
 use super::access::{File, ask, lacks};
 use super::desk::Desk;
@@ -68,7 +68,8 @@ fn put(id: &str) -> Value {
 }
 
 fn path_of(id: &Value) -> String {
-    format!("/_outbox/http/{}", id.as_str().expect("an id").replace('/', "%2F"))
+    let id = id.as_str().expect("an id").replace('/', "%2F").replace('#', "%23");
+    format!("/_outbox/http/{id}")
 }
 
 #[tokio::test]
@@ -82,11 +83,17 @@ async fn request_is_sent_after_its_commit() {
     let read = json!({ "target": { "collection": "stock", "id": "a" }, "token": "stale" });
     let stale = json!({ "reads": [read], "after_commit": [call(&url("/never"))] });
     desk.post("/_txn/commit", &stale).await.fails(409, "changed");
-    let body = json!({ "operations": [put("a")], "after_commit": [call(&url("/first"))] });
+    let twice = [call(&url("/first")), call(&url("/first"))];
+    let body = json!({ "operations": [put("a")], "after_commit": twice });
     let answer = desk.keyed("/_txn", "k", &body).await.is(200);
     let id = &answer["after_commit"][0];
-    let (path, key, text) = calls.recv().await.expect("a call");
-    assert_eq!((&*path, &*text), ("/first", r#"{"n":1}"#));
+    let mut keys = Vec::new();
+    for _ in 0..2 {
+        let (path, key, text) = calls.recv().await.expect("a call");
+        assert_eq!((&*path, &*text), ("/first", r#"{"n":1}"#));
+        keys.push(key);
+    }
+    assert_ne!(keys[0], keys[1], "a receiver must not drop the second request");
     // A repetition of the commit sends nothing.
     assert_eq!(desk.keyed("/_txn", "k", &body).await.is(200), answer);
     let result = loop {
@@ -97,7 +104,7 @@ async fn request_is_sent_after_its_commit() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     };
     assert_eq!((&result["state"], &result["status"]), (&json!("done"), &json!(200)), "{result}");
-    assert_eq!(result["idempotency_key"], key);
+    assert!(keys.iter().any(|key| result["idempotency_key"] == **key), "{keys:?}: {result}");
     desk.post("/_txn/commit", &json!({ "after_commit": [call(&url("/last"))] })).await.is(200);
     assert_eq!(calls.recv().await.expect("a call").0, "/last");
     socket.stop.send(()).expect("serves");
@@ -148,18 +155,71 @@ async fn unfit_requests_are_refused_before_the_commit() {
 
 #[tokio::test]
 async fn http_requests_need_their_verb() {
-    const HERE: &str = "http://10.0.0.1:80";
+    let (origin, mut calls) = receiver().await;
     let mut file = File::new();
-    let shop = file.add("shop", &[HERE], &["call"]);
+    let shop = file.add("shop", &[&origin], &["call"]);
     let other = file.add("other", &["http://10.0.0.2:80"], &["call"]);
-    let config = sends_to(HERE).with_tokens(Some(file.open()));
+    let submits = file.add("submits", &["stock"], &["write"]);
+    let config = sends_to(&origin).with_tokens(Some(file.open()));
     let desk = Desk::with(Arc::new(MemoryStore::new()), config).await;
-    let body = json!({ "after_commit": [call("http://10.0.0.1/hook")] });
+    let socket = desk.listen().await;
+    let body = json!({ "after_commit": [call(&format!("{origin}/hook"))] });
     let post = async |token: &str, path: &str| ask(&desk, token, Method::POST, path, &body).await;
-    let stored = post(&shop, "/_txn/commit").await.is(200);
-    lacks(post(&other, "/_txn/commit").await, "call", Some(HERE));
+    let get =
+        async |token: &str, path: &str| ask(&desk, token, Method::GET, path, &Value::Null).await;
+    lacks(post(&other, "/_txn/commit").await, "call", Some(&origin));
+    lacks(post(&submits, "/_txn/commit").await, "call", Some(&origin));
     lacks(post(&shop, "/_requests/r").await, "submit", None);
+    // The right comes first: a refusal does not tell the destinations.
+    let inside = json!({ "after_commit": [call("http://10.0.0.3/")] });
+    let refused = ask(&desk, &other, Method::POST, "/_txn/commit", &inside).await;
+    lacks(refused, "call", Some("http://10.0.0.3:80"));
+    let stored = post(&shop, "/_txn/commit").await.is(200);
+    calls.recv().await.expect("a call");
     let path = path_of(&stored["after_commit"][0]);
-    // Nothing has sent the request yet.
-    ask(&desk, &shop, Method::GET, &path, &Value::Null).await.fails(404, "not_found");
+    while get(&shop, &path).await.status != 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // Another caller learns neither the result nor the origin.
+    let missing = get(&other, &path).await.fails(404, "not_found");
+    assert!(!missing.to_string().contains(&origin), "{missing}");
+    lacks(get(&submits, &path).await, "call", None);
+    socket.stop.send(()).expect("serves");
+    assert!(socket.served.await.expect("no panic"));
+}
+
+#[tokio::test]
+async fn key_of_one_origin_delays_no_other() {
+    let (origin, mut calls) = receiver().await;
+    // Nothing listens at the first port, so its queue waits.
+    let down = "http://127.0.0.1:9";
+    let destinations = [down, &origin].map(|it| Destination::new(it).expect("an origin"));
+    let http = HttpConfig::default().with_destinations(destinations.to_vec());
+    let config = ServeConfig::default().with_http_requests(Some(http));
+    let desk = Desk::with(Arc::new(MemoryStore::new()), config).await;
+    let socket = desk.listen().await;
+    let keyed = |origin: &str| {
+        let mut call = call(&format!("{origin}/hook"));
+        call["key"] = json!("same");
+        json!({ "after_commit": [call] })
+    };
+    desk.post("/_txn/commit", &keyed(down)).await.is(200);
+    desk.post("/_txn/commit", &keyed(&origin)).await.is(200);
+    calls.recv().await.expect("a call");
+    socket.stop.send(()).expect("serves");
+    assert!(socket.served.await.expect("no panic"));
+}
+
+#[test]
+fn unfit_settings_are_refused() {
+    let new = |collection: &str| {
+        let (names, verbs) = ([collection.to_owned()], ["call".to_owned()]);
+        NewToken::new("shop", &names, &verbs).map(|token| token.entry)
+    };
+    for bad in ["https://a.example", "a.example:443", "https://A.example:443", "stock"] {
+        assert!(new(bad).is_err(), "{bad}");
+    }
+    for good in ["https://a.example:443", "https://a.example*", "*"] {
+        assert!(new(good).is_ok(), "{good}");
+    }
 }

@@ -244,7 +244,11 @@ impl HttpConfig {
         self.per_destination.unwrap_or((self.concurrency / 2).max(1))
     }
 
-    pub(crate) fn check(&self) -> Result<()> {
+    /// Checks the bounds.
+    ///
+    /// # Errors
+    /// [`OutboxError::InvalidConfig`] with the reason.
+    pub fn check(&self) -> Result<()> {
         let refuse = |why| Err(OutboxError::InvalidConfig(why));
         if self.concurrency == 0 || self.max_request == 0 || self.per_destination == Some(0) {
             return refuse("a bound is zero");

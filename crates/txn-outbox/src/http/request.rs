@@ -162,10 +162,11 @@ impl HttpRequest {
 
     /// Returns the origin of the URL, such as `https://api.example.com:443`.
     ///
-    /// `None` if the URL is none of a request.
+    /// `None` if the URL has none.
     #[must_use]
     pub fn origin(&self) -> Option<String> {
-        self.check(usize::MAX).ok().as_ref().map(origin)
+        let url = Url::parse(&self.url).ok()?;
+        (url.has_host() && url.port_or_known_default().is_some()).then(|| origin(&url))
     }
 
     /// Validates the request, and returns its URL.

@@ -60,7 +60,8 @@ impl Secrets for SecretFiles {
 }
 
 fn is_missing(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+    use ErrorKind::{InvalidFilename, IsADirectory, NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory | IsADirectory | InvalidFilename)
 }
 
 #[cfg(test)]
@@ -77,6 +78,7 @@ mod tests {
         let inside = folder.path().join("api.example.com:443");
         std::fs::create_dir(&inside).unwrap();
         std::fs::write(inside.join("api"), "Bearer one\n").unwrap();
+        std::fs::create_dir(inside.join("folder")).unwrap();
         std::fs::write(folder.path().join("api"), "Bearer two\n").unwrap();
         let files = SecretFiles::new(folder.path());
         let secret = async |name: &str, to: &str| {
@@ -89,6 +91,8 @@ mod tests {
         assert_eq!(secret("api", HERE).await.as_deref(), Some("Bearer three"));
         for (name, to) in [
             ("api", "https://api.example.com:8443"),
+            ("folder", HERE),
+            (&*"x".repeat(300), HERE),
             ("other", HERE),
             ("../api", HERE),
             ("..", HERE),

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Deserialize;
+use txn_outbox::http::{HttpRequest, Method};
 
 macro_rules! verbs {
     ($($(#[$doc:meta])* $name:ident = $text:literal, $of_names:literal;)*) => {
@@ -100,6 +101,17 @@ impl Pattern {
         }
     }
 
+    /// Refuses a pattern that covers no origin.
+    fn check_origin(&self) -> Result<(), String> {
+        let origin = || HttpRequest::new(Method::Post, &self.name).origin();
+        match self.is_prefix || origin().as_ref() == Some(&self.name) {
+            true => Ok(()),
+            false => Err(format!(
+                "{self} is no origin with a port, such as https://hooks.example.com:443, so `call` allows nothing"
+            )),
+        }
+    }
+
     /// Whether the pattern covers all names with a beginning.
     fn covers_all(&self, beginning: &str) -> bool {
         self.is_prefix && beginning.starts_with(&self.name)
@@ -136,6 +148,9 @@ impl Right {
             (true, true) => Err(format!("the verb {first} needs collections")),
             (false, false) => {
                 Err(format!("the verb {first} holds for the gateway, and has no collections"))
+            }
+            _ if self.has(Verb::Call) => {
+                self.collections.iter().try_for_each(Pattern::check_origin)
             }
             _ => Ok(()),
         }

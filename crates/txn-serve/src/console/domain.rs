@@ -117,13 +117,12 @@ async fn dead_letters(backend: &Backend, limit: usize) -> Result<Markup, Problem
 
 fn dead_letter(letter: &DeadLetter) -> Markup {
     let DeadLetter { event, error, died_ms, .. } = letter;
-    let next = format!("`txn dead retry {}`", event.id);
     html! {
         td { code { (text(&event.id)) } }
         td { (time(*died_ms)) }
         td.right { (event.failures) }
         td { (text(error)) }
-        td { (prose(&next)) }
+        td { (prose("`txn dead retry ID`, once the reason is gone")) }
     }
 }
 

@@ -6,7 +6,6 @@ use txn_outbox::OutboxError;
 use txn_outbox::http::{HttpRequest, HttpRequests};
 
 use super::opened::System;
-use crate::access::caller::Caller;
 use crate::access::rights::Verb;
 use crate::asked::Asked;
 use crate::backend::Backend;
@@ -18,16 +17,15 @@ use crate::http::reply::Reply;
 pub(crate) struct AfterCommit(Option<(HttpRequests, Vec<HttpRequest>)>);
 
 impl AfterCommit {
-    /// Checks the rights and the requests. The first request opens the outbox.
+    /// Checks admitted requests. The first request opens the outbox.
     pub(crate) async fn prepare(
         backend: &Backend,
-        asked: &Asked,
-        requests: Vec<HttpRequest>,
+        mut requests: Vec<HttpRequest>,
     ) -> Result<Self, Problem> {
         if requests.is_empty() {
             return Ok(Self(None));
         }
-        admit(backend, &asked.caller, &requests)?;
+        bind_keys(&mut requests);
         let http = HttpRequests::new(backend.systems.outbox().await?);
         for (number, request) in requests.iter().enumerate() {
             let checked = http.check(request);
@@ -50,9 +48,10 @@ impl AfterCommit {
 /// Refuses requests that this gateway never sends, and requests beyond the caller's rights.
 pub(crate) fn admit(
     backend: &Backend,
-    caller: &Caller,
+    asked: &Asked,
     requests: &[HttpRequest],
 ) -> Result<(), Problem> {
+    check_rights(asked, requests)?;
     let Some(config) = &backend.config.http_requests else {
         return match requests.is_empty() {
             true => Ok(()),
@@ -66,14 +65,27 @@ pub(crate) fn admit(
         let admitted = config.admit(request).map_err(Problem::from);
         admitted.map_err(|problem| of_number(problem, number))?;
     }
-    check_rights(caller, requests)
+    Ok(())
+}
+
+/// Binds the key of each request to its origin.
+///
+/// A queue that waits for one origin thus delays no request of another caller to another origin.
+pub(crate) fn bind_keys(requests: &mut [HttpRequest]) {
+    for request in requests {
+        if let (Some(origin), Some(key)) = (request.origin(), &request.key) {
+            request.key = Some(format!("{origin}#key:{key}"));
+        }
+    }
 }
 
 /// Refuses requests to origins that the caller may not call.
-pub(crate) fn check_rights(caller: &Caller, requests: &[HttpRequest]) -> Result<(), Problem> {
-    requests
-        .iter()
-        .try_for_each(|request| caller.need(Verb::Call, &request.origin().unwrap_or_default()))
+pub(crate) fn check_rights(asked: &Asked, requests: &[HttpRequest]) -> Result<(), Problem> {
+    requests.iter().try_for_each(|request| {
+        let origin = request.origin().unwrap_or_default();
+        asked.named.collection(&origin);
+        asked.caller.need(Verb::Call, &origin)
+    })
 }
 
 fn of_number(problem: Problem, number: usize) -> Problem {
@@ -86,9 +98,10 @@ pub(crate) async fn result(backend: &Backend, asked: &mut Asked) -> Result<Reply
     asked.caller.need_any(&[Verb::Call])?;
     backend.systems.need(System::HttpResults).await?;
     let found = backend.systems.http_results().await?.get(asked.route.value(0)).await?;
+    // The refusal of another caller's result would name its origin.
+    let found = found.filter(|found| asked.caller.may(Verb::Call, &found.to));
     let missing = || Problem::new(Code::NotFound, "no call of this HTTP request is noted");
     let found = found.ok_or_else(missing)?;
-    asked.caller.need(Verb::Call, &found.to)?;
     let body = serde_json::to_value(&found);
     let body = body.map_err(|error| Problem::new(Code::Damaged, error.to_string()))?;
     Ok(Reply::json(StatusCode::OK, &body))

@@ -44,8 +44,8 @@ pub(crate) struct Systems {
     outbox: OnceCell<Outbox>,
     requests: OnceCell<Requests>,
     http_results: OnceCell<HttpResults>,
-    /// The processor that sends HTTP requests.
-    dispatcher: Mutex<Option<Processor>>,
+    /// The processors that send HTTP requests, one for each listener.
+    dispatchers: Mutex<Vec<Processor>>,
     /// The permits of requests that wait for a lock. Other requests keep the remaining permits.
     waits: Semaphore,
 }
@@ -64,7 +64,7 @@ impl Systems {
             outbox: OnceCell::new(),
             requests: OnceCell::new(),
             http_results: OnceCell::new(),
-            dispatcher: Mutex::new(None),
+            dispatchers: Mutex::default(),
             waits: Semaphore::new((config.max_requests / 4).clamp(1, Semaphore::MAX_PERMITS)),
         }
     }
@@ -120,12 +120,12 @@ impl Systems {
         Ok(self.http_results.get_or_try_init(|| HttpResults::open(&self.domain)).await?)
     }
 
-    /// Sends HTTP requests until the shutdown.
+    /// Sends HTTP requests until the shutdown of this listener.
     pub(crate) async fn start_dispatcher(&self, http: &HttpConfig) -> Result<(), Problem> {
         let dispatcher = Dispatcher::open(&self.domain, http.clone()).await?;
         let topics = Topics::new().with(TOPIC, dispatcher);
         let processor = self.outbox().await?.start(ProcessorConfig::default(), topics).await?;
-        *self.dispatcher.lock() = Some(processor);
+        self.dispatchers.lock().push(processor);
         Ok(())
     }
 
@@ -139,7 +139,7 @@ impl Systems {
 
     /// Ends the tasks of the systems. Returns whether all of them ended in time.
     pub(crate) async fn shutdown(&self, deadline: Duration) -> bool {
-        let dispatcher = self.dispatcher.lock().take();
+        let dispatcher = self.dispatchers.lock().pop();
         let requests = async {
             match self.requests.get() {
                 Some(requests) => requests.shutdown(deadline).await,

@@ -31,8 +31,9 @@ struct Cancel {
 pub(crate) async fn submit(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem> {
     asked.finish_parameters()?;
     asked.caller.need_any(&[Verb::Submit])?;
-    let request: Request = asked.json()?;
-    http_requests::admit(backend, &asked.caller, &request.after_commit)?;
+    let mut request: Request = asked.json()?;
+    http_requests::admit(backend, asked, &request.after_commit)?;
+    http_requests::bind_keys(&mut request.after_commit);
     check_rights(asked, &request)?;
     for operation in &request.operations {
         // A processor opens the collections, and creates none.
@@ -99,7 +100,7 @@ fn check_rights(asked: &Asked, request: &Request) -> Result<(), Problem> {
         asked.named.documents(name, 1);
         asked.caller.need(verb_of(operation), name)?;
     }
-    http_requests::check_rights(&asked.caller, &request.after_commit)?;
+    http_requests::check_rights(asked, &request.after_commit)?;
     request.events.iter().try_for_each(|event| asked.caller.need(Verb::Emit, &event.topic))
 }
 

@@ -19,7 +19,7 @@ use crate::backend::Backend;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 use crate::systems::events::Events;
-use crate::systems::http_requests::AfterCommit;
+use crate::systems::http_requests::{self, AfterCommit};
 use crate::systems::locks::{Conditions, HeldLock};
 
 /// The body of a conditional commit.
@@ -105,7 +105,7 @@ async fn run(backend: &Backend, asked: &mut Asked, commit: Commit) -> Result<Rep
     let Commit { reads, operations, events, after_commit, locks, metadata, .. } = commit;
     let locks = Conditions::prepare(backend, asked, &locks).await?;
     let events = Events::prepare(backend, asked, events).await?;
-    let after_commit = AfterCommit::prepare(backend, asked, after_commit).await?;
+    let after_commit = AfterCommit::prepare(backend, after_commit).await?;
     let (targets, tokens): (Vec<_>, Vec<_>) =
         reads.into_iter().map(|read| (read.target, read.token)).unzip();
     let addresses = open_all(backend, &asked.caller, targets.into_iter(), Missing::Create).await?;
@@ -150,6 +150,8 @@ async fn admit(backend: &Backend, asked: &Asked, commit: &Commit) -> Result<(), 
         let detail = format!("the request has more than {most} events, HTTP requests or locks");
         return Err(Problem::new(Code::TooLarge, detail));
     }
+    // A refused request creates no collection.
+    http_requests::admit(backend, asked, after_commit)?;
     let caller = &asked.caller;
     let targets = operations.iter().map(Operation::target);
     for target in targets.chain(reads.iter().map(|read| &read.target)) {

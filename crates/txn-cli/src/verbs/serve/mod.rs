@@ -153,21 +153,28 @@ fn secured(options: &Serve) -> Result<ServeConfig, Failure> {
 
 /// The settings of HTTP requests after commits. `None` without a destination.
 fn http_requests(options: &Serve) -> Result<Option<HttpConfig>, Failure> {
-    let Serve { destinations, destination_addresses, secrets, .. } = options;
+    let Serve { destinations, secrets, .. } = options;
     if destinations.is_empty() {
         return Ok(None);
     }
-    let destination = |origin: &String| {
-        let at = |destination: Destination, network: &String| destination.with_address(network);
-        destination_addresses.iter().try_fold(Destination::new(origin)?, at)
-    };
-    let destinations: Result<Vec<_>, OutboxError> = destinations.iter().map(destination).collect();
+    let destinations: Result<Vec<_>, _> =
+        destinations.iter().map(|text| destination(text)).collect();
     let destinations = destinations.map_err(|error| Failure::invalid(error.to_string()))?;
     let config = HttpConfig::default().with_destinations(destinations);
-    Ok(Some(match secrets {
-        Some(folder) => config.with_secrets(Arc::new(SecretFiles::new(folder))),
-        None => config,
-    }))
+    match secrets {
+        None => Ok(Some(config)),
+        Some(folder) if folder.is_dir() => {
+            Ok(Some(config.with_secrets(Arc::new(SecretFiles::new(folder)))))
+        }
+        Some(folder) => Err(Failure::unfit(format!("{} is no folder", folder.display()))),
+    }
+}
+
+/// Reads a destination with its networks, as `--destination` has it.
+fn destination(text: &str) -> Result<Destination, OutboxError> {
+    let (origin, networks) = text.split_once('=').unwrap_or((text, ""));
+    let networks = networks.split(',').filter(|network| !network.is_empty());
+    networks.into_iter().try_fold(Destination::new(origin)?, Destination::with_address)
 }
 
 /// Serves until a signal. Returns whether all running requests were answered.
