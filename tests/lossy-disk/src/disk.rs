@@ -105,13 +105,23 @@ impl Disk {
         let Some(session) = self.session.take() else { return Ok(()) };
         for _ in 0..ATTEMPTS {
             match rustix::mount::unmount(&self.folder, rustix::mount::UnmountFlags::empty()) {
-                Ok(()) => return session.join(),
+                Ok(()) => return ended(session.join()),
                 Err(rustix::io::Errno::BUSY) => thread::sleep(Duration::from_millis(50)),
                 Err(error) => return Err(error.into()),
             }
         }
         self.session = Some(session);
         Err(io::Error::other(format!("{} is still in use", self.folder.display())))
+    }
+}
+
+/// The end of a session whose disk is unmounted.
+///
+/// The kernel aborts the connection if a call still ran.
+fn ended(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
+        result => result,
     }
 }
 
