@@ -227,7 +227,7 @@ pub(crate) enum Command {
     ///
     /// Without --store the gateway keeps the domain `main` in the embedded file `txn.redb`. SIGTERM
     /// and Ctrl-C end it, after the running requests. `txn serve token` makes a token for a caller.
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Write the manual pages into a directory
     Man {
         /// An existing directory, such as `/usr/local/share/man/man1`

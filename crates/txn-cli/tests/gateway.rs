@@ -398,7 +398,7 @@ fn gateway_sends_the_spans_of_transactions() {
 }
 
 #[test]
-fn gateway_sends_requests_with_the_secret_of_their_destination() {
+fn requests_carry_the_secret_of_their_destination() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let origin = format!("http://{address}");

@@ -200,7 +200,9 @@ impl Process {
 
     /// Waits until new transactions of this process are younger than another one.
     ///
-    /// The other one needs a record of its own, as [`locking`] has. Each process has an estimate of its own of the server's time, and ages follow this estimate.
+    /// The other one needs a record of its own, as [`locking`] has.
+    ///
+    /// Each process has an estimate of its own of the server's time, and ages follow this estimate.
     ///
     /// # Panics
     /// If the process is shut down.

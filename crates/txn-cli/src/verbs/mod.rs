@@ -34,7 +34,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Answer, Failure> {
         Command::Rebuild { processes_stopped } => {
             Box::pin(rebuild::rebuild(&global, processes_stopped)).await
         }
-        Command::Serve(options) => Box::pin(serve::serve(global, options)).await,
+        Command::Serve(options) => Box::pin(serve::serve(global, *options)).await,
         Command::Status { watch, probe } => health::status(&global, watch, probe).await,
         Command::Doctor { collection } => {
             Box::pin(health::examine(&global, collection.as_deref())).await

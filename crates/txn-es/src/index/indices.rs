@@ -87,9 +87,10 @@ impl Indices {
     /// the index as missing.
     pub(crate) async fn lagging<'a>(
         &self,
-        missing: BTreeSet<&'a str>,
+        mut missing: BTreeSet<&'a str>,
         asked: &Resolved<'_>,
     ) -> BTreeSet<&'a str> {
+        missing.retain(|name| matches!(asked.get(name), Some(Ok(_))));
         let is_same = |name: &str, found: &Result<Arc<Target>, Miss>| match (found, asked.get(name))
         {
             (Ok(found), Some(Ok(asked))) => found.uuid == asked.uuid,

@@ -46,8 +46,7 @@ impl Reads {
         for (ask, read) in asks.iter().zip(found) {
             reads[ask.at] = Some(read);
         }
-        let sent = asks.iter().map(|ask| ask.at).collect();
-        self.retry_lagging(keys, sent, &targets, &mut reads).await;
+        self.retry_lagging(keys, &targets, &mut reads).await;
         let none = || mget::unavailable("not answered");
         reads.into_iter().map(|read| read.unwrap_or_else(none)).collect()
     }
@@ -74,14 +73,12 @@ impl Reads {
         // The answer of the primary lacks the routing, so a concurrent read from a copy shows it.
         let (settled, mut presence) =
             join(self.bulks.send(items), self.multi_gets.presence(&asks)).await;
-        let mut sent = Vec::new();
         for (at, settled) in settled {
             if let Settled::Read(read) = settled {
-                sent.push(at);
                 reads[at] = Some(read);
             }
         }
-        self.retry_lagging(keys, sent, &targets, &mut reads).await;
+        self.retry_lagging(keys, &targets, &mut reads).await;
         let is_blocked = |ask: &&Ask<'_>| matches!(&reads[ask.at], Some(Read::Unavailable(e)) if e.kind == StoreErrorKind::Blocked);
         let blocked: Vec<_> = asks.iter().filter(is_blocked).cloned().collect();
         for (ask, read) in blocked.iter().zip(self.multi_gets.blocked_documents(&blocked).await) {
@@ -120,15 +117,17 @@ impl Reads {
     async fn retry_lagging(
         &self,
         keys: &[Key],
-        mut sent: Vec<usize>,
         targets: &Resolved<'_>,
         reads: &mut [Option<Read>],
     ) {
-        sent.retain(|at| reads[*at] == Some(Read::MissingCollection));
-        let names = sent.iter().map(|at| &*keys[*at].collection).collect();
+        let is_missing = |read: &Option<Read>| *read == Some(Read::MissingCollection);
+        let missing = keys.iter().zip(&*reads).filter(|(_, read)| is_missing(read));
+        let names = missing.map(|(key, _)| &*key.collection).collect();
         let lagging = self.indices.lagging(names, targets).await;
-        for at in sent.into_iter().filter(|at| lagging.contains(&*keys[*at].collection)) {
-            reads[at] = Some(mget::unavailable(NOT_KNOWN));
+        for (key, read) in keys.iter().zip(reads) {
+            if is_missing(read) && lagging.contains(&*key.collection) {
+                *read = Some(mget::unavailable(NOT_KNOWN));
+            }
         }
     }
 }

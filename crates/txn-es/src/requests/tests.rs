@@ -429,7 +429,7 @@ async fn primary_read_waits_for_the_routing_from_a_copy() {
 
 /// A data node that lacks an index of the cluster refuses operations on it as missing.
 #[tokio::test]
-async fn node_without_an_index_is_no_proof_that_the_index_is_missing() {
+async fn answer_of_a_lagging_node_is_no_proof_of_absence() {
     const ERROR: &str = r#""error":{"type":"index_not_found_exception","reason":"no such index"}"#;
     let fake = Fake::new(|path, body| {
         let answer = match (path.contains("/_mget"), body.starts_with(r#"{"create""#)) {

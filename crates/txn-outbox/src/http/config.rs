@@ -13,9 +13,8 @@ use crate::error::{OutboxError, Result};
 use crate::http::delivery::address::{
     Resolver, SystemResolver, embedded, is_nat64_prefix, is_special, is_translated,
 };
-use crate::http::delivery::call::allowed;
 use crate::http::delivery::retries::{DAY, Retries, Retry};
-use crate::http::request::{HttpRequest, Method};
+use crate::http::request::{HttpRequest, Method, origin};
 use crate::http::secret::{NoSecrets, Secrets};
 
 /// An allowed destination: scheme, host and port.
@@ -236,7 +235,27 @@ impl HttpConfig {
     /// # Errors
     /// [`OutboxError::InvalidHttp`] with the reason, for example a URL of no destination.
     pub fn admit(&self, request: &HttpRequest) -> Result<()> {
-        allowed(self, request).map(drop).map_err(OutboxError::InvalidHttp)
+        self.allowed(request).map(drop).map_err(OutboxError::InvalidHttp)
+    }
+
+    /// The URL and its destination, if these settings allow the request.
+    pub(crate) fn allowed(&self, request: &HttpRequest) -> Result<(Url, &Destination), String> {
+        let url = request.check(self.max_request)?;
+        let destination = self.destinations.iter().find(|destination| destination.is_of(&url));
+        let Some(destination) = destination else {
+            let to = origin(&url);
+            return Err(format!("{to} is not among the destinations that may be called"));
+        };
+        if !self.methods.contains(&request.method) {
+            let method = request.method.name();
+            return Err(format!("{method} is not among the methods that may be used"));
+        }
+        let is_listed =
+            |name: &&String| self.headers.iter().any(|listed| listed.eq_ignore_ascii_case(name));
+        if let Some(name) = request.headers.keys().find(|name| !is_listed(name)) {
+            return Err(format!("the header {name:?} is not among those that may be sent"));
+        }
+        Ok((url, destination))
     }
 
     /// The maximum number of concurrent calls to one destination.

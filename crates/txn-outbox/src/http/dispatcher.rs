@@ -15,7 +15,7 @@ use crate::error::{OutboxError, Result};
 use crate::handler::{Delivery, Failure, Handler};
 use crate::http::config::HttpConfig;
 use crate::http::delivery::answer::Answer;
-use crate::http::delivery::call::{CallError, allowed, call};
+use crate::http::delivery::call::{CallError, call};
 use crate::http::delivery::call_limits::CallLimits;
 use crate::http::delivery::retries::Retry;
 use crate::http::delivery::tls::Tls;
@@ -79,7 +79,7 @@ impl Handler for Dispatcher {
         let stored = stored_request(&delivery)?;
         let clock = delivery.domain.config().clock();
         let key = stored.idempotency_key(&event.id);
-        let called = match allowed(config, &stored.request) {
+        let called = match config.allowed(&stored.request) {
             Err(why) => Err(CallError::Refused(why)),
             Ok((url, destination)) => {
                 let Some(_permit) = limits.acquire(&url, clock).await else {

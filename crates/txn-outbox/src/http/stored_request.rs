@@ -48,15 +48,11 @@ mod tests {
 
     use super::*;
 
-    fn key(stored: &str) -> String {
-        let stored = StoredRequests::decode(stored).unwrap().known().unwrap();
-        stored.idempotency_key("http-requests/1/a")
-    }
-
     #[test]
     fn keys_of_format_1_have_not_changed() {
         let old = r#"{"format":1,"tid":"11111111-2222-11ef-8000-333333333333","request":{"method":"POST","url":"https://a.example/"}}"#;
+        let stored = StoredRequests::decode(old).unwrap().known().unwrap();
         let expected = "11111111-2222-11ef-8000-333333333333-a7411387cf155bb1838310efbdb3de3e";
-        assert_eq!(key(old), expected);
+        assert_eq!(stored.idempotency_key("http-requests/1/a"), expected);
     }
 }

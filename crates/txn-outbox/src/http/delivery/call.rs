@@ -82,29 +82,6 @@ pub(crate) async fn call(
     Ok(answer)
 }
 
-/// The URL and its destination, if the configuration allows the request.
-pub(crate) fn allowed<'a>(
-    config: &'a HttpConfig,
-    request: &HttpRequest,
-) -> Result<(Url, &'a Destination), String> {
-    let url = request.check(config.max_request)?;
-    let to = || origin(&url);
-    let destination = config.destinations.iter().find(|destination| destination.is_of(&url));
-    let Some(destination) = destination else {
-        return Err(format!("{} is not among the destinations that may be called", to()));
-    };
-    if !config.methods.contains(&request.method) {
-        let method = request.method.name();
-        return Err(format!("{method} is not among the methods that may be used"));
-    }
-    let is_listed =
-        |name: &&String| config.headers.iter().any(|listed| listed.eq_ignore_ascii_case(name));
-    if let Some(name) = request.headers.keys().find(|name| !is_listed(name)) {
-        return Err(format!("the header {name:?} is not among those that may be sent"));
-    }
-    Ok((url, destination))
-}
-
 /// The addresses to connect to. The call resolves the name only here.
 async fn addresses(
     config: &HttpConfig,
