@@ -36,7 +36,7 @@ pub(crate) const AT_ONCE: &str = "4";
 
 /// The number of concurrent test programs, without servers and on servers.
 const PROGRAMS: usize = 3;
-const PROGRAMS_ON_SERVERS: usize = 2;
+const PROGRAMS_ON_SERVERS: usize = 3;
 
 /// A part of the checks, for jobs that run in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -275,7 +275,8 @@ pub enum Outcome {
     Conflict,
     /// The last try found no such collection or required alias.
     ///
-    /// See [`Write::require_alias`]. An earlier try inside the store may have been applied.
+    /// See [`Write::require_alias`]. An earlier try inside the store may have been applied. A store
+    /// of several nodes asks for the collection itself first, because a single node may lag.
     MissingCollection,
     /// The write was not applied and never will be. A retry may succeed.
     ///

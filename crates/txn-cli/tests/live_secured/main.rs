@@ -1,4 +1,4 @@
-//! The command on a server with users: faults of privileges and of lifecycle policies.
+//! The command on a server with users: missing privileges.
 
 #[path = "../ran.rs"]
 #[expect(dead_code, reason = "other programs use the rest")]
@@ -16,9 +16,9 @@ use txn_es::{EsConfig, EsStore};
 use txn_fixtures::plain_client::PlainClient;
 use txn_testkit::env::{self, Secured};
 
-use ran::{CANARY, Ran, codes, command};
+use ran::{Ran, codes, command};
 
-/// A domain on the server with users. Dropped with its user and its roles.
+/// A domain on the server with users. Dropped with its collection.
 struct SecuredDesk {
     secured: Secured,
     domain: String,
@@ -66,31 +66,6 @@ impl SecuredDesk {
         self.run_as(&self.secured.username, words)
     }
 
-    /// Sends a request as the superuser.
-    fn ask(&self, method: &str, path: &str, body: Value) -> Value {
-        let body = (!body.is_null()).then(|| body.to_string());
-        self.runtime.block_on(self.plain.ok(method, path, body))
-    }
-
-    /// Sends the request of the only message with this code, which mends its fault.
-    #[track_caller]
-    fn mend(&self, doctor: &Value, code: &str) {
-        let messages = doctor["messages"].as_array().expect("a list");
-        let found = messages.iter().find(|message| message["code"] == code);
-        let request = found.and_then(|message| message["request"].as_str());
-        let request = request.unwrap_or_else(|| panic!("no request for {code}: {doctor}"));
-        let mut parts = request.splitn(3, ' ');
-        let (method, path) = (parts.next().expect("a method"), parts.next().expect("a path"));
-        let body = parts.next().map_or(Value::Null, |body| body.parse().expect("JSON"));
-        self.ask(method, path, body);
-    }
-
-    /// Gives the user of this domain one role.
-    fn give_role(&self, role: &str) {
-        let body = json!({ "password": self.secured.password.expose(), "roles": [role] });
-        self.ask("PUT", &format!("/_security/user/{}", self.domain), body);
-    }
-
     async fn remove(&self) {
         let authority = std::fs::read(&self.secured.ca_certificate).expect("the authority's file");
         let config = EsConfig::from_url(&self.secured.url)
@@ -100,16 +75,7 @@ impl SecuredDesk {
         let store = std::sync::Arc::new(EsStore::connect(config).await.expect("connects"));
         let domain = Domain::open(store, &self.domain, txn_core::Config::default()).await;
         domain.expect("opens").admin().remove().await.expect("removes");
-        for path in [
-            format!("/{}", self.stock),
-            format!("/_security/user/{}", self.domain),
-            format!("/_security/role/{}", weak(&self.domain)),
-            format!("/_security/role/txn-{}-application", self.domain),
-            format!("/_ilm/policy/{}", self.domain),
-        ] {
-            // A test that failed may not have made all of them.
-            self.plain.text("DELETE", &path, None).await;
-        }
+        self.plain.ok("DELETE", &format!("/{}", self.stock), None).await;
     }
 }
 
@@ -119,61 +85,28 @@ impl Drop for SecuredDesk {
     }
 }
 
-/// The name of a role with too few privileges.
-fn weak(domain: &str) -> String {
-    format!("{domain}-weak")
-}
-
+/// The user `tables` may use the tables of each domain, and no collection.
 #[test]
-fn printed_role_gives_the_missing_privileges() {
+fn missing_privileges_are_found_with_their_role() {
     let desk = SecuredDesk::new();
     let (domain, stock) = (&desk.domain, &desk.stock);
     desk.run(&format!("init {stock}")).says(0, &["is ready"]);
-    desk.run("doctor").says(0, &["ok  privileges"]);
-    let names = ["txn-*", &format!("{domain}*")];
-    let indices = json!([{ "names": names, "privileges": ["read", "view_index_metadata"] }]);
-    let body = json!({ "cluster": ["monitor"], "indices": indices });
-    desk.ask("PUT", &format!("/_security/role/{}", weak(domain)), body);
-    desk.give_role(&weak(domain));
-    let text = format!("{domain} lacks manage, write on {stock}");
-    desk.run_as(domain, "doctor").says(1, &["[privilege_missing]", &text]);
-    let put = json!({ "put": {
-        "target": { "collection": stock, "id": "a" }, "document": { "text": CANARY },
-    } });
-    let file = desk.home.path().join("request.json");
-    std::fs::write(file, json!({ "operations": [put] }).to_string()).expect("writes");
-    let run = desk.run_as(domain, "run request.json --id one --execute");
-    assert_ne!(run.code, 0, "{run:?}");
+    let doctor = desk.run("--json doctor").json(0);
+    assert!(!codes(&doctor).contains(&"privilege_missing"), "{doctor}");
 
-    let doctor = desk.run_as(domain, "--json doctor").json(1);
-    desk.mend(&doctor, "privilege_missing");
-    desk.give_role(&format!("txn-{domain}-application"));
-    desk.run_as(domain, "doctor").says(0, &["ok  privileges"]);
-    desk.run_as(domain, "run request.json --id one --execute").says(0, &["one: finished"]);
-    desk.run_as(domain, "recover").says(0, &["Left: 0 locked documents"]);
-}
-
-#[test]
-fn lifecycle_policy_is_found_and_removed() {
-    let desk = SecuredDesk::new();
-    desk.run(&format!("init {}", desk.stock)).says(0, &["is ready"]);
-    let policy = &desk.domain;
-    let body = json!({ "policy": { "phases": { "hot": { "actions": {} } } } });
-    desk.ask("PUT", &format!("/_ilm/policy/{policy}"), body);
-    let status = desk.run("--json status").json(0);
-    let partition = status["partitions"][0]["name"].as_str().expect("a name");
-    for (index, code, line) in [
-        (partition, 1, "NOT WELL [index_managed]"),
-        // The policy of an application may be intended.
-        (&*desk.stock, 0, "note [index_managed]"),
-    ] {
-        let path = format!("/{index}/_settings");
-        desk.ask("PUT", &path, json!({ "index.lifecycle.name": policy }));
-        let text = format!("{line}: the policy {policy} manages the index {index}");
-        desk.run("doctor").says(code, &[&text]);
-        let doctor = desk.run("--json doctor").json(code);
-        desk.mend(&doctor, "index_managed");
-        let doctor = desk.run("--json doctor").json(0);
-        assert!(!codes(&doctor).contains(&"index_managed"), "{doctor}");
+    let text = format!("tables lacks manage, read, view_index_metadata, write on {stock}");
+    desk.run_as("tables", "doctor").says(1, &["[privilege_missing]", &text]);
+    let doctor = desk.run_as("tables", "--json doctor").json(1);
+    let messages = doctor["messages"].as_array().expect("a list");
+    let missing = messages.iter().find(|message| message["subject"] == **stock);
+    let request = missing.and_then(|message| message["request"].as_str()).expect("a request");
+    let path = format!("PUT /_security/role/txn-{domain}-application ");
+    let role: Value = request.strip_prefix(&path).expect("the path").parse().expect("JSON");
+    let (cluster, index) = (&role["cluster"], &role["indices"][0]);
+    assert_eq!(*cluster, json!(["monitor"]), "{role}");
+    assert_eq!(index["privileges"], json!(["read", "write", "view_index_metadata", "manage"]));
+    let names = index["names"].as_array().expect("a list");
+    for name in [stock.clone(), format!("{stock}-txn-*"), format!("{stock}-committed")] {
+        assert!(names.contains(&json!(name)), "{name}: {role}");
     }
 }
