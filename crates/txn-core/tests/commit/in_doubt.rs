@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use txn_core::store::{Outcome, Refusal, RefusalKind, Store, Write, WriteOp};
-use txn_core::{AttemptId, Error, ErrorKind, TransactionOutcome};
+use txn_core::{AttemptId, Error, ErrorKind, Options, TransactionOutcome};
 use txn_sim::Fate;
 
 use crate::support::script::{is_commit, is_lock, refuse_and_go_down, writes};
@@ -167,7 +167,8 @@ async fn single_write_with_a_known_tid_has_an_outcome() {
     let commit_version = receipt.commit_version.expect("a commit version");
     let outcome = shop.other.outcome(tid).await.expect("known");
     assert_eq!(outcome, TransactionOutcome::Committed { commit_version });
-    // Without a call of `tid`, the commit is one write without a record, and has no outcome.
+    // Without the option, the commit is one write without a record, and has no outcome.
+    let options = Options::default();
     let quiet = shop.domain.run::<_, Error, _>(&options, async |tx| {
         tx.get(items, "a").await?;
         tx.put(items, "a", &Item { n: 3 })
