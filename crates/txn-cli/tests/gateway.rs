@@ -3,7 +3,7 @@
 //! There is no store and no domain.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
@@ -344,8 +344,14 @@ fn label_of_a_gateway_has_its_own_series() {
     assert_eq!(gateway.end().0, Some(0));
 }
 
-/// Receives one request, and returns its head and its body.
-fn collect(listener: &std::net::TcpListener) -> (String, Vec<u8>) {
+/// Receives one request on a local address. The thread returns its head and its body.
+fn receive() -> (SocketAddr, JoinHandle<(String, Vec<u8>)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    (address, thread::spawn(move || collect(&listener)))
+}
+
+fn collect(listener: &TcpListener) -> (String, Vec<u8>) {
     let (stream, _) = listener.accept().expect("a connection");
     let mut reader = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
@@ -372,10 +378,8 @@ fn collect(listener: &std::net::TcpListener) -> (String, Vec<u8>) {
 #[cfg(feature = "opentelemetry")]
 #[test]
 fn gateway_sends_the_spans_of_transactions() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
+    let (address, collected) = receive();
     let endpoint = format!("http://{address}");
-    let collected = thread::spawn(move || collect(&listener));
     let directory = tempfile::tempdir().expect("a directory");
     let gateway = Gateway::start_with(directory.path(), &["--otlp-endpoint", &endpoint]);
     let written = gateway.ask("PUT", "/stock/_doc/apple", r#"{"left":4815162342}"#);
@@ -399,10 +403,8 @@ fn gateway_sends_the_spans_of_transactions() {
 
 #[test]
 fn requests_carry_the_secret_of_their_destination() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
+    let (address, received) = receive();
     let origin = format!("http://{address}");
-    let received = thread::spawn(move || collect(&listener));
     let directory = tempfile::tempdir().expect("a directory");
     let secrets = directory.path().join("secrets");
     std::fs::create_dir_all(secrets.join(address.to_string())).expect("creates");

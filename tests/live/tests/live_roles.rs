@@ -8,32 +8,16 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use txn_core::store::{Key, Outcome, Read, RefusalKind, Store, StoreErrorKind, Write, WriteOp};
 use txn_core::{Domain, ErrorKind, Options};
-use txn_es::{EsConfig, EsStore};
+use txn_es::EsStore;
 use txn_fixtures::bank::{self, Accounts};
 use txn_fixtures::fixture::{Fixture, PATIENCE};
-use txn_fixtures::plain_client::PlainClient;
-use txn_testkit::env::{self, Secured};
+use txn_fixtures::secured::{config, plain};
+use txn_testkit::env;
 
 /// Lets only one test at a time use the names. The role file fixes the names.
 static NAMES: LazyLock<Mutex<()>> = LazyLock::new(Mutex::default);
 
 const ACCOUNTS: &str = "secured-accounts";
-
-fn plain(secured: &Secured) -> PlainClient {
-    let authority = std::fs::read(&secured.ca_certificate).expect("the authority's file");
-    let authority = reqwest::Certificate::from_pem(&authority).expect("PEM");
-    let http = reqwest::Client::builder().no_proxy().add_root_certificate(authority).build();
-    let login = (secured.username.clone(), secured.password.expose().to_owned());
-    PlainClient::with(http.expect("a client"), &secured.url, Some(login))
-}
-
-fn config(secured: &Secured) -> EsConfig {
-    let authority = std::fs::read(&secured.ca_certificate).expect("the authority's file");
-    EsConfig::from_url(&secured.url)
-        .expect("an address")
-        .with_certificate_authority(authority)
-        .with_basic_auth(&secured.username, secured.password.expose())
-}
 
 async fn store(user: &str) -> Arc<EsStore> {
     let secured = env::secured().as_user(user);

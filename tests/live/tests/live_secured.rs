@@ -9,14 +9,10 @@ use txn_core::{Error, ErrorKind, Options, WaitFor};
 use txn_es::{EsConfig, EsStore};
 use txn_fixtures::bank::{self, account};
 use txn_fixtures::fixture::Fixture;
-use txn_fixtures::plain_client::PlainClient;
+use txn_fixtures::secured::{self, authority};
 use txn_testkit::env::{self, Secured};
 
 const WRONG: &str = "hunter2-is-not-it";
-
-fn authority(secured: &Secured) -> Vec<u8> {
-    std::fs::read(&secured.ca_certificate).expect("the authority's file")
-}
 
 fn bare(secured: &Secured) -> EsConfig {
     EsConfig::from_url(&secured.url).expect("an address")
@@ -45,12 +41,7 @@ async fn refused(config: EsConfig, secrets: &[&str]) -> StoreError {
 async fn transactions_over_tls_with_a_login() {
     let secured = env::secured();
     let password = secured.password.expose();
-    let config = trusting(&secured).with_basic_auth(&secured.username, password);
-    let http = reqwest::Certificate::from_pem(&authority(&secured)).expect("PEM");
-    let http = reqwest::Client::builder().no_proxy().add_root_certificate(http).build();
-    let login = (secured.username.clone(), password.to_owned());
-    let plain = PlainClient::with(http.expect("a client"), &secured.url, Some(login));
-    let fixture = Fixture::with(plain, config).await;
+    let fixture = Fixture::with(secured::plain(&secured), secured::config(&secured)).await;
     let domain = fixture.domain().await;
     let printed = format!("{domain:?} {:?} {:#?}", fixture.store, fixture.store);
     assert!(!printed.contains(password), "a secret is printed");

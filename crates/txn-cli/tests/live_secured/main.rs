@@ -4,6 +4,7 @@
 #[expect(dead_code, reason = "other programs use the rest")]
 mod ran;
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -12,8 +13,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use txn_core::Domain;
-use txn_es::{EsConfig, EsStore};
+use txn_es::EsStore;
 use txn_fixtures::plain_client::PlainClient;
+use txn_fixtures::secured;
 use txn_testkit::env::{self, Secured};
 
 use ran::{Ran, codes, command};
@@ -31,18 +33,13 @@ struct SecuredDesk {
 impl SecuredDesk {
     fn new() -> Self {
         let secured = env::secured();
-        let authority = std::fs::read(&secured.ca_certificate).expect("the authority's file");
-        let authority = reqwest::Certificate::from_pem(&authority).expect("PEM");
-        let http = reqwest::Client::builder().no_proxy().add_root_certificate(authority).build();
-        let login = (secured.username.clone(), secured.password.expose().to_owned());
-        let plain = PlainClient::with(http.expect("a client"), &secured.url, Some(login));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_micros();
         let domain = format!("cli-{now:x}");
         Self {
             stock: format!("{domain}-stock"),
+            plain: secured::plain(&secured),
             secured,
             domain,
-            plain,
             runtime: Runtime::new().expect("starts"),
             home: tempfile::tempdir().expect("a directory"),
         }
@@ -67,12 +64,8 @@ impl SecuredDesk {
     }
 
     async fn remove(&self) {
-        let authority = std::fs::read(&self.secured.ca_certificate).expect("the authority's file");
-        let config = EsConfig::from_url(&self.secured.url)
-            .expect("an address")
-            .with_certificate_authority(authority)
-            .with_basic_auth(&self.secured.username, self.secured.password.expose());
-        let store = std::sync::Arc::new(EsStore::connect(config).await.expect("connects"));
+        let store = EsStore::connect(secured::config(&self.secured)).await.expect("connects");
+        let store = Arc::new(store);
         let domain = Domain::open(store, &self.domain, txn_core::Config::default()).await;
         domain.expect("opens").admin().remove().await.expect("removes");
         self.plain.ok("DELETE", &format!("/{}", self.stock), None).await;

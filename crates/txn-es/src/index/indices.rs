@@ -9,6 +9,7 @@ use txn_store::{StoreError, StoreErrorKind};
 
 use crate::answers::classify::{self, Fate};
 use crate::identity::target::{Target, Targets};
+use crate::identity::uuid::IndexUuid;
 use crate::index::admin::{AdminRequests, Changed, refused};
 use crate::index::mapping::{self, Index};
 use crate::index::names;
@@ -21,6 +22,9 @@ pub(crate) enum Miss {
     /// The search failed, or the name is not that of a collection.
     Failed(StoreError),
 }
+
+/// The reason of a refusal by a node that lacks an existing index.
+pub(crate) const NOT_KNOWN: &str = "a node does not know the index yet";
 
 pub(crate) type Resolved<'a> = BTreeMap<&'a str, Result<Arc<Target>, Miss>>;
 
@@ -90,14 +94,13 @@ impl Indices {
         mut missing: BTreeSet<&'a str>,
         asked: &Resolved<'_>,
     ) -> BTreeSet<&'a str> {
-        missing.retain(|name| matches!(asked.get(name), Some(Ok(_))));
-        let is_same = |name: &str, found: &Result<Arc<Target>, Miss>| match (found, asked.get(name))
-        {
-            (Ok(found), Some(Ok(asked))) => found.uuid == asked.uuid,
-            _ => false,
-        };
+        fn uuid(target: &Result<Arc<Target>, Miss>) -> Option<&IndexUuid> {
+            target.as_ref().ok().map(|target| &target.uuid)
+        }
+        let expected = |name: &str| asked.get(name).and_then(uuid);
+        missing.retain(|name| expected(name).is_some());
         let found = self.resolve(missing).await.into_iter();
-        found.filter(|(name, found)| is_same(name, found)).map(|(name, _)| name).collect()
+        found.filter(|(name, found)| uuid(found) == expected(name)).map(|(name, _)| name).collect()
     }
 
     /// Remembers the index as the target of a requested name.

@@ -6,12 +6,11 @@ use futures::future::join;
 use txn_store::{Key, Limits, Read, StoreErrorKind};
 
 use crate::identity::target::Target;
-use crate::index::indices::{Indices, Miss, Resolved};
+use crate::index::indices::{Indices, Miss, NOT_KNOWN, Resolved};
 use crate::requests::bulk::{Item, Op, Settled};
 use crate::requests::bulk_requests::BulkRequests;
 use crate::requests::mget::{self, Ask};
 use crate::requests::multi_gets::MultiGets;
-use crate::requests::writes::NOT_KNOWN;
 
 /// Reads documents of one cluster.
 #[derive(Debug)]
@@ -110,9 +109,7 @@ impl Reads {
         let none = || mget::unavailable("not answered");
         reads.into_iter().map(|read| read.unwrap_or_else(none)).collect()
     }
-}
 
-impl Reads {
     /// Lets the caller retry the reads that a node without the index has answered.
     async fn retry_lagging(
         &self,

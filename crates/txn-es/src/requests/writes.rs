@@ -8,15 +8,12 @@ use txn_store::{
 };
 
 use crate::identity::target::Target;
-use crate::index::indices::{Indices, Miss, Resolved};
+use crate::index::indices::{Indices, Miss, NOT_KNOWN, Resolved};
 use crate::index::term_check::TermCheck;
 use crate::requests::bulk::{Item, Op, Settled};
 use crate::requests::bulk_requests::BulkRequests;
 use crate::requests::mget::Ask;
 use crate::requests::multi_gets::MultiGets;
-
-/// The reason of a refusal by a node that lacks the index.
-pub(super) const NOT_KNOWN: &str = "a node does not know the index yet";
 
 /// Writes documents of one cluster.
 #[derive(Debug)]

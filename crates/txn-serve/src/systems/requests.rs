@@ -32,9 +32,9 @@ pub(crate) async fn submit(backend: &Backend, asked: &mut Asked) -> Result<Reply
     asked.finish_parameters()?;
     asked.caller.need_any(&[Verb::Submit])?;
     let mut request: Request = asked.json()?;
-    http_requests::admit(backend, asked, &request.after_commit)?;
-    http_requests::bind_keys(&mut request.after_commit);
     check_rights(asked, &request)?;
+    http_requests::admit(backend, &request.after_commit)?;
+    http_requests::bind_keys(&mut request.after_commit);
     for operation in &request.operations {
         // A processor opens the collections, and creates none.
         let name = &operation.target().collection;

@@ -151,7 +151,8 @@ async fn admit(backend: &Backend, asked: &Asked, commit: &Commit) -> Result<(), 
         return Err(Problem::new(Code::TooLarge, detail));
     }
     // A refused request creates no collection.
-    http_requests::admit(backend, asked, after_commit)?;
+    http_requests::check_rights(asked, after_commit)?;
+    http_requests::admit(backend, after_commit)?;
     let caller = &asked.caller;
     let targets = operations.iter().map(Operation::target);
     for target in targets.chain(reads.iter().map(|read| &read.target)) {

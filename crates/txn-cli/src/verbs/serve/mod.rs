@@ -173,8 +173,8 @@ fn http_requests(options: &Serve) -> Result<Option<HttpConfig>, Failure> {
 /// Reads a destination with its networks, as `--destination` has it.
 fn destination(text: &str) -> Result<Destination, OutboxError> {
     let (origin, networks) = text.split_once('=').unwrap_or((text, ""));
-    let networks = networks.split(',').filter(|network| !network.is_empty());
-    networks.into_iter().try_fold(Destination::new(origin)?, Destination::with_address)
+    let mut networks = networks.split(',').filter(|network| !network.is_empty());
+    networks.try_fold(Destination::new(origin)?, Destination::with_address)
 }
 
 /// Serves until a signal. Returns whether all running requests were answered.
