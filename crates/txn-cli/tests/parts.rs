@@ -81,6 +81,33 @@ fn roles_name_each_index_and_no_other_domain() {
 }
 
 #[test]
+fn opensearch_roles_drop_only_partitions() {
+    let ran = Desk::run_alone("--domain shop-eu roles stock");
+    ran.says(0, &["PUT /_plugins/_security/api/roles/txn-shop-eu-reader", "bulk*\"", "\"stock\""]);
+    let roles = Desk::run_alone("--domain shop-eu --json roles stock").json(0);
+    for word in ["indices_all", "manage_", "crud", "\"*\"", "admin/*", "indices:*", "cluster:*"] {
+        let opensearch = roles["roles"].as_array().expect("a list").iter();
+        let text: String = opensearch.map(|role| role["opensearch"].to_string()).collect();
+        assert!(!text.contains(word), "{word}: {text}");
+    }
+    let drops =
+        ["indices:admin/block/add*", "indices:admin/delete", "indices:admin/settings/update"];
+    for (role, covered) in [(0, true), (1, true), (2, false)] {
+        let granted = &roles["roles"][role]["opensearch"]["index_permissions"];
+        let has = |drop: &str| {
+            let with = granted.as_array().expect("a list").iter();
+            let with = with.filter(|entry| entry["allowed_actions"].to_string().contains(drop));
+            with.map(|entry| entry["index_patterns"].clone()).collect::<Vec<_>>()
+        };
+        for drop in drops {
+            let partitions = serde_json::json!(["txn-shop.eu-*"]);
+            assert_eq!(has(drop), if covered { vec![partitions] } else { Vec::new() }, "{drop}");
+        }
+        assert_eq!(has("data/write").len(), if covered { 2 } else { 0 });
+    }
+}
+
+#[test]
 fn manual_has_a_page_for_each_verb() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().display().to_string();

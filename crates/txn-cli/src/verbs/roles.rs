@@ -1,7 +1,7 @@
 //! The verb that prints roles, as bodies of requests to the server.
 
 use serde_json::{Value, json};
-use txn_serve::operator::{Access, application_access, role_bodies};
+use txn_serve::operator::{RoleBodies, application_role, reader_role};
 
 use crate::answer::{Answer, Exit, Failure};
 use crate::args::Global;
@@ -9,17 +9,16 @@ use crate::session;
 
 pub(super) fn roles(global: &Global, collections: &[String]) -> Result<Answer, Failure> {
     let domain = session::name(global)?;
-    let Access { cluster, names, privileges, .. } = application_access(domain, collections);
-    let read: Vec<String> =
-        collections.iter().flat_map(|name| [name.clone(), format!("{name}-txn-*")]).collect();
-    let writer = (cluster, names.as_slice(), privileges);
-    let reader = ([].as_slice(), read.as_slice(), ["read", "view_index_metadata"].as_slice());
-    let roles = [("application", writer), ("janitor", writer), ("reader", reader)];
+    let writer = application_role(domain, collections);
+    let roles = [
+        ("application", writer.clone()),
+        ("janitor", writer),
+        ("reader", reader_role(collections)),
+    ];
     let mut text = String::new();
     let mut all = Vec::new();
-    for (role, (cluster, names, privileges)) in roles {
+    for (role, RoleBodies { elasticsearch, opensearch, .. }) in roles {
         let name = format!("txn-{domain}-{role}");
-        let (elasticsearch, opensearch) = role_bodies(cluster, names, privileges);
         text += &format!(
             "# {role}: Elasticsearch\nPUT /_security/role/{name}\n{}\n# {role}: OpenSearch\n\
              PUT /_plugins/_security/api/roles/{name}\n{}\n",

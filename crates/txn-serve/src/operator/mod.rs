@@ -25,7 +25,7 @@ pub use findings::{
     Findings, UNREACHABLE, hanging_json, look, of_faults, of_participant, stall_ms,
 };
 pub use message::{Message, Severity};
-pub use privileges::{Access, application_access, role_bodies};
+pub use privileges::{RoleBodies, application_role, reader_role};
 pub use status::{RequestCounts, Status, causes, status, with_tomorrow};
 pub use systems::{
     backlog_json, dead_letter_json, dead_letters_json, locks_json, next_step_of_backlog,
