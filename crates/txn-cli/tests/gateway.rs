@@ -123,7 +123,8 @@ fn gateway_starts_without_options_and_keeps_documents() {
     let written = gateway.ask("PUT", "/stock/_doc/apple", r#"{"left":10}"#);
     assert!(written.starts_with("HTTP/1.1 201"), "{written}");
     let metrics = gateway.ask("GET", "/metrics", "");
-    for metric in ["txn_commits_total{domain=\"main\",", "txn_http_requests_total{"] {
+    let result = r#"txn_results_total{domain="main",result="committed"} 1"#;
+    for metric in ["txn_commits_total{domain=\"main\",", "txn_http_requests_total{", result] {
         assert!(metrics.contains(metric), "{metrics}");
     }
     let search = gateway.ask("GET", "/stock/_search", "");

@@ -35,15 +35,17 @@ pub struct Figure {
 
 const YES_NO: &[&str] = &["true", "false"];
 
-/// The possible results of a call: `committed`, or an error kind.
+/// The possible results of a call: `committed`, `refused` by the closure, or an error kind.
 pub(crate) const RESULTS: &[&str] = &[
     "committed",
+    "refused",
     "invalid",
     "exists",
     "conflict",
     "unavailable",
     "overloaded",
     "unknown",
+    "key_reused",
     "misconfigured",
     "damaged",
     "other",
@@ -156,7 +158,7 @@ figures! {
     PARTITIONS_DROPPED = "txn_partitions_dropped_total", Counter, Count, &[],
         "Day partitions of the transaction table that were dropped.";
     RESULTS_TOTAL = "txn_results_total", Counter, Count, &[("result", RESULTS)],
-        "Results of calls that the application passed to `Metrics::result`.";
+        "Results of calls, as passed to `Metrics::result`; those of a gateway are its transactions.";
     RUNNING = "txn_running_transactions", Gauge, Count, &[],
         "Transactions that run in this process, at the last `Metrics::sample`.";
     WAITING = "txn_waiting_transactions", Gauge, Count, &[],

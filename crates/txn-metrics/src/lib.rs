@@ -192,8 +192,22 @@ impl Metrics {
     /// No event reports a result: a transaction that fails with [`ErrorKind::Overloaded`], for
     /// example, never begins.
     pub fn result<T>(&self, result: &Result<T, Error>) {
-        let word = result.as_ref().map_or_else(|error| word(error.kind()), |_| "committed");
-        self.results.of(word).increment(1);
+        match result {
+            Ok(_) => self.results.of("committed").increment(1),
+            Err(error) => self.failed(error.kind()),
+        }
+    }
+
+    /// Counts a failed call, like [`Metrics::result`].
+    ///
+    /// For callers whose errors have a type of their own.
+    pub fn failed(&self, kind: ErrorKind) {
+        self.results.of(word(kind)).increment(1);
+    }
+
+    /// Counts a call that its closure refused. Nothing was changed.
+    pub fn refused(&self) {
+        self.results.of("refused").increment(1);
     }
 
     /// The time since the begin of the transaction.
@@ -279,6 +293,7 @@ fn word(kind: ErrorKind) -> &'static str {
         ErrorKind::Unavailable => "unavailable",
         ErrorKind::Overloaded => "overloaded",
         ErrorKind::Unknown => "unknown",
+        ErrorKind::KeyReused => "key_reused",
         ErrorKind::Misconfigured => "misconfigured",
         ErrorKind::Damaged => "damaged",
         _ => "other",

@@ -239,7 +239,21 @@ impl Backend {
             // An alias may name another collection now.
             self.operations.forget_collections();
         }
+        self.count(&answered);
         answered
+    }
+
+    /// Counts the result of a transaction. A stored answer counts again with each repetition.
+    fn count(&self, answered: &Result<Reply, Problem>) {
+        let Some(results) = &self.config.results else { return };
+        match answered {
+            Ok(reply) if reply.is_refusal() => results.refused(),
+            Ok(_) => results.result(&Ok(())),
+            Err(problem) => match problem.cause() {
+                Some(kind) => results.failed(kind),
+                None => results.refused(),
+            },
+        }
     }
 
     async fn run_once<F>(&self, options: &Options, closure: F) -> Result<Reply, Problem>

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use txn_es::EsStore;
+use txn_metrics::Metrics;
 use txn_outbox::OutboxError;
 use txn_outbox::http::HttpConfig;
 
@@ -108,6 +109,8 @@ pub struct ServeConfig {
     pub max_answer: usize,
     /// Renders the answer of `GET /metrics`. Default: none, and the path does not exist.
     pub metrics: Option<RenderMetrics>,
+    /// Counts the results of transactions, as `txn_results_total`. Default: none.
+    pub results: Option<Arc<Metrics>>,
 }
 
 impl fmt::Debug for ServeConfig {
@@ -152,6 +155,7 @@ impl Default for ServeConfig {
             pass_writes: true,
             max_answer: 64 << 20,
             metrics: None,
+            results: None,
         }
     }
 }
@@ -214,6 +218,8 @@ setters! {
     with_max_answer: max_answer: usize;
     /// Sets [`ServeConfig::metrics`].
     with_metrics: metrics: Option<RenderMetrics>;
+    /// Sets [`ServeConfig::results`].
+    with_results: results: Option<Arc<Metrics>>;
 }
 
 impl ServeConfig {

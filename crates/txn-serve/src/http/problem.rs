@@ -111,6 +111,8 @@ pub(crate) struct Problem {
     pub(crate) status: StatusCode,
     code: Code,
     kind: &'static str,
+    /// The kind of the engine's error; `None` for a refusal by the gateway itself.
+    cause: Option<ErrorKind>,
     detail: String,
     members: Map<String, Value>,
     /// Fields of a bulk's answer.
@@ -123,7 +125,7 @@ impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         let (status, kind, detail) = (code.status(), code.kind(), detail.into());
         let (members, beside, methods) = (Map::new(), Map::new(), Vec::new());
-        Self { status, code, kind, detail, members, beside, methods }
+        Self { status, code, kind, cause: None, detail, members, beside, methods }
     }
 
     /// Names the methods of the path.
@@ -173,6 +175,11 @@ impl Problem {
 
     pub(crate) fn code(&self) -> Code {
         self.code
+    }
+
+    /// The kind of the engine's error.
+    pub(crate) fn cause(&self) -> Option<ErrorKind> {
+        self.cause
     }
 
     pub(crate) fn title(&self) -> &'static str {
@@ -258,7 +265,7 @@ impl From<Error> for Problem {
             // A kind of a later version, too: no client may repeat the request.
             _ => Code::Damaged,
         };
-        let mut problem = Self::new(code, error.to_string());
+        let mut problem = Self { cause: Some(error.kind()), ..Self::new(code, error.to_string()) };
         if let Some(tid) = error.tid() {
             problem = problem.with("tid", tid.to_string());
         }

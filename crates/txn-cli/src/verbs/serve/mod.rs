@@ -72,7 +72,8 @@ pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, 
                 .with_max_requests(max_requests)
                 .with_servers(open.servers().cloned().filter(|_| options.pass != Pass::None))
                 .with_pass_writes(options.pass == Pass::All)
-                .with_metrics(Some(Arc::new(move || rendering.render())));
+                .with_metrics(Some(Arc::new(move || rendering.render())))
+                .with_results(Some(metrics.clone()));
             let pause = Some(Duration::from_secs(options.count_every)).filter(|it| !it.is_zero());
             let levels = Levels::new(&domain, metrics, &recorder, open.servers(), pause);
             let ran = run(&domain, config, listener, &levels, &open.what).await;
