@@ -3,6 +3,7 @@
 mod levels;
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,8 +48,7 @@ pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, 
         global.domain.get_or_insert_with(|| DOMAIN.to_owned());
     }
     // The address is free or not before the store is opened.
-    let listener = TcpListener::bind(options.listen).await;
-    let listener = listener.map_err(|error| Failure::address(options.listen, &error))?;
+    let listener = listen(options.listen).await?;
     let name = session::name(&global)?.to_owned();
     let recorder = metrics()?;
     let open = session::store(&global, embedded).await?;
@@ -94,6 +94,10 @@ pub(super) async fn serve(mut global: Global, options: Serve) -> Result<Answer, 
         }
     };
     Ok(Answer::new(Exit::well_if(drained), text, json!({ "drained": drained })))
+}
+
+async fn listen(at: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(at).await.map_err(|error| Failure::address(at, &error))
 }
 
 /// The settings of the domain.
