@@ -239,7 +239,7 @@ fn of_process_clock(process: &str, host: &str, ahead_ms: i64) -> Option<Message>
             "the clock of {host}, where {process} runs, is {by_ms} ms {side} the clock of the server"
         );
         let remedy =
-            format!("set the clock of {host} by NTP; transactions of a machine that is far off fail");
+            format!("set the clock of {host} by NTP; beyond `max_drift` (60 s unless set) its transactions fail");
         Message::error("process_clock_differs", text, remedy).about(process)
     })
 }

@@ -88,7 +88,7 @@ fn checks(
         checks.push((format!("store: {}", session.what()), None));
         checks.push((format!("domain document of {:?}", overview.domain), about("txn-registry")));
         if session.servers().is_some() {
-            let disks = by_code(&["disk_full", "disk_low"]);
+            let disks = by_code(&["disk_full", "disk_high"]);
             checks.extend([
                 ("blocks of the cluster".to_owned(), by_code(&["cluster_blocked"])),
                 ("requests that name an index".to_owned(), by_code(&["explicit_index_refused"])),

@@ -34,11 +34,27 @@ pub(super) fn disks(facts: &Facts) -> Vec<Message> {
             Message::error("disk_full", text, remedy).about(disk.node)
         })
         .collect();
-    if found.is_empty() && !disks.is_empty() && disks.iter().all(|disk| is_below(disk, "low")) {
-        let text = "the disk of each data node is above the low watermark: no node takes the shard \
-                    of a new partition";
-        let remedy = "delete data, add disk space, or add a node";
-        found.push(Message::error("disk_low", text, remedy));
+    let allocates = match &*disks {
+        [] => true,
+        // Some servers ignore these watermarks on a single data node.
+        [_] => {
+            facts.setting(&format!("{DISK}.watermark.enable_for_single_data_node")) == Some("false")
+        }
+        _ => false,
+    };
+    if !found.is_empty() || allocates {
+        return found;
+    }
+    let remedy = "delete data, add disk space, or add a node";
+    let are_below = |watermark: &str| disks.iter().all(|disk| is_below(disk, watermark));
+    if are_below("high") {
+        let text =
+            "the disk of each data node is above the high watermark: no node takes a new partition";
+        found.push(Message::error("disk_high", text, remedy));
+    } else if are_below("low") {
+        let text = "the disk of each data node is above the low watermark: no node takes replicas of new \
+                    partitions; above the high watermark no node takes the partitions themselves";
+        found.push(Message::note("disk_low", text, remedy));
     }
     found
 }

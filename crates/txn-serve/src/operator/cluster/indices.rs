@@ -67,6 +67,11 @@ fn blocked(name: &str, settings: &Map<String, Value>, parts: &Parts) -> Option<M
         Some(day) if day < parts.today => {
             Message::note("index_blocked", text, "nothing, if a janitor drops this old day; else")
         }
+        _ if set == ["index.blocks.read_only_allow_delete"] => Message::error(
+            "index_blocked",
+            text,
+            "free disk space: the servers then lift the block by themselves; if no disk is full, lift it",
+        ),
         _ => Message::error(
             "index_blocked",
             text,

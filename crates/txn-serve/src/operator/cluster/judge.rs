@@ -162,8 +162,8 @@ pub(in crate::operator) fn clock_differs(by_ms: u64, side: &str) -> Message {
     Message::error(
         "clock_differs",
         format!("the clock of this machine is {by_ms} ms {side} the clock of the server"),
-        "set the clocks of this machine and of the servers by NTP; transactions of a machine that \
-         is far off fail",
+        "set the clocks of this machine and of the servers by NTP; beyond `max_drift` (60 s unless \
+         set) its transactions fail",
     )
 }
 

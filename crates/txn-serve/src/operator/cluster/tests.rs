@@ -34,6 +34,7 @@ fn sound() -> Facts {
         "cluster.routing.allocation.disk.threshold_enabled": "true",
         "cluster.routing.allocation.disk.watermark.low": "85%",
         "cluster.routing.allocation.disk.watermark.low.max_headroom": "200GB",
+        "cluster.routing.allocation.disk.watermark.high": "90%",
         "cluster.routing.allocation.disk.watermark.flood_stage": "95%",
         "cluster.routing.allocation.disk.watermark.flood_stage.max_headroom": "100GB",
         "rest.action.multi.allow_explicit_index": "true",
@@ -134,11 +135,25 @@ fn full_disk_is_found_by_the_watermarks() {
     let line = only(&after(free("b", 40_000)), "disk_full", Severity::Error);
     assert!(line.contains("the node two is full (40000 of 1000000 bytes are free)"), "{line}");
     assert_eq!(after(free("b", 100_000)), [], "the other nodes take new shards");
-    let low =
-        |facts: &mut Facts| ["a", "b", "c"].into_iter().for_each(|node| free(node, 100_000)(facts));
-    only(&after(low), "disk_low", Severity::Error);
+    let all = |bytes: u64| {
+        move |facts: &mut Facts| {
+            ["a", "b", "c"].into_iter().for_each(|node| free(node, bytes)(facts));
+        }
+    };
+    only(&after(all(100_000)), "disk_low", Severity::Note);
+    only(&after(all(99_000)), "disk_high", Severity::Error);
+    let single = |ignores: &'static str| {
+        after(|facts| {
+            let name = "cluster.routing.allocation.disk.watermark.enable_for_single_data_node";
+            set(facts, name, ignores);
+            facts.stats["nodes"] = json!({ "a": facts.stats["nodes"]["a"] });
+            free("a", 99_000)(facts);
+        })
+    };
+    only(&single("true"), "disk_high", Severity::Error);
+    assert_eq!(single("false"), [], "the node takes shards in any case");
     let unchecked = after(|facts| {
-        low(facts);
+        all(99_000)(facts);
         set(facts, "cluster.routing.allocation.disk.threshold_enabled", "false");
     });
     assert_eq!(unchecked, []);
