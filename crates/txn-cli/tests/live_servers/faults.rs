@@ -14,7 +14,7 @@ use super::ran::codes;
 
 /// The message of an answer with this code.
 #[track_caller]
-fn message(answer: &Value, code: &str) -> Value {
+pub(crate) fn message(answer: &Value, code: &str) -> Value {
     let messages = answer["messages"].as_array().expect("a list");
     let found = messages.iter().find(|message| message["code"] == code);
     found.unwrap_or_else(|| panic!("no {code}: {answer}")).clone()

@@ -3,6 +3,7 @@
 //! Some processes are dead, and some faults are planted.
 
 mod desk;
+mod disks;
 mod faults;
 #[path = "../owners.rs"]
 mod owners;
