@@ -1,7 +1,7 @@
 //! Disks that count as too full.
 //!
 //! Watermarks hold for all indices of a server, so each test has a server of its own. The servers
-//! look at their disks every ten seconds, so a test takes two minutes, and the nightly run has them:
+//! look at their disks every ten seconds, so a test takes two minutes. The nightly run has them:
 //! `cargo test -p txn-cli --features live --test live_servers disks:: -- --ignored`.
 
 use std::sync::{Mutex, PoisonError};
