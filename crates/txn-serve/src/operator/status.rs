@@ -10,7 +10,7 @@ use txn_es::EsStore;
 use txn_outbox::{Backlog, Outbox, OutboxConfig};
 use txn_requests::{OpenCounts, RequestError, Requests, RequestsConfig, State, Stuck};
 
-use super::cluster::{Parts, clock_differs, server_findings};
+use super::cluster::{Parts, clock_differs, clock_remedy, server_findings};
 use super::findings::{Findings, look, stall_ms};
 use super::message::Message;
 use super::views::{ProcessList, processes};
@@ -238,8 +238,7 @@ fn of_process_clock(process: &str, host: &str, ahead_ms: i64) -> Option<Message>
         let text = format!(
             "the clock of {host}, where {process} runs, is {by_ms} ms {side} the clock of the server"
         );
-        let remedy =
-            format!("set the clock of {host} by NTP; beyond `max_drift` (60 s unless set) its transactions fail");
+        let remedy = clock_remedy(&format!("clock of {host}"));
         Message::error("process_clock_differs", text, remedy).about(process)
     })
 }

@@ -34,7 +34,7 @@ pub(super) fn disks(facts: &Facts) -> Vec<Message> {
             Message::error("disk_full", text, remedy).about(disk.node)
         })
         .collect();
-    let allocates = match &*disks {
+    let are_ignored = match &*disks {
         [] => true,
         // Some servers ignore these watermarks on a single data node.
         [_] => {
@@ -42,7 +42,7 @@ pub(super) fn disks(facts: &Facts) -> Vec<Message> {
         }
         _ => false,
     };
-    if !found.is_empty() || allocates {
+    if !found.is_empty() || are_ignored {
         return found;
     }
     let remedy = "delete data, add disk space, or add a node";
@@ -52,8 +52,9 @@ pub(super) fn disks(facts: &Facts) -> Vec<Message> {
             "the disk of each data node is above the high watermark: no node takes a new partition";
         found.push(Message::error("disk_high", text, remedy));
     } else if are_below("low") {
-        let text = "the disk of each data node is above the low watermark: no node takes replicas of new \
-                    partitions; above the high watermark no node takes the partitions themselves";
+        let text = "the disk of each data node is above the low watermark: no node takes replicas \
+                    of new partitions; above the high watermark no node takes the partitions \
+                    themselves";
         found.push(Message::note("disk_low", text, remedy));
     }
     found

@@ -70,7 +70,8 @@ fn blocked(name: &str, settings: &Map<String, Value>, parts: &Parts) -> Option<M
         _ if set == ["index.blocks.read_only_allow_delete"] => Message::error(
             "index_blocked",
             text,
-            "free disk space: the servers then lift the block by themselves; if no disk is full, lift it",
+            "free disk space: the servers then lift the block by themselves; if no disk is full, \
+             lift it",
         ),
         _ => Message::error(
             "index_blocked",

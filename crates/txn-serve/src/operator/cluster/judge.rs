@@ -157,13 +157,17 @@ fn clocks(facts: &Facts) -> Vec<Message> {
     found
 }
 
+/// What to do about clocks that differ.
+pub(in crate::operator) fn clock_remedy(clocks: &str) -> String {
+    format!("set the {clocks} by NTP; beyond `max_drift` (60 s unless set) its transactions fail")
+}
+
 /// The message about the clock of this machine.
 pub(in crate::operator) fn clock_differs(by_ms: u64, side: &str) -> Message {
     Message::error(
         "clock_differs",
         format!("the clock of this machine is {by_ms} ms {side} the clock of the server"),
-        "set the clocks of this machine and of the servers by NTP; beyond `max_drift` (60 s unless \
-         set) its transactions fail",
+        clock_remedy("clocks of this machine and of the servers"),
     )
 }
 

@@ -15,7 +15,7 @@ use txn_es::EsStore;
 use super::message::Message;
 use super::privileges::{self, Access};
 
-pub(super) use judge::clock_differs;
+pub(super) use judge::{clock_differs, clock_remedy};
 
 /// The number of hexadecimal digits at the end of a partition's name.
 const DIGITS: usize = 16;
