@@ -157,7 +157,7 @@ fn clocks(facts: &Facts) -> Vec<Message> {
     found
 }
 
-/// What to do about clocks that differ.
+/// The remedy for clocks that differ.
 pub(in crate::operator) fn clock_remedy(clocks: &str) -> String {
     format!("set the {clocks} by NTP; beyond `max_drift` (60 s unless set) its transactions fail")
 }
