@@ -315,12 +315,17 @@ impl Load {
         let (over, ended) = (CancellationToken::new(), CancellationToken::new());
         let until = Stop::default().when(over.clone());
         let (_, history) = tokio::join!(
-            self.ledger.run(workers, async {
-                // The workload opens its collection in each process, which needs a master.
+            async {
+                // The lists open their collection in each process. Afterwards a lost master or a
+                // full load may delay this.
                 ended.run_until_cancelled(begins(&self.counters, before)).await;
-                faults.await;
-                over.cancel();
-            }),
+                self.ledger
+                    .run(workers, async {
+                        faults.await;
+                        over.cancel();
+                    })
+                    .await;
+            },
             async {
                 let history = self.append(&workload, &until).await;
                 ended.cancel();

@@ -3,12 +3,13 @@
 //! The server cannot serve all clients.
 //!
 //! The load has a few clients before the overload and after it. In the meantime the server may
-//! refuse, pause or die. The process restarts a dead server, and goes on.
+//! refuse, pause or die. The process restarts a dead server at any time, also during the checks.
 
 mod figures;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
@@ -81,14 +82,29 @@ pub async fn run(
     let mut load = Load::open(&name, shape, TIMING, |_| urls.clone(), urls.clone()).await?;
     load.permit(Some("max_concurrent_transactions"));
     let (began, bar) = (Instant::now(), progress(span + 2 * (WARM_UP + CALM)));
-    let mut course = Course { server, load: load.progress(), bar: &bar, memory: 0 };
-    let mut figures = Figures::new(&course.server.url)?;
-    let before = course.round(&mut load, FEW, WARM_UP, CALM, &mut figures).await?;
-    let small = Memory::of(std::process::id())?.now;
-    course.memory = 0;
-    let during = course.round(&mut load, shape.workers, Duration::ZERO, span, &mut figures).await?;
-    let most = course.memory;
-    let after = course.round(&mut load, FEW, WARM_UP, CALM, &mut figures).await?;
+    let mut figures = Figures::new(&server.url)?;
+    let mut course = Course {
+        server: &server,
+        load: load.progress(),
+        bar: &bar,
+        memory: 0,
+        latest_timer: Duration::ZERO,
+    };
+    let rounds = async {
+        let before = course.round(&mut load, FEW, WARM_UP, CALM, &mut figures).await?;
+        let small = Memory::of(std::process::id())?.now;
+        course.memory = 0;
+        let workers = shape.workers;
+        let during = course.round(&mut load, workers, Duration::ZERO, span, &mut figures).await?;
+        let most = course.memory;
+        let after = course.round(&mut load, FEW, WARM_UP, CALM, &mut figures).await?;
+        Ok::<_, String>((before, small, during, most, after))
+    };
+    let (before, small, during, most, after) = tokio::select! {
+        rounds = rounds => rounds?,
+        lost = server.keep_alive() => return Err(lost),
+    };
+    let latest_timer = course.latest_timer;
     let last = Memory::of(std::process::id())?.now;
     bar.finish_and_clear();
     let (longest, what) = load.longest();
@@ -116,22 +132,24 @@ pub async fn run(
     let figure = |what: &str, count: u64| (what.to_owned(), count);
     lines.extend([
         figure("seconds of the checks after it", during.settling.as_secs()),
-        figure(
-            &format!("longest, ms: {what}"),
-            u64::try_from(longest.as_millis()).unwrap_or(u64::MAX),
-        ),
+        figure(&format!("longest, ms: {what}"), millis(longest)),
+        figure("latest timer of this process, ms", millis(latest_timer)),
         figure("MiB of this process before", small),
         figure("MiB of this process at most", most),
         figure("MiB of this process at the end", last),
-        figure("deaths of the server", course.server.deaths),
+        figure("deaths of the server", server.deaths.load(Ordering::Relaxed)),
     ]);
     lines.extend(load.refused());
     lines.extend(figures.lines());
     lines.extend(load.counted());
     let report = Report::new(began, 3, lines, &BTreeMap::new(), violations);
     load.close().await;
-    course.server.end().await;
+    server.end().await;
     Ok(report)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A server that is restarted when it dies.
@@ -139,7 +157,7 @@ pub async fn run(
 struct Server {
     running: Arc<Mutex<Running>>,
     url: String,
-    deaths: u64,
+    deaths: AtomicU64,
 }
 
 impl Server {
@@ -148,21 +166,31 @@ impl Server {
         let running = starting.await.map_err(|error| error.to_string())?;
         let running = running.map_err(|error| error.to_string())?;
         let url = running.url().to_owned();
-        Ok(Self { running: Arc::new(Mutex::new(running)), url, deaths: 0 })
+        Ok(Self { running: Arc::new(Mutex::new(running)), url, deaths: AtomicU64::new(0) })
     }
 
     fn is_alive(&self) -> bool {
         self.running.lock().nodes()[0].is_alive()
     }
 
+    /// Restarts the server whenever it dies. Returns only if the server does not start again.
+    async fn keep_alive(&self) -> String {
+        loop {
+            if let Err(lost) = self.revive().await {
+                return lost;
+            }
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+
     /// Restarts a dead server. The server may die again during its start.
-    async fn revive(&mut self) -> Result<(), String> {
+    async fn revive(&self) -> Result<(), String> {
         let mut failed = String::new();
         for _ in 0..TRIES {
             if self.is_alive() {
                 return Ok(());
             }
-            self.deaths += 1;
+            self.deaths.fetch_add(1, Ordering::Relaxed);
             let running = self.running.clone();
             let starting = tokio::task::spawn_blocking(move || running.lock().restart_node(0));
             match starting.await.map_err(|error| error.to_string())? {
@@ -190,11 +218,13 @@ struct Phase {
 /// The server, and a view of the load.
 #[derive(Debug)]
 struct Course<'a> {
-    server: Server,
+    server: &'a Server,
     load: Progress,
     bar: &'a ProgressBar,
     /// The largest memory of this process, in MiB.
     memory: u64,
+    /// The largest delay of a timer of this process. Callers return late by as much.
+    latest_timer: Duration,
 }
 
 impl Course<'_> {
@@ -233,7 +263,6 @@ impl Course<'_> {
             if began.elapsed() < warm_up {
                 (first, since) = (self.load.acknowledged(), Instant::now());
             }
-            self.server.revive().await?;
             figures.read().await;
             self.memory = self.memory.max(Memory::of(std::process::id())?.now);
             self.bar.inc(1);
@@ -241,9 +270,11 @@ impl Course<'_> {
                 "{} acknowledged, {} MiB, {} deaths of the server",
                 self.load.acknowledged(),
                 self.memory,
-                self.server.deaths
+                self.server.deaths.load(Ordering::Relaxed)
             ));
+            let asleep = Instant::now();
             tokio::time::sleep(INTERVAL).await;
+            self.latest_timer = self.latest_timer.max(asleep.elapsed() - INTERVAL);
         }
         let acknowledged = self.load.acknowledged() - first;
         Ok((acknowledged as f64 / since.elapsed().as_secs_f64(), Instant::now()))
