@@ -27,7 +27,26 @@ pub const SECURED_USER: &str = "TXN_SECURED_USER";
 /// The password of [`SECURED_USER`].
 pub const SECURED_PASSWORD: &str = "TXN_SECURED_PASSWORD";
 
-/// The access to the secured server.
+/// The address of an OpenSearch with its security plugin.
+pub const SECURED_OPENSEARCH_URL: &str = "TXN_SECURED_OPENSEARCH_URL";
+/// The path of the authority's certificate (PEM) of that server.
+pub const SECURED_OPENSEARCH_CA: &str = "TXN_SECURED_OPENSEARCH_CA";
+/// The name of that server's superuser.
+pub const SECURED_OPENSEARCH_USER: &str = "TXN_SECURED_OPENSEARCH_USER";
+/// The password of [`SECURED_OPENSEARCH_USER`].
+pub const SECURED_OPENSEARCH_PASSWORD: &str = "TXN_SECURED_OPENSEARCH_PASSWORD";
+
+/// The variables of the two servers with users, in the order of the fields of [`Secured`].
+pub(crate) const SECURED_VARIABLES: [&str; 4] =
+    [SECURED_URL, SECURED_CA, SECURED_USER, SECURED_PASSWORD];
+pub(crate) const SECURED_OPENSEARCH_VARIABLES: [&str; 4] = [
+    SECURED_OPENSEARCH_URL,
+    SECURED_OPENSEARCH_CA,
+    SECURED_OPENSEARCH_USER,
+    SECURED_OPENSEARCH_PASSWORD,
+];
+
+/// The access to a secured server.
 #[derive(Debug, Clone)]
 pub struct Secured {
     /// The address, `https://127.0.0.1:…`.
@@ -41,7 +60,9 @@ pub struct Secured {
 }
 
 impl Secured {
-    /// Returns the same server with one of the users of `servers/products/roles.yml`.
+    /// Returns the same server with another user, who has the same password.
+    ///
+    /// Elasticsearch has the users of `servers/products/roles.yml`.
     #[must_use]
     pub fn as_user(&self, name: &str) -> Self {
         Self { username: name.to_owned(), ..self.clone() }
@@ -123,12 +144,25 @@ pub fn cluster_urls() -> Vec<String> {
 /// If one of the `TXN_SECURED_…` variables is not set.
 #[must_use]
 pub fn secured() -> Secured {
-    let get = |name| require(name, ServerKind::Secured);
+    access(ServerKind::Secured, SECURED_VARIABLES)
+}
+
+/// Returns the OpenSearch 3 with its security plugin.
+///
+/// # Panics
+/// If one of the `TXN_SECURED_OPENSEARCH_…` variables is not set.
+#[must_use]
+pub fn secured_opensearch() -> Secured {
+    access(ServerKind::SecuredOpenSearch, SECURED_OPENSEARCH_VARIABLES)
+}
+
+fn access(kind: ServerKind, names: [&str; 4]) -> Secured {
+    let [url, ca_certificate, username, password] = names.map(|name| require(name, kind));
     Secured {
-        url: get(SECURED_URL),
-        ca_certificate: get(SECURED_CA).into(),
-        username: get(SECURED_USER),
-        password: Password::new(get(SECURED_PASSWORD)),
+        url,
+        ca_certificate: ca_certificate.into(),
+        username,
+        password: Password::new(password),
     }
 }
 

@@ -1,5 +1,6 @@
-//! The command on a server with users: missing privileges.
+//! The command on servers with users: missing privileges, and the printed roles.
 
+mod opensearch;
 #[path = "../ran.rs"]
 #[expect(dead_code, reason = "other programs use the rest")]
 mod ran;
@@ -23,6 +24,8 @@ use ran::{Ran, codes, command};
 /// A domain on the server with users. Dropped with its collection.
 struct SecuredDesk {
     secured: Secured,
+    /// The user who removes the domain.
+    remover: String,
     domain: String,
     stock: String,
     plain: PlainClient,
@@ -31,13 +34,13 @@ struct SecuredDesk {
 }
 
 impl SecuredDesk {
-    fn new() -> Self {
-        let secured = env::secured();
+    fn on(secured: Secured) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_micros();
         let domain = format!("cli-{now:x}");
         Self {
             stock: format!("{domain}-stock"),
             plain: secured::plain(&secured),
+            remover: secured.username.clone(),
             secured,
             domain,
             runtime: Runtime::new().expect("starts"),
@@ -64,7 +67,8 @@ impl SecuredDesk {
     }
 
     async fn remove(&self) {
-        let store = EsStore::connect(secured::config(&self.secured)).await.expect("connects");
+        let config = secured::config(&self.secured.as_user(&self.remover));
+        let store = EsStore::connect(config).await.expect("connects");
         let store = Arc::new(store);
         let domain = Domain::open(store, &self.domain, txn_core::Config::default()).await;
         domain.expect("opens").admin().remove().await.expect("removes");
@@ -81,7 +85,7 @@ impl Drop for SecuredDesk {
 /// The user `tables` may use the tables of each domain, and no collection.
 #[test]
 fn missing_privileges_are_found_with_their_role() {
-    let desk = SecuredDesk::new();
+    let desk = SecuredDesk::on(env::secured());
     let (domain, stock) = (&desk.domain, &desk.stock);
     desk.run(&format!("init {stock}")).says(0, &["is ready"]);
     let doctor = desk.run("--json doctor").json(0);

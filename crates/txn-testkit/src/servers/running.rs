@@ -101,18 +101,22 @@ impl Running {
             ServerKind::OpenSearchCluster
             | ServerKind::Partitioned
             | ServerKind::PartitionedOpenSearch => Vec::new(),
-            ServerKind::Secured => {
-                let mut variables = vec![(env::SECURED_URL, url)];
-                if let Some(path) = self.ca_certificate() {
-                    variables.push((env::SECURED_CA, path.display().to_string()));
-                }
-                if let Some(Credentials { username, password }) = self.credentials() {
-                    variables.push((env::SECURED_USER, username.clone()));
-                    variables.push((env::SECURED_PASSWORD, password.expose().to_owned()));
-                }
-                variables
-            }
+            ServerKind::Secured => self.access(url, env::SECURED_VARIABLES),
+            ServerKind::SecuredOpenSearch => self.access(url, env::SECURED_OPENSEARCH_VARIABLES),
         }
+    }
+
+    /// Returns the values of the variables of a server with users and TLS.
+    fn access(&self, url: String, names: [&'static str; 4]) -> Vec<(&'static str, String)> {
+        let path = self.ca_certificate().map(|path| path.display().to_string());
+        let (user, password) = match self.credentials() {
+            Some(Credentials { username, password }) => {
+                (Some(username.clone()), Some(password.expose().to_owned()))
+            }
+            None => (None, None),
+        };
+        let values = [Some(url), path, user, password];
+        names.into_iter().zip(values).filter_map(|(name, value)| Some((name, value?))).collect()
     }
 
     /// Restarts a node with its data and its ports.

@@ -20,6 +20,7 @@ use crate::servers::products::elasticsearch;
 use crate::servers::products::kind::{Distribution, ServerKind};
 use crate::servers::products::opensearch;
 use crate::servers::products::product::install;
+use crate::servers::products::security_plugin;
 use crate::servers::state::{State, take_down};
 
 /// The variable with the timeout of a server's start, in seconds.
@@ -100,7 +101,11 @@ fn configure_and_start(
     configure(&Setup { home, product, state })?;
     if let Some(path) = &state.ca_certificate {
         // Only the node can read its own copy. Every user can read this one.
-        let inside = state.nodes[0].folder.join("config/ca.crt");
+        let config = match state.kind {
+            ServerKind::SecuredOpenSearch => "node_1/config",
+            _ => "config",
+        };
+        let inside = state.nodes[0].folder.join(config).join("ca.crt");
         let pem = fs::read_to_string(&inside).on("read", &inside)?;
         fs::write(path, pem).on("write", path)?;
     }
@@ -139,7 +144,7 @@ fn plan(
     mut ports: Ports,
 ) -> Result<State> {
     let is_opensearch = matches!(kind.distribution(), Distribution::OpenSearch { .. });
-    let is_secured = kind == ServerKind::Secured;
+    let is_secured = kind.is_secured();
     let scheme = if is_secured { "https" } else { "http" };
     let mut nodes = Vec::new();
     for number in 1..=kind.node_count() {
@@ -157,10 +162,12 @@ fn plan(
             transport_port: ports.general()?,
         });
     }
-    let credentials = if is_secured {
-        Some(Credentials { username: "elastic".to_owned(), password: Password::random()? })
-    } else {
-        None
+    let credentials = match kind {
+        ServerKind::Secured => {
+            Some(Credentials { username: "elastic".to_owned(), password: Password::random()? })
+        }
+        ServerKind::SecuredOpenSearch => Some(security_plugin::superuser()),
+        _ => None,
     };
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     Ok(State {

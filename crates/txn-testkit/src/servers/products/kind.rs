@@ -40,11 +40,15 @@ pub enum ServerKind {
     /// Further users, roles and API keys cannot be created over HTTP. Elasticsearch keeps users,
     /// roles and keys in an index that needs analyzers, which the package lacks.
     Secured,
+    /// OpenSearch 3 with its security plugin, one node, with TLS for HTTP and a superuser.
+    ///
+    /// Further users and roles are created over HTTP.
+    SecuredOpenSearch,
 }
 
 impl ServerKind {
     /// All kinds of shared servers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Elasticsearch,
         Self::Elasticsearch7,
         Self::Elasticsearch9,
@@ -52,6 +56,7 @@ impl ServerKind {
         Self::OpenSearch2,
         Self::Cluster,
         Self::Secured,
+        Self::SecuredOpenSearch,
     ];
 
     /// The kinds without security and cluster, one for each supported version.
@@ -77,6 +82,7 @@ impl ServerKind {
             Self::Partitioned => "partitioned",
             Self::PartitionedOpenSearch => "partitioned-opensearch",
             Self::Secured => "secured",
+            Self::SecuredOpenSearch => "secured-opensearch",
         }
     }
 
@@ -102,11 +108,17 @@ impl ServerKind {
             Self::Elasticsearch9
             | Self::OpenSearch
             | Self::OpenSearchCluster
-            | Self::PartitionedOpenSearch => Versions { oldest: 21, newest: None },
+            | Self::PartitionedOpenSearch
+            | Self::SecuredOpenSearch => Versions { oldest: 21, newest: None },
             Self::Elasticsearch | Self::Cluster | Self::Partitioned | Self::Secured => {
                 Versions { oldest: 17, newest: None }
             }
         }
+    }
+
+    /// Whether the server has users and TLS.
+    pub(crate) fn is_secured(self) -> bool {
+        matches!(self, Self::Secured | Self::SecuredOpenSearch)
     }
 
     /// Whether both kinds are a single node of one product without users.
@@ -126,9 +138,17 @@ impl ServerKind {
             Self::Elasticsearch7 => Distribution::Elasticsearch("7.17.29"),
             Self::Elasticsearch9 => Distribution::Elasticsearch("9.5.0"),
             Self::OpenSearch | Self::OpenSearchCluster | Self::PartitionedOpenSearch => {
-                Distribution::OpenSearch { version: "3.8.0", runner: "3.8.0.0" }
+                Distribution::OpenSearch { version: "3.8.0", runner: "3.8.0.0", security: None }
             }
-            Self::OpenSearch2 => Distribution::OpenSearch { version: "2.19.6", runner: "2.19.1.0" },
+            Self::OpenSearch2 => {
+                Distribution::OpenSearch { version: "2.19.6", runner: "2.19.1.0", security: None }
+            }
+            // Maven has the plugin for a few versions only.
+            Self::SecuredOpenSearch => Distribution::OpenSearch {
+                version: "3.4.0",
+                runner: "3.4.0.0",
+                security: Some("3.4.0.0"),
+            },
         }
     }
 
@@ -166,6 +186,8 @@ pub(crate) enum Distribution {
         version: &'static str,
         /// The version of the runner. Not every version of OpenSearch has its own.
         runner: &'static str,
+        /// The version of the security plugin. `None` leaves out the plugin.
+        security: Option<&'static str>,
     },
 }
 

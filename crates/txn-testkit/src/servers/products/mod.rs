@@ -7,6 +7,7 @@ pub(crate) mod pgbouncer;
 pub(crate) mod postgres;
 pub(crate) mod product;
 pub(crate) mod roles;
+pub(crate) mod security_plugin;
 pub(crate) mod tls;
 
 use crate::servers::state::State;

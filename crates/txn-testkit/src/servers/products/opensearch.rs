@@ -11,6 +11,7 @@ use crate::servers::network::IN_NAMESPACES;
 use crate::servers::node::Node;
 use crate::servers::products::java_options;
 use crate::servers::products::kind::ServerKind;
+use crate::servers::products::security_plugin;
 
 /// A program that starts a member of a cluster.
 ///
@@ -51,6 +52,9 @@ pub(crate) fn configure(setup: &Setup<'_>) -> Result<()> {
         if setup.state.network.is_some() {
             settings += IN_NAMESPACES;
         }
+        if setup.state.kind.is_secured() {
+            settings += &security_plugin::configure(&config)?;
+        }
         fs::write(&path, settings).on("write", &path)?;
         setup.home.give(&node.folder)?;
     }
@@ -69,7 +73,7 @@ pub(crate) fn start_command(setup: &Setup<'_>, node: &Node) -> Command {
     command
         .arg(format!("-Djava.io.tmpdir={}", node.folder.join("tmp").display()))
         .arg("-cp")
-        .arg(setup.product.join("lib").join("*"));
+        .arg(class_path(setup));
     if state.nodes.len() > 1 {
         command.arg(member(node)).arg(&node.name);
     } else {
@@ -81,5 +85,18 @@ pub(crate) fn start_command(setup: &Setup<'_>, node: &Node) -> Command {
         .args(["-numOfNode", "1", "-clusterName", &state.cluster_name])
         // The runner adds the number of the node, which is 1.
         .args(["-baseHttpPort", &(node.http_port - 1).to_string()]);
+    if state.kind.is_secured() {
+        command.args(["-pluginTypes", "org.opensearch.security.OpenSearchSecurityPlugin"]);
+    }
     command
+}
+
+/// Returns the folders of jars.
+fn class_path(setup: &Setup<'_>) -> String {
+    let mut path = setup.product.join("lib/*").display().to_string();
+    if setup.state.kind.is_secured() {
+        path += ":";
+        path += &setup.product.join("security/*").display().to_string();
+    }
+    path
 }

@@ -68,8 +68,12 @@ pub(crate) fn install(home: &Home, product: Distribution) -> Result<PathBuf> {
     create(&draft)?;
     let complete = match product {
         Distribution::Elasticsearch(version) => download_elasticsearch(&draft, version)?,
-        Distribution::OpenSearch { version, runner } => {
-            download_opensearch(&draft, version, runner)?
+        Distribution::OpenSearch { version, runner, security } => {
+            let complete = download_opensearch(&draft, version, runner)?;
+            if let Some(version) = security {
+                download_security(&complete, version)?;
+            }
+            complete
         }
     };
     // The final name appears only after the download is complete.
@@ -99,6 +103,22 @@ fn download_opensearch(draft: &Path, version: &str, runner: &str) -> Result<Path
         .arg("-DincludeScope=runtime")
         .arg(format!("-DoutputDirectory={}", product.join("lib").display())))?;
     Ok(product)
+}
+
+/// Unpacks the security plugin beside the runner.
+fn download_security(product: &Path, version: &str) -> Result<()> {
+    // The zip lacks a library of the plugin.
+    for (goal, artifact) in [
+        ("unpack", format!("org.opensearch.plugin:opensearch-security:{version}:zip")),
+        ("copy", "org.apache.commons:commons-collections4:4.4:jar".to_owned()),
+    ] {
+        run(Command::new("mvn")
+            .current_dir(product)
+            .args(["-B", &format!("{PLUGIN}:{goal}")])
+            .arg(format!("-Dartifact={artifact}"))
+            .arg(format!("-DoutputDirectory={}", product.join("security").display())))?;
+    }
+    Ok(())
 }
 
 /// Returns a project with the runner, and OpenSearch parts in one version.
