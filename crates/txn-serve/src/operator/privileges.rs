@@ -136,7 +136,7 @@ pub fn reader_role(collections: &[String]) -> RoleBodies {
     let names = collections.iter().flat_map(|name| [name.clone(), format!("{name}-txn-*")]);
     let names: Vec<String> = names.collect();
     RoleBodies {
-        elasticsearch: elasticsearch(&[], &names, &["read", "view_index_metadata"]),
+        elasticsearch: elasticsearch(&["monitor"], &names, &["read", "view_index_metadata"]),
         opensearch: opensearch(&READS_ON_CLUSTER, &[(&names, &READS)]),
     }
 }
