@@ -1,4 +1,4 @@
-//! Stores by their address. No other module knows the kinds of stores.
+//! Stores by their address.
 
 use std::fmt;
 use std::path::Path;

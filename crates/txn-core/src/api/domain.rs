@@ -377,7 +377,7 @@ impl Domain {
         let contender = self.engine.hot.board.contend(tid.age());
         let trace = TransactionSpan::open(self.name(), tid, options.label.as_deref());
         let tx = Transaction::start(&self.engine, tid, options, mode, deadline, trace.span())?;
-        Ok(tx.stepped(contender, trace))
+        Ok(tx.begun_by_hand(contender, trace))
     }
 
     /// Refuses new transactions, and waits for the end of the running ones.

@@ -81,7 +81,7 @@ impl std::fmt::Debug for Attempt {
 
 impl Transaction {
     /// Completes a transaction of `Domain::begin`.
-    pub(super) fn stepped(mut self, contender: Contender, trace: TransactionSpan) -> Self {
+    pub(super) fn begun_by_hand(mut self, contender: Contender, trace: TransactionSpan) -> Self {
         (self.contender, self.trace) = (Some(contender), Some(trace));
         self
     }
@@ -366,10 +366,10 @@ impl Transaction {
     /// [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), and the other kinds of
     /// [`ErrorKind`](crate::ErrorKind).
     pub async fn commit(self) -> Result<Receipt> {
-        self.commit_stepped().await
+        self.boxed_commit().await
     }
 
-    fn commit_stepped(mut self) -> BoxFuture<'static, Result<Receipt>> {
+    fn boxed_commit(mut self) -> BoxFuture<'static, Result<Receipt>> {
         let span = self.attempt.span().clone();
         let commit = async move {
             let result = self.confirm_and_commit().await;

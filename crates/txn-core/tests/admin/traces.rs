@@ -186,7 +186,7 @@ async fn root_span_names_each_end() {
         shop.domain.run(&options, async |tx| tx.insert(&shop.items, IDS[0], &Item { n: CONTENT }));
     assert_eq!(exists.await.expect_err("exists").kind(), ErrorKind::Exists);
     let begin = |label| shop.domain.begin(&labelled(label)).expect("begins");
-    let tx = begin("stepped");
+    let tx = begin("by_hand");
     write(&shop, &tx).await.expect("buffers");
     tx.commit().await.expect("commits");
     begin("given-up").rollback().await;
@@ -198,12 +198,12 @@ async fn root_span_names_each_end() {
     assert_eq!(end("refused"), ["rolled_back", "1", "", "refused"]);
     assert_eq!(end("exists"), ["failed", "1", "Exists", "exists"]);
     assert!(matches!(traces.of("exists").root.status, Status::Error { .. }));
-    assert_eq!(end("stepped"), ["committed", "1", "", "stepped"]);
+    assert_eq!(end("by_hand"), ["committed", "1", "", "by_hand"]);
     assert_eq!(end("given-up"), ["rolled_back", "1", "", "given-up"]);
     assert_eq!(end("dropped"), ["abandoned", "", "", "dropped"]);
-    let stepped = traces.of("stepped").edges();
+    let by_hand = traces.of("by_hand").edges();
     for name in ["lock", "commit", "apply"] {
-        assert!(stepped.contains_key(&("transaction".to_owned(), name.to_owned())), "{name}");
+        assert!(by_hand.contains_key(&("transaction".to_owned(), name.to_owned())), "{name}");
     }
 }
 

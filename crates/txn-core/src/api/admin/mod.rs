@@ -28,6 +28,13 @@ use crate::engine::SharedEngine;
 /// let inspected = admin.inspect().await?; // changes nothing
 /// let recovered = admin.janitor_pass().await?; // recovers transactions of dead processes
 /// println!("{inspected:?} {recovered:?}");
+/// for open in admin.transactions(100).await?.transactions {
+///     println!("{}: {:?}", open.tid, admin.participants(open.tid).await?);
+/// }
+/// for process in admin.processes().await? {
+///     println!("{process:?}");
+/// }
+/// println!("{:?}", admin.waiters(10).await?); // with `Config::with_write_contention`
 /// # Ok(())
 /// # }
 /// ```

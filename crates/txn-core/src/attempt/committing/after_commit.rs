@@ -67,7 +67,7 @@ async fn apply_and_finish(
             }
         };
         let (at_once, later) = futures::future::join(at_once, later).await;
-        attempt.hot.reservations.leave();
+        attempt.hot.reservations.free_all();
         // The documents are free, so the turn of the process does not wait for the record.
         attempt.hot.under_way.lock().take();
         let mut unapplied = at_once?;

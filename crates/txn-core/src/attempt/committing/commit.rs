@@ -134,7 +134,7 @@ async fn run_commit(
             say(Err(error));
         }
     }
-    attempt.hot.reservations.leave();
+    attempt.hot.reservations.free_all();
 }
 
 /// Caches the committed contents, which are still in the record only.

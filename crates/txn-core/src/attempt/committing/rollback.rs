@@ -138,7 +138,7 @@ pub(in crate::attempt) fn leave_to_others(attempt: &Attempt) {
     attempt.progress.release();
     attempt.heart.cancel();
     attempt.engine.live_attempts.forget(attempt.tid);
-    attempt.hot.reservations.leave();
+    attempt.hot.reservations.free_all();
     attempt.hot.under_way.lock().take();
     let locks = attempt.locks.lock();
     attempt.engine.hot.lock_queues.release(locks.held.keys().chain(&locks.uncertain));

@@ -11,7 +11,7 @@ use txn_protocol::rules::lock::read_of_commit;
 
 impl LockPhase<'_> {
     /// Prolongs the turn of the process until apply or release.
-    pub(super) fn begin_locking(&self) {
+    pub(super) fn prolong_turn(&self) {
         if !self.requests.is_empty() {
             let mut under_way = self.attempt.hot.under_way.lock();
             under_way

@@ -65,7 +65,7 @@ pub(in crate::attempt) async fn acquire(
     let mut phase = LockPhase::new(attempt, wanted, checks, given_up);
     start_heart(attempt);
     if !given_up.is_cancelled() {
-        phase.begin_locking();
+        phase.prolong_turn();
     }
     while phase.is_open() {
         phase.run_round().await?;
@@ -231,7 +231,7 @@ impl LockPhase<'_> {
     /// Begins to lock again after a wait for a turn.
     fn begin_again(&mut self) {
         self.waits = LockWaits::new(self.attempt);
-        self.begin_locking();
+        self.prolong_turn();
     }
 
     /// Waits before the next round, if a round follows.

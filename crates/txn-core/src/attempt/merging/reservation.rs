@@ -52,7 +52,7 @@ impl Reservations {
     }
 
     /// Returns the permit of the group, and frees the documents.
-    pub(in crate::attempt) fn leave(&self) {
+    pub(in crate::attempt) fn free_all(&self) {
         self.return_permit();
         let documents = self.documents.lock().take();
         drop(documents);
