@@ -57,6 +57,11 @@ class ClientTest(unittest.TestCase):
     def left(self) -> int:
         return int(self.gateway.get("stock", "apple")["left"])
 
+    def test_addresses_need_a_scheme(self) -> None:
+        for url in ("127.0.0.1:9280", "localhost:9280", "ftp://localhost", "http://"):
+            with self.subTest(url), self.assertRaisesRegex(ValueError, "is no address such as"):
+                Client(url)
+
     def test_concurrent_transfers_keep_the_sum(self) -> None:
         accounts = ["a", "b", "c"]
         for account in accounts:

@@ -188,6 +188,8 @@ class Client:
     def __init__(self, url: str = "http://127.0.0.1:9280", *, token: Optional[str] = None, attempts: int = 30,
                  timeout: float = 30.0, context: Optional[ssl.SSLContext] = None) -> None:
         self._url, self._context = urlsplit(url), context
+        if self._url.scheme not in ("http", "https") or not self._url.hostname:
+            raise ValueError(f"{url!r} is no address such as http://127.0.0.1:9280")
         self._idle: List[http.client.HTTPConnection] = []
         self._headers = {"Content-Type": "application/json"}
         if token is not None:

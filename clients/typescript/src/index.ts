@@ -211,6 +211,7 @@ export class Client {
   readonly #timeout: number;
 
   constructor(url = "http://127.0.0.1:9280", { token, attempts = 30, timeout = 30_000 }: ClientOptions = {}) {
+    if (!URL.canParse(url) || !/^https?:/i.test(url)) throw new TypeError(`${url} is no address such as http://127.0.0.1:9280`);
     [this.#url, this.#attempts, this.#timeout] = [url.replace(/\/+$/, ""), attempts, timeout];
     if (token !== undefined) this.#headers.Authorization = `Bearer ${token}`;
   }

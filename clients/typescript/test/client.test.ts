@@ -49,6 +49,12 @@ async function failure<E extends Error>(promise: Promise<unknown>, kind: abstrac
   return error;
 }
 
+test("addresses need a scheme", () => {
+  for (const url of ["127.0.0.1:9280", "localhost:9280", "ftp://localhost", "http://"]) {
+    assert.throws(() => new Client(url), /is no address such as/, url);
+  }
+});
+
 test("concurrent transfers keep the sum", async () => {
   const accounts = ["a", "b", "c"];
   const expected: Record<string, number> = { a: 100, b: 100, c: 100 };

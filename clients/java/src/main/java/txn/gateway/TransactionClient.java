@@ -66,6 +66,9 @@ public final class TransactionClient implements TransactionOperations {
     }
 
     public TransactionClient(String url, Options options) {
+        if (!url.matches("(?i)https?://[^/]+.*")) {
+            throw new IllegalArgumentException(url + " is no address such as http://127.0.0.1:9280");
+        }
         this.url = url.replaceAll("/+$", "");
         this.options = options;
         // Numbers keep their digits.

@@ -66,6 +66,13 @@ class TransactionClientTest extends GatewayTest {
     }
 
     @Test
+    void addresses_need_a_scheme() {
+        for (String url : List.of("127.0.0.1:9280", "localhost:9280", "ftp://localhost", "http://")) {
+            assertThrows(IllegalArgumentException.class, () -> new TransactionClient(url), url);
+        }
+    }
+
+    @Test
     void concurrent_transfers_keep_the_sum() throws Exception {
         List<String> accounts = List.of("a", "b", "c");
         Map<String, Integer> expected = new HashMap<>();
