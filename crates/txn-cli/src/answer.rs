@@ -11,6 +11,7 @@ use txn_core::ErrorKind;
 use txn_core::store::{StoreError, StoreErrorKind};
 use txn_lock::LockError;
 use txn_outbox::OutboxError;
+use txn_redb::OpenErrorKind;
 use txn_requests::RequestError;
 pub(crate) use txn_serve::operator::{Message, Severity};
 
@@ -98,6 +99,8 @@ const CHECK: &str =
 const DENIED: &str =
     "check the login (--api-key-file and others) and the privileges (`txn roles COLLECTION`)";
 const LIFT: &str = "`txn doctor` shows the request that lifts the block";
+const ONE_PROCESS: &str =
+    "end the other process, or ask the gateway that has the file (/_txn, /_console)";
 const LISTEN: &str = "end the other program on this port, or choose another address by --listen";
 const AGAIN: &str = "check that the servers answer, then repeat the command";
 
@@ -193,6 +196,9 @@ impl From<StoreFailure> for Failure {
             StoreFailure::Store(error) => error.into(),
             error if error.is_damaged() => {
                 Self::new(Exit::NotWell, "damaged", error.to_string(), REPAIR)
+            }
+            StoreFailure::File(error) if matches!(error.kind(), OpenErrorKind::InUse) => {
+                Self::new(Exit::CouldNotFindOut, "in_use", error.to_string(), ONE_PROCESS)
             }
             error => Self::unfit(error.to_string()),
         }

@@ -1,5 +1,7 @@
 //! Verbs on the parts of a domain, and wrong usage.
 
+use txn_redb::RedbStore;
+
 use super::desk::Desk;
 use super::ran::codes;
 
@@ -13,6 +15,14 @@ fn missing_file_is_not_created() {
         (codes(&failed), &failed["well"]),
         (vec!["misconfigured"], &serde_json::Value::Null)
     );
+}
+
+#[test]
+fn file_of_another_process_is_in_use() {
+    let desk = Desk::empty();
+    let _other = RedbStore::open(desk.file()).expect("opens");
+    let failed = desk.run("--json status").json(2);
+    assert_eq!(codes(&failed), ["in_use"]);
 }
 
 #[test]

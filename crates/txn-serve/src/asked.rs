@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hyper::header::{self, HeaderMap};
 use hyper::http::request::Parts;
 use serde::de::DeserializeOwned;
-use txn_core::IdempotencyKey;
+use txn_core::{AttemptId, IdempotencyKey};
 
 use crate::access::caller::Caller;
 use crate::audit::Named;
@@ -52,6 +52,14 @@ impl Asked {
     /// Refuses a parameter that the route did not take.
     pub(crate) fn finish_parameters(&mut self) -> Result<(), Problem> {
         std::mem::replace(&mut self.parameters, Parameters::parse(None)).finish()
+    }
+
+    /// The tid in the path.
+    pub(crate) fn tid(&self) -> Result<AttemptId, Problem> {
+        self.route.value(0).parse().map_err(|_| {
+            let detail = "the path has no tid, such as `tid` or X-Transaction-Id of an answer: a UUID of version 1";
+            Problem::new(Code::Invalid, detail)
+        })
     }
 
     /// The body as text.

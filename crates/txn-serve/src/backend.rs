@@ -284,5 +284,9 @@ fn reserved(error: RequestError) -> Problem {
 
 pub(crate) fn no_collection(name: &str) -> Problem {
     let name: String = name.chars().take(MOST_NAME).collect();
-    Problem::new(Code::NoCollection, format!("the domain has no collection {name:?}"))
+    let detail = format!(
+        "the domain has no collection {name:?}: create it by `txn init`, or by a put or an insert at a \
+         gateway with --create-collections"
+    );
+    Problem::new(Code::NoCollection, detail)
 }

@@ -27,8 +27,8 @@ impl Caller {
     pub(crate) fn of(tokens: Option<&Tokens>, headers: &HeaderMap) -> Result<Self, Problem> {
         let Some(tokens) = tokens else { return Ok(Self::Anyone) };
         let unknown = || {
-            let detail =
-                "send the header `Authorization: Bearer TOKEN` with a token of this gateway";
+            let detail = "send the header `Authorization: Bearer TOKEN` with a token of this gateway, or in a browser \
+                 the token as the password and its name as the user";
             Problem::new(Code::Login, detail)
         };
         let login = login(headers).ok_or_else(unknown)?;

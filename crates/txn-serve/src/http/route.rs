@@ -115,7 +115,8 @@ impl Route {
                 Err(Problem::new(Code::NotFound, "the gateway has no such path"))
             }
             true => {
-                let detail = "the gateway does not carry out this request: send it to a server";
+                let detail = "the gateway passes this request to its servers, and an embedded file has none; \
+                              /openapi.json lists the gateway's own requests";
                 Err(Problem::new(Code::NeedsServer, detail))
             }
         }

@@ -1,8 +1,8 @@
 //! The views as answers of the gateway.
 
 use hyper::StatusCode;
+use txn_core::ErrorKind;
 use txn_core::admin::TransactionState;
-use txn_core::{AttemptId, ErrorKind};
 
 use super::contention::{MOST_MINUTES, compared_waits, hot_documents, past_waits};
 use super::findings::{hanging_json, look};
@@ -66,8 +66,7 @@ pub(crate) async fn answer(backend: &Backend, asked: &mut Asked) -> Result<Reply
         Work::Waits => history(backend, asked, limit).await?,
         Work::TransactionReport => {
             asked.finish_parameters()?;
-            let tid = asked.route.value(0).parse::<AttemptId>();
-            let tid = tid.map_err(|_| Problem::new(Code::Invalid, "the path has no tid"))?;
+            let tid = asked.tid()?;
             let report = domain.admin().transaction(tid, limit).await?;
             Reply::json(StatusCode::OK, &transaction_json(&report))
         }

@@ -2,12 +2,12 @@
 
 use hyper::StatusCode;
 use serde_json::json;
-use txn_core::{AttemptId, ErrorKind, TransactionOutcome};
+use txn_core::{ErrorKind, TransactionOutcome};
 
 use crate::access::rights::Verb;
 use crate::asked::Asked;
 use crate::backend::Backend;
-use crate::http::problem::{Code, Problem};
+use crate::http::problem::Problem;
 use crate::http::reply::Reply;
 
 /// Finds the outcome. An undecided transaction without a sign of life is aborted.
@@ -15,8 +15,7 @@ pub(crate) async fn outcome(backend: &Backend, asked: &mut Asked) -> Result<Repl
     asked.finish_parameters()?;
     // A tid names no collection. Each writer may need the outcome of its transaction.
     asked.caller.need_any(&[Verb::Write, Verb::Operate])?;
-    let tid = asked.route.value(0).parse::<AttemptId>();
-    let tid = tid.map_err(|_| Problem::new(Code::Invalid, "the path has no tid"))?;
+    let tid = asked.tid()?;
     let found = backend.domain.outcome(tid).await;
     let tid = tid.to_string();
     let body = match found {
