@@ -1,13 +1,19 @@
 //! More transactions than `max_concurrent_transactions`, in virtual time.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
 use tokio::time::{Instant, sleep};
-use txn_core::{Collection, Domain, Error, ErrorKind, Raw, Result};
+use txn_core::clock::Entropy;
+use txn_core::store::{StoreError, StoreErrorKind};
+use txn_core::{
+    Collection, Domain, Error, ErrorKind, LockMode, Options, Raw, ReadMode, Result, WaitFor,
+};
+use txn_sim::{Scripted, Step};
 
-use crate::support::{Setup, World, config};
+use crate::support::{Dice, Setup, World, config};
 
 async fn open(running: usize) -> (Domain, Collection<Raw>) {
     let config =
@@ -84,4 +90,59 @@ async fn nested_transaction_needs_no_permit() {
     outer.await.expect("commits");
     let found = domain.reader().get_many(&things, ["inner", "outer"]).await.expect("reads");
     assert!(found.iter().all(Option::is_some));
+}
+
+/// A request takes 0.1 to 5 s, and one of three has no answer.
+fn overloaded(dice: &Dice) -> Step {
+    let error = StoreError::new(StoreErrorKind::Unavailable, "no answer in time");
+    match dice.next_u64() % 6 {
+        0 => Step::delay(Duration::from_secs(5)).fail(error),
+        1 => Step::pass().fail(error),
+        _ => Step::delay(Duration::from_millis(100 + dice.next_u64() % 4_900)),
+    }
+}
+
+fn any_options(dice: &Dice) -> Options {
+    let one_of = |n: u64| dice.next_u64() % n == 0;
+    Options::default()
+        .with_wait_for(if one_of(2) { WaitFor::Apply } else { WaitFor::Commit })
+        .with_lock_mode(if one_of(5) { LockMode::AtRead } else { LockMode::AtCommit })
+        .with_read_mode(if one_of(8) { ReadMode::Lock } else { ReadMode::Validate })
+}
+
+#[tokio::test(start_paused = true)]
+async fn transactions_end_by_their_deadlines() {
+    let timeout = Duration::from_secs(10);
+    let World { memory, .. } = Setup::default().open::<Raw>().await;
+    let (store, dice) = (Arc::new(Scripted::new(memory.clone())), Dice::new(7));
+    let config = config()
+        .with_timeout(timeout)
+        .with_lease(Duration::from_secs(2))
+        .with_group_commit(Some(true))
+        .with_request_batching(Some(true));
+    let setup = Setup::on(memory).below(store.clone()).config(config);
+    let World { domain, items, .. } = setup.open::<Raw>().await;
+    let of_calls = dice.clone();
+    store.before(move |_| overloaded(&of_calls));
+    let longest = join_all((0..100).map(|_| async {
+        let mut longest = Duration::ZERO;
+        for _ in 0..10 {
+            let ids = [0; 3].map(|_| format!("{}", dice.next_u64() % 20));
+            let began = Instant::now();
+            let options = any_options(&dice);
+            let run = domain.run::<_, Error, _>(&options, async |tx| {
+                for id in &ids {
+                    tx.get(&items, id.as_str()).await?;
+                    tx.put(&items, id.as_str(), &Raw::new("{}"))?;
+                }
+                Ok(())
+            });
+            let _ended = run.await;
+            longest = longest.max(began.elapsed());
+        }
+        longest
+    }));
+    let longest = longest.await.into_iter().max();
+    assert!(longest < Some(timeout + Duration::from_secs(1)), "{longest:?}");
+    assert!(longest > Some(timeout), "the store was not overloaded: {longest:?}");
 }

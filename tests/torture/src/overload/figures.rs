@@ -85,6 +85,13 @@ impl Figures {
         }
     }
 
+    /// Waits until the node returns its figures.
+    pub(super) async fn until_answered(&self) {
+        while self.ask().await.is_none() {
+            tokio::time::sleep(ANSWER).await;
+        }
+    }
+
     async fn ask(&self) -> Option<Value> {
         let answer = self.http.get(&self.url).send().await.ok()?;
         let answer: Value = answer.error_for_status().ok()?.json().await.ok()?;

@@ -8,6 +8,7 @@
 mod figures;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -33,6 +34,12 @@ const CALM: Duration = Duration::from_secs(20);
 
 /// The time between two readings of the figures of the server.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The timers whose delays are measured.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The maximum time until the server answers before a round.
+const START: Duration = Duration::from_secs(180);
 
 /// The number of failed starts until a server counts as lost. The starts are in a row.
 const TRIES: u32 = 5;
@@ -83,13 +90,8 @@ pub async fn run(
     load.permit(Some("max_concurrent_transactions"));
     let (began, bar) = (Instant::now(), progress(span + 2 * (WARM_UP + CALM)));
     let mut figures = Figures::new(&server.url)?;
-    let mut course = Course {
-        server: &server,
-        load: load.progress(),
-        bar: &bar,
-        memory: 0,
-        latest_timer: Duration::ZERO,
-    };
+    let mut course = Course { server: &server, load: load.progress(), bar: &bar, memory: 0 };
+    let latest_timer = AtomicU64::new(0);
     let rounds = async {
         let before = course.round(&mut load, FEW, WARM_UP, CALM, &mut figures).await?;
         let small = Memory::of(std::process::id())?.now;
@@ -103,8 +105,8 @@ pub async fn run(
     let (before, small, during, most, after) = tokio::select! {
         rounds = rounds => rounds?,
         lost = server.keep_alive() => return Err(lost),
+        never = measure_timers(&latest_timer) => match never {},
     };
-    let latest_timer = course.latest_timer;
     let last = Memory::of(std::process::id())?.now;
     bar.finish_and_clear();
     let (longest, what) = load.longest();
@@ -133,7 +135,7 @@ pub async fn run(
     lines.extend([
         figure("seconds of the checks after it", during.settling.as_secs()),
         figure(&format!("longest, ms: {what}"), millis(longest)),
-        figure("latest timer of this process, ms", millis(latest_timer)),
+        figure("latest timer of this process, ms", latest_timer.load(Ordering::Relaxed)),
         figure("MiB of this process before", small),
         figure("MiB of this process at most", most),
         figure("MiB of this process at the end", last),
@@ -150,6 +152,15 @@ pub async fn run(
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Notes the largest delay of a timer of this process. Callers return late by as much.
+async fn measure_timers(latest: &AtomicU64) -> Infallible {
+    loop {
+        let asleep = Instant::now();
+        tokio::time::sleep(TICK).await;
+        latest.fetch_max(millis(asleep.elapsed() - TICK), Ordering::Relaxed);
+    }
 }
 
 /// A server that is restarted when it dies.
@@ -223,8 +234,6 @@ struct Course<'a> {
     bar: &'a ProgressBar,
     /// The largest memory of this process, in MiB.
     memory: u64,
-    /// The largest delay of a timer of this process. Callers return late by as much.
-    latest_timer: Duration,
 }
 
 impl Course<'_> {
@@ -237,6 +246,9 @@ impl Course<'_> {
         span: Duration,
         figures: &mut Figures,
     ) -> Result<Phase, String> {
+        // The server may have died in the checks of the round before.
+        let answers = tokio::time::timeout(START, figures.until_answered()).await;
+        answers.map_err(|_| format!("the server does not answer within {START:?}"))?;
         let known = load.violations.len();
         let mut result = Ok((0.0, Instant::now()));
         load.round(workers, async {
@@ -272,9 +284,7 @@ impl Course<'_> {
                 self.memory,
                 self.server.deaths.load(Ordering::Relaxed)
             ));
-            let asleep = Instant::now();
             tokio::time::sleep(INTERVAL).await;
-            self.latest_timer = self.latest_timer.max(asleep.elapsed() - INTERVAL);
         }
         let acknowledged = self.load.acknowledged() - first;
         Ok((acknowledged as f64 / since.elapsed().as_secs_f64(), Instant::now()))
