@@ -180,6 +180,14 @@ impl Progress {
         let counts = self.ledger.counts();
         counts.acknowledged + counts.ticks + counts.looks + self.counters.now().acknowledged
     }
+
+    /// Waits for a further acknowledged transaction. Needs a timeout.
+    pub(crate) async fn goes_on(&self) {
+        let before = self.acknowledged();
+        while self.acknowledged() == before {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
 }
 
 /// Waits until a transaction of the workload has ended.

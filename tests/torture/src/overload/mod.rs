@@ -8,13 +8,13 @@
 mod figures;
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use parking_lot::Mutex;
+use tokio::task::JoinSet;
 use txn_testkit::servers::{Running, ServerKind, up_private_with_heap};
 
 use crate::fault::Fault;
@@ -91,7 +91,10 @@ pub async fn run(
     let (began, bar) = (Instant::now(), progress(span + 2 * (WARM_UP + CALM)));
     let mut figures = Figures::new(&server.url)?;
     let mut course = Course { server: &server, load: load.progress(), bar: &bar, memory: 0 };
-    let latest_timer = AtomicU64::new(0);
+    let latest_timer = Arc::new(AtomicU64::new(0));
+    // A task of its own waits for the processor like the tasks of the callers.
+    let mut timers = JoinSet::new();
+    timers.spawn(measure_timers(latest_timer.clone()));
     let rounds = async {
         let before = course.round(&mut load, FEW, WARM_UP, CALM, &mut figures).await?;
         let small = Memory::of(std::process::id())?.now;
@@ -105,8 +108,8 @@ pub async fn run(
     let (before, small, during, most, after) = tokio::select! {
         rounds = rounds => rounds?,
         lost = server.keep_alive() => return Err(lost),
-        never = measure_timers(&latest_timer) => match never {},
     };
+    timers.shutdown().await;
     let last = Memory::of(std::process::id())?.now;
     bar.finish_and_clear();
     let (longest, what) = load.longest();
@@ -154,8 +157,8 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Notes the largest delay of a timer of this process. Callers return late by as much.
-async fn measure_timers(latest: &AtomicU64) -> Infallible {
+/// Notes the largest delay of a timer of this process. Callers return late by several such delays.
+async fn measure_timers(latest: Arc<AtomicU64>) {
     loop {
         let asleep = Instant::now();
         tokio::time::sleep(TICK).await;
@@ -269,6 +272,11 @@ impl Course<'_> {
         span: Duration,
         figures: &mut Figures,
     ) -> Result<(f64, Instant), String> {
+        if !warm_up.is_zero() {
+            // A few clients can be served, once a server that died has started again.
+            let served = tokio::time::timeout(START, self.load.goes_on()).await;
+            served.map_err(|_| format!("no transaction of few clients within {START:?}"))?;
+        }
         let began = Instant::now();
         let (mut first, mut since) = (self.load.acknowledged(), began);
         while began.elapsed() < warm_up + span {
