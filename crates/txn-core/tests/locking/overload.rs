@@ -103,7 +103,7 @@ fn overloaded(dice: &Dice) -> Step {
 }
 
 fn any_options(dice: &Dice) -> Options {
-    let one_of = |n: u64| dice.next_u64() % n == 0;
+    let one_of = |n: u64| dice.next_u64().is_multiple_of(n);
     Options::default()
         .with_wait_for(if one_of(2) { WaitFor::Apply } else { WaitFor::Commit })
         .with_lock_mode(if one_of(5) { LockMode::AtRead } else { LockMode::AtCommit })
