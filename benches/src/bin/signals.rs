@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use txn_benches::Failure;
+use txn_benches::statistics::percentile;
 use txn_core::store::{MemoryStore, Store};
 use txn_core::{Collection, Config, Domain, Error, Options, Raw};
 use txn_es::{EsConfig, EsStore};
@@ -56,7 +57,7 @@ async fn main() -> Result<(), Failure> {
             ratios.push(one / two);
         }
         ratios.sort_by(f64::total_cmp);
-        let [low, median, high] = [PAIRS / 4, PAIRS / 2, PAIRS * 3 / 4].map(|at| ratios[at]);
+        let [low, median, high] = [0.25, 0.5, 0.75].map(|share| percentile(&ratios, share));
         println!("{what}: median {median:.3}, quartiles {low:.3} and {high:.3}");
         without.domain.admin().remove().await?;
         with.domain.admin().remove().await?;

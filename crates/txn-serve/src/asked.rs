@@ -57,7 +57,8 @@ impl Asked {
     /// The tid in the path.
     pub(crate) fn tid(&self) -> Result<AttemptId, Problem> {
         self.route.value(0).parse().map_err(|_| {
-            let detail = "the path has no tid, such as `tid` or X-Transaction-Id of an answer: a UUID of version 1";
+            let detail = "the path has no tid, such as `tid` or X-Transaction-Id of an answer: a UUID \
+                          of version 1";
             Problem::new(Code::Invalid, detail)
         })
     }

@@ -170,7 +170,7 @@ pub(crate) async fn goes_on(ledger: &Ledger, transfers: u64) -> Result<(), Strin
 /// The acknowledged transactions of both loads. Clones share their state.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
-    ledger: Ledger,
+    pub(crate) ledger: Ledger,
     counters: Arc<Counters>,
 }
 
@@ -179,14 +179,6 @@ impl Progress {
     pub(crate) fn acknowledged(&self) -> u64 {
         let counts = self.ledger.counts();
         counts.acknowledged + counts.ticks + counts.looks + self.counters.now().acknowledged
-    }
-
-    /// Waits for a further acknowledged transaction. Needs a timeout.
-    pub(crate) async fn goes_on(&self) {
-        let before = self.acknowledged();
-        while self.acknowledged() == before {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
     }
 }
 

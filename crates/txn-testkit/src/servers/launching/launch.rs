@@ -101,11 +101,7 @@ fn configure_and_start(
     configure(&Setup { home, product, state })?;
     if let Some(path) = &state.ca_certificate {
         // Only the node can read its own copy. Every user can read this one.
-        let config = match state.kind {
-            ServerKind::SecuredOpenSearch => "node_1/config",
-            _ => "config",
-        };
-        let inside = state.nodes[0].folder.join(config).join("ca.crt");
+        let inside = state.nodes[0].data.with_file_name("config").join("ca.crt");
         let pem = fs::read_to_string(&inside).on("read", &inside)?;
         fs::write(path, pem).on("write", path)?;
     }
