@@ -189,6 +189,12 @@ class ClientTest(unittest.TestCase):
         self.assertEqual(self.client.outcome(tid), "committed")
         self.assertEqual(len(self.proxy.commits()), 1)
 
+    def test_commit_has_a_tid(self) -> None:
+        runs: List[Transaction] = []
+        client = self.another(self.gateway.url)
+        client.transact(lambda transaction: (runs.append(transaction), take(transaction)))
+        self.assertEqual(client.outcome(runs[0].tid or ""), "committed")
+
     def test_passing_refusals_are_repeated(self) -> None:
         answers = iter([(429, {"Retry-After": "0"}, {"code": "overloaded"}), (503, {}, {"code": "unavailable"}),
                         (502, {}, "a proxy"), (503, {}, {"code": "unknown"}), (409, {}, {"code": "conflict"})])

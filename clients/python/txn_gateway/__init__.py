@@ -94,6 +94,8 @@ class Transaction:
         self._used: Dict[Target, None] = {}
         self._written: Dict[Target, Any] = {}
         self._operations: List[Document] = []
+        # Names the commit for `txn show` and `Client.outcome`. `None` until then, and for a repeated answer.
+        self.tid: Optional[str] = None
 
     def get(self, collection: str, id: str, *, routing: Optional[str] = None) -> Optional[Document]:
         """Returns a document, or `None` if the document is missing."""
@@ -172,6 +174,7 @@ class Transaction:
             body["reservations"] = self._reservations
         answer = self._client._call("POST", path, body, key, self._deadline)
         if "changed" not in answer:
+            self.tid = answer.get("tid")
             return True
         # The gateway compared all reads at one moment.
         moment = next(self._moments)
@@ -312,14 +315,15 @@ class Client:
             self.close()
             raise
         self._idle.append(connection)
-        after = response.getheader("Retry-After") or ""
+        after, tid = response.getheader("Retry-After") or "", response.getheader("X-Transaction-Id")
         try:
             answer = json.loads(text)
         except ValueError:
             if response.status == 200:
                 raise
             answer = {}
-        return response.status, float(after) if after.isdigit() else 0.0, answer if isinstance(answer, dict) else {}
+        answer = answer if isinstance(answer, dict) else {}
+        return response.status, float(after) if after.isdigit() else 0.0, {**answer, "tid": tid} if tid else answer
 
     def _connection(self, timeout: float) -> http.client.HTTPConnection:
         """Returns an idle connection, or connects."""

@@ -87,6 +87,7 @@ export class Transaction {
   readonly #used = new Map<string, Target>();
   readonly #written = new Map<string, string | typeof COMPUTED>();
   #operations: object[] = [];
+  #tid: string | undefined;
 
   /** @internal */
   constructor(client: Client, known: Map<string, Read>, deadline: number, forUpdate: boolean) {
@@ -96,6 +97,11 @@ export class Transaction {
   /** @internal The documents that the closure has read. */
   get used(): Target[] {
     return [...this.#used.values()];
+  }
+
+  /** Names the commit for `txn show` and `Client.outcome`. `undefined` until then, and for a repeated answer. */
+  get tid(): string | undefined {
+    return this.#tid;
   }
 
   /** Returns a document, or `null` if the document is missing. */
@@ -192,8 +198,11 @@ export class Transaction {
     const key = operations.length > 0 ? crypto.randomUUID() : undefined;
     const reservations = this.#reservations.length > 0 ? this.#reservations : undefined;
     const body = JSON.stringify({ reads, operations, reservations });
-    const { changed } = await this.#client.send("POST", path, body, key, this.#deadline);
-    if (changed === undefined) return true;
+    const { changed, tid } = await this.#client.send("POST", path, body, key, this.#deadline);
+    if (changed === undefined) {
+      this.#tid = tid;
+      return true;
+    }
     // The gateway compared all reads at one moment.
     const compared = reads.map(({ target, token }) => {
       return { target, token, document: JSON.parse(this.#read(target).content) as object | null };
@@ -292,7 +301,8 @@ export class Client {
       const response = await fetch(this.#url + path, { method, headers, body, signal, redirect: "manual" });
       const { status } = response;
       const text = await response.text();
-      const answer = parse(text, status);
+      const tid = response.headers.get("X-Transaction-Id");
+      const answer: Answer = { ...parse(text, status), ...(tid === null ? {} : { tid }) };
       const refuses = status === 503 && (answer.code === "unavailable" || answer.code === "closing");
       const isLost = status === 502 || status === 504 || (status === 503 && !refuses);
       return { status, after: 1_000 * (Number(response.headers.get("Retry-After")) || 0), answer, isLost };

@@ -157,6 +157,13 @@ test("doubt outlives refusals", async () => {
   assert.equal(await left(), 9);
 });
 
+test("commit has a tid", async () => {
+  const runs: Transaction[] = [];
+  const direct = new Client(gateway.url);
+  await direct.transact((transaction) => (runs.push(transaction), take(transaction)));
+  assert.equal(await direct.outcome(runs[0]?.tid ?? ""), "committed");
+});
+
 test("unknown outcome has a tid", async () => {
   const add = { add: { target: { collection: "stock", id: "apple" }, path: "/left", amount: 1 } };
   const put = { put: { target: { collection: "stock", id: "pear" }, document: {} } };

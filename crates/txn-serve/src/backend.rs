@@ -230,8 +230,9 @@ impl Backend {
         let answered = match key {
             Some(key) => {
                 let answered = self.domain.idempotent(key, options, closure).await;
-                // The tid of the first run is not known to a repetition, so no answer has it.
-                answered.map(|answered| answered.value).map_err(Problem::repeatable)
+                let reply =
+                    answered.map(|answered| answered.value.of_transaction(answered.receipt));
+                reply.map_err(Problem::repeatable)
             }
             None => self.run_once(options, closure).await,
         };

@@ -42,7 +42,10 @@ async fn keyed_request_has_one_effect() {
     let first = desk.keyed("/_txn", "k", &adding(1)).await;
     let again = desk.keyed("/_txn", "\"k\"", &adding(1)).await;
     assert_eq!((first.status, &first.text), (again.status, &again.text));
+    let tids = [&first, &again].map(|answer| answer.header("x-transaction-id").to_owned());
     first.is(200);
+    let outcome = desk.get(&format!("/_txn/{}", tids[0])).await.is(200);
+    assert_eq!((&outcome["outcome"], &*tids[1]), (&json!("committed"), ""));
     assert_eq!(desk.content("/stock/_doc/a").await, json!({ "n": 2 }));
     desk.keyed("/_txn", "k", &adding(2)).await.fails(422, "key_reused");
     desk.keyed("/_txn?wait_for=apply", "k", &adding(1)).await.fails(422, "key_reused");

@@ -130,6 +130,8 @@ async fn run(backend: &Backend, asked: &mut Asked, commit: Commit) -> Result<Rep
         answer
     });
     match run.await {
+        // A repetition receives the same body, and does not know the tid of the first run.
+        Ok(reply) if asked.key.is_some() => Ok(reply),
         Ok(reply) => Ok(reply.with_tid()),
         // The tid of a refusal that may be committed would stand for the operations.
         Err(unknown) if unknown.code() == Code::Unknown && is_refused.load(Ordering::Acquire) => {

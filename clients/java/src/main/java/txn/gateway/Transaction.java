@@ -33,6 +33,7 @@ public final class Transaction {
     /** Own writes. The content is missing if the gateway computes it. */
     private final Map<Target, Optional<JsonNode>> written = new HashMap<>();
     private final ArrayNode operations;
+    private String tid;
 
     Transaction(TransactionClient client, Known known, long deadline, boolean forUpdate) {
         this.client = client;
@@ -41,6 +42,14 @@ public final class Transaction {
         this.forUpdate = forUpdate;
         this.reservations = client.json().createArrayNode();
         this.operations = client.json().createArrayNode();
+    }
+
+    /**
+     * Names the commit for {@code txn show} and {@link TransactionClient#outcome}. Empty until then, and for a repeated
+     * answer.
+     */
+    public Optional<String> tid() {
+        return Optional.ofNullable(tid);
     }
 
     /** Reads a document. */
@@ -203,8 +212,10 @@ public final class Transaction {
             body.set("reservations", reservations);
         }
         String key = writes ? UUID.randomUUID().toString() : null;
-        JsonNode changed = client.send("POST", "/_txn/commit", body, key, deadline).path("changed");
+        JsonNode answer = client.send("POST", "/_txn/commit", body, key, deadline);
+        JsonNode changed = answer.path("changed");
         if (changed.isMissingNode()) {
+            tid = answer.path("tid").textValue();
             return true;
         }
         learn(changed);

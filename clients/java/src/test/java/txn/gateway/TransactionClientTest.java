@@ -218,6 +218,14 @@ class TransactionClientTest extends GatewayTest {
     }
 
     @Test
+    void commit_has_a_tid() {
+        List<Transaction> runs = new ArrayList<>();
+        TransactionClient direct = new TransactionClient(gateway.url);
+        direct.execute(transaction -> runs.add(transaction) ? take(transaction) : 0);
+        assertEquals("committed", direct.outcome(runs.get(0).tid().orElseThrow()));
+    }
+
+    @Test
     void unknown_outcome_has_a_tid() {
         Map<String, String> apple = Map.of("collection", "stock", "id", "apple");
         Map<String, String> pear = Map.of("collection", "stock", "id", "pear");
