@@ -74,6 +74,14 @@ pub fn pointer<'a>(text: &'a str, path: &str) -> Option<&'a str> {
     Some(found)
 }
 
+/// Returns `text` with `new` in place of `part`, a slice of `text` that [`pointer`] returned.
+#[must_use]
+pub fn replaced(text: &str, part: &str, new: &str) -> String {
+    let start = (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
+    let (before, rest) = text.split_at(start);
+    [before, new, &rest[part.len()..]].concat()
+}
+
 fn same_within(a: &str, b: &str, depth: usize) -> bool {
     let (a, b) = (a.trim(), b.trim());
     if depth == 0 {
@@ -249,6 +257,18 @@ mod tests {
             assert_eq!(found.as_ref(), value.pointer(path), "{path}");
         }
         assert_eq!(pointer(text, "/a/1/b~1c"), Some("12345678901234567890123"));
+    }
+
+    #[test]
+    fn replacement_keeps_all_other_bytes() {
+        let text = r#" {"a" : [1, {"b": 0.10}], "ü": 1e2, "a": [7,  {"b":1}]} "#;
+        for (path, expected) in [
+            ("/a/1/b", r#" {"a" : [1, {"b": 0.10}], "ü": 1e2, "a": [7,  {"b":-5}]} "#),
+            ("/ü", r#" {"a" : [1, {"b": 0.10}], "ü": -5, "a": [7,  {"b":1}]} "#),
+            ("", " -5 "),
+        ] {
+            assert_eq!(replaced(text, pointer(text, path).unwrap(), "-5"), expected, "{path}");
+        }
     }
 
     #[test]

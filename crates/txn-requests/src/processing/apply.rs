@@ -181,14 +181,14 @@ async fn carry_out_one(
         Operation::Delete(_) => tx.delete(raw, id_of(target))?,
         Operation::Merge(merge) => {
             let patch = Value::Object(merge.patch.clone());
-            change(tx, of, at, target, |value, _| {
+            change(tx, of, at, target, |value| {
                 json_patch::merge(value, &patch);
                 Ok(())
             })
             .await?;
         }
         Operation::Patch(Patch { patch: json_patch::Patch(steps), .. }) => {
-            change(tx, of, at, target, |value, _| {
+            change(tx, of, at, target, |value| {
                 patch::apply(value, steps, copies).map_err(|(step, why)| {
                     let path = steps.get(step).map(|step| step.path().as_str().to_owned());
                     let current = path.as_deref().and_then(|path| value.pointer(path).cloned());
@@ -198,7 +198,13 @@ async fn carry_out_one(
             .await?;
         }
         Operation::Add(add) => {
-            change(tx, of, at, target, |value, text| add_to(value, text, add)).await?;
+            let Some(text) = tx.get(raw, id_of(target)).await? else {
+                return refuse(None, Why::Missing, None);
+            };
+            match add_to(text.as_str(), add) {
+                Ok(text) => tx.put(raw, id_of(target), &Raw::new(text))?,
+                Err((path, why, current)) => return refuse(path.as_deref(), why, current),
+            }
         }
         // The loop above has checked all versions.
         Operation::Expect(Expect { that: Condition::Version(_), .. }) => {}
@@ -233,23 +239,23 @@ fn check(text: Option<&str>, condition: &Condition) -> Result<(), Misfit> {
     }
 }
 
-/// Adds an amount to a number of a document.
-fn add_to(value: &mut Value, text: &str, add: &Add) -> Result<(), Misfit> {
+/// Adds an amount to a number of a document's text. All other bytes stay.
+fn add_to(text: &str, add: &Add) -> Result<String, Misfit> {
     let fail = |why, current| Err((Some(add.path.clone()), why, current));
-    let Some(place) = value.pointer_mut(&add.path) else {
+    let Some(found) = exact::pointer(text, &add.path) else {
         return fail(Why::NotANumber, None);
     };
-    let Value::Number(found) = place else {
-        return fail(Why::NotANumber, Some(place.clone()));
+    let current = || serde_json::from_str(found).ok();
+    let Ok(number) = serde_json::from_str::<Number>(found) else {
+        return fail(Why::NotANumber, current());
     };
-    if !exact::pointer(text, &add.path).is_some_and(exact::is_exact) {
+    if !exact::is_exact(found) {
         return fail(Why::WouldRound, None);
     }
-    match added(found, add) {
-        Ok(sum) => *found = sum,
-        Err(why) => return fail(why, Some(place.clone())),
+    match added(&number, add) {
+        Ok(sum) => Ok(exact::replaced(text, found, &sum.to_string())),
+        Err(why) => fail(why, current()),
     }
-    Ok(())
 }
 
 fn added(found: &Number, add: &Add) -> Result<Number, Why> {
@@ -267,21 +273,19 @@ fn added(found: &Number, add: &Add) -> Result<Number, Why> {
 type Misfit = (Option<String>, Why, Option<Value>);
 
 /// Changes the value of an existing document. Unchanged fields keep their bytes.
-///
-/// `change` also receives the text of the document.
 async fn change(
     tx: &Transaction,
     Handle { raw, values }: &Handle,
     at: usize,
     target: &Target,
-    change: impl FnOnce(&mut Value, &str) -> Result<(), Misfit>,
+    change: impl FnOnce(&mut Value) -> Result<(), Misfit>,
 ) -> Result<(), Stop> {
     // Tries the change on a copy first, because `update` writes its value even after an error.
     let text = tx.get(raw, id_of(target)).await?;
     let (Some(text), Some(mut value)) = (text, tx.get(values, id_of(target)).await?) else {
         return Err(refused(at, target, None, Why::Missing, None));
     };
-    if let Err((path, why, current)) = change(&mut value, text.as_str()) {
+    if let Err((path, why, current)) = change(&mut value) {
         return Err(refused(at, target, path.as_deref(), why, current));
     }
     let Some(fields) = value.as_object() else {
