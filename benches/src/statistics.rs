@@ -21,6 +21,15 @@ pub fn percentile(sorted: &[f64], share: f64) -> f64 {
     sorted.get(place.min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
 }
 
+/// Returns the mean and its standard error. Both are 0 without values.
+#[must_use]
+pub fn mean_with_error(values: &[f64]) -> (f64, f64) {
+    let count = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, (squares / (count - 1.0).max(1.0) / count).sqrt())
+}
+
 /// Durations in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Times {
@@ -78,6 +87,13 @@ mod tests {
         let found = [0.0, 0.5, 0.99, 1.0].map(|share| percentile(&values, share));
         assert_eq!(found, [0.0, 50.0, 99.0, 99.0]);
         assert_eq!(percentile(&[], 0.5), 0.0);
+    }
+
+    #[test]
+    fn the_error_of_a_mean_shrinks_with_more_values() {
+        assert_eq!(mean_with_error(&[1.0, 3.0]), (2.0, 1.0));
+        assert_eq!(mean_with_error(&[1.0, 3.0, 1.0, 3.0]), (2.0, (1.0f64 / 3.0).sqrt()));
+        assert_eq!(mean_with_error(&[]), (0.0, 0.0));
     }
 
     #[test]

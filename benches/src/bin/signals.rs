@@ -13,12 +13,11 @@ use std::time::Instant;
 
 use clap::Parser;
 use txn_benches::Failure;
-use txn_benches::statistics::percentile;
+use txn_benches::statistics::{mean_with_error, percentile};
 use txn_core::store::{MemoryStore, Store};
 use txn_core::{Collection, Config, Domain, Error, Options, Raw};
 use txn_es::{EsConfig, EsStore};
 
-const PAIRS: usize = 60;
 const CLIENTS: usize = 64;
 const TRANSACTIONS: usize = 25;
 
@@ -28,11 +27,16 @@ struct Arguments {
     /// The address of a server. Without it the store is in memory.
     #[arg(long)]
     target: Option<String>,
+
+    /// The number of rounds with labels and waits, and of rounds without them.
+    #[arg(long, default_value_t = 60)]
+    pairs: usize,
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
-    let store: Arc<dyn Store> = match Arguments::parse().target {
+    let Arguments { target, pairs } = Arguments::parse();
+    let store: Arc<dyn Store> = match target {
         Some(url) => Arc::new(EsStore::connect(EsConfig::from_url(&url)?).await?),
         None => Arc::new(MemoryStore::new()),
     };
@@ -46,7 +50,7 @@ async fn main() -> Result<(), Failure> {
         without.round().await?;
         with.round().await?;
         let mut ratios = Vec::new();
-        for pair in 0..PAIRS {
+        for pair in 0..pairs {
             let (one, two) = match pair % 2 {
                 0 => (without.round().await?, with.round().await?),
                 _ => {
@@ -58,7 +62,13 @@ async fn main() -> Result<(), Failure> {
         }
         ratios.sort_by(f64::total_cmp);
         let [low, median, high] = [0.25, 0.5, 0.75].map(|share| percentile(&ratios, share));
-        println!("{what}: median {median:.3}, quartiles {low:.3} and {high:.3}");
+        // A ratio and its inverse count alike.
+        let logarithms: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+        let (mean, error) = mean_with_error(&logarithms);
+        println!(
+            "{what}: mean {:.3} ± {error:.3}, median {median:.3}, quartiles {low:.3} and {high:.3}",
+            mean.exp(),
+        );
         without.domain.admin().remove().await?;
         with.domain.admin().remove().await?;
     }
