@@ -81,7 +81,7 @@ impl ErrorKind {
 ///
 /// fn status(error: &Error) -> u16 {
 ///     match error.kind() {
-///         ErrorKind::Exists => 409,
+///         ErrorKind::Exists | ErrorKind::Conflict => 409,
 ///         ErrorKind::Invalid | ErrorKind::WrongType => 400,
 ///         kind if kind.is_transient() => 503,
 ///         _ => 500,
@@ -141,6 +141,17 @@ impl Error {
         self
     }
 
+    /// Names the attempt whose end failed.
+    ///
+    /// An unknown outcome keeps its tid or has none: an unknown one-document write leaves no record
+    /// that a tid could be asked for.
+    pub(crate) fn of_attempt(self, tid: AttemptId) -> Self {
+        match self.kind {
+            ErrorKind::Unknown => self,
+            _ => self.in_transaction(tid),
+        }
+    }
+
     pub(crate) fn in_transaction(mut self, tid: AttemptId) -> Self {
         self.tid.get_or_insert(tid);
         self
@@ -184,7 +195,7 @@ impl Error {
 
     /// Returns the attempt that failed.
     ///
-    /// `None` if no attempt had begun, and for a one-document transaction, which leaves no record.
+    /// `None` if no attempt had begun, and for an unknown one-document write, which leaves no record.
     #[must_use]
     pub fn tid(&self) -> Option<AttemptId> {
         self.tid

@@ -19,7 +19,7 @@ use crate::api::shutdown::shut_down;
 use crate::api::transaction::Transaction;
 use crate::api::transaction_run::{Next, TransactionRun, check_open};
 use crate::attempt::{AttemptMode, Receipt, nesting};
-use crate::config::{Config, LockMode, Options};
+use crate::config::{Config, Options};
 use crate::engine::SharedEngine;
 use crate::engine::admin::collections::IfMissing;
 use crate::engine::attempt_error::AttemptError;
@@ -287,9 +287,9 @@ impl Domain {
     /// attempts, so that it wins each conflict once it is the oldest.
     ///
     /// Unless [`Options::with_lock_mode`] says otherwise, the first attempt locks at the commit.
-    /// Later attempts with writes lock each document when they read it. With groups
-    /// ([`Config::with_group_commit`](crate::Config::with_group_commit)) the first eight attempts
-    /// lock at the commit. If the closure returns an error, nothing is written. The engine returns
+    /// Later attempts with writes lock each document when they read it. A transaction in groups
+    /// ([`Config::with_group_commit`](crate::Config::with_group_commit)) does so only after eight
+    /// attempts. If the closure returns an error, nothing is written. The engine returns
     /// this error after it has validated the reads of the closure.
     ///
     /// A transaction that the closure begins is independent, and commits by itself. The engine
@@ -367,9 +367,9 @@ impl Domain {
     pub fn begin(&self, options: &Options) -> Result<Transaction> {
         check_open(&self.engine)?;
         let deadline =
-            self.engine.context.now() + self.engine.context.config.deadline_of(options)?;
+            self.engine.context.now() + self.engine.context.config.timeout_of(options)?;
         let mode = AttemptMode {
-            pessimistic: options.lock_mode == LockMode::AtRead,
+            pessimistic: options.locks_at_read(),
             is_manual: true,
             ..AttemptMode::default()
         };
@@ -382,14 +382,14 @@ impl Domain {
 
     /// Refuses new transactions, and waits for the end of the running ones.
     ///
-    /// The wait includes the applies.
+    /// The wait includes the applies, and takes at most `timeout`. Running transactions may retry.
     ///
-    /// Running transactions may retry. The wait ends after `deadline`. Returns whether all commits
-    /// of this process are applied. Another process rolls the remaining commits forward.
+    /// Returns whether this process has applied all of its commits. `false` also if it once left
+    /// one to the janitors, which roll such commits forward.
     ///
     /// # Cancel safety
     /// If the returned future is dropped, the domain stays closed and its tasks continue.
-    pub async fn shutdown(&self, deadline: Duration) -> bool {
-        shut_down(&self.engine, deadline).await
+    pub async fn shutdown(&self, timeout: Duration) -> bool {
+        shut_down(&self.engine, timeout).await
     }
 }

@@ -209,7 +209,7 @@ impl Domain {
         });
         let committed = written.await?;
         match committed.receipt.commit_version {
-            Some(tid) if committed.value => Ok(CompareAndSet::Written(tid)),
+            Some(commit) if committed.value => Ok(CompareAndSet::Written(commit)),
             _ => Ok(CompareAndSet::Mismatch),
         }
     }

@@ -6,8 +6,8 @@ use crate::engine::Engine;
 
 /// Closes the domain, and waits until its transactions and tasks have ended.
 ///
-/// Returns whether all commits of this process are applied before the deadline.
-pub(crate) async fn shut_down(engine: &Engine, deadline: Duration) -> bool {
+/// Returns whether all commits of this process are applied within `timeout`.
+pub(crate) async fn shut_down(engine: &Engine, timeout: Duration) -> bool {
     engine.context.lifecycle.close();
     let drained = async {
         engine.context.lifecycle.ended().await;
@@ -18,7 +18,7 @@ pub(crate) async fn shut_down(engine: &Engine, deadline: Duration) -> bool {
     let is_applied = tokio::select! {
         biased;
         () = drained => !engine.context.lifecycle.has_left_over(),
-        () = engine.context.config.clock.sleep(deadline) => false,
+        () = engine.context.config.clock.sleep(timeout) => false,
     };
     // The entry stays until the end, because it names the program of the last locks.
     engine.processes.leave().await;

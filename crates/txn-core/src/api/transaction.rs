@@ -357,7 +357,8 @@ impl Transaction {
     /// Commits all writes of the transaction, or none.
     ///
     /// # Cancel safety
-    /// If the returned future is dropped, the commit continues in the background.
+    /// If the returned future is dropped, the commit continues in the background, or was not begun
+    /// and the transaction is rolled back.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if the transaction has to start again
@@ -386,11 +387,8 @@ impl Transaction {
 
     async fn confirm_and_commit(&self) -> Result<Receipt> {
         self.confirm_aliases().await?;
-        let receipt = self.conclude().await.map_err(|error| match error.into_error() {
-            // An unknown one-document write has no record that its tid could be asked for.
-            error if error.kind() == crate::ErrorKind::Unknown => error,
-            error => error.in_transaction(self.attempt.tid),
-        })?;
+        let receipt = self.conclude().await;
+        let receipt = receipt.map_err(|error| error.into_error().of_attempt(self.attempt.tid))?;
         self.run_callbacks();
         Ok(receipt)
     }

@@ -15,13 +15,13 @@ use tracing::Instrument;
 use crate::api::transaction::Transaction;
 use crate::attempt::committing::rollback::Why;
 use crate::attempt::{AttemptMode, Receipt, nesting};
-use crate::config::{LockMode, Options, ReadMode};
+use crate::config::{Options, ReadMode};
 use crate::engine::SharedEngine;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
 use crate::engine::deadline::Deadline;
 use crate::engine::hot::board::Contender;
 use crate::engine::signals::transaction_span::TransactionSpan;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::event::AbortReason;
 use crate::group::{AttemptNumbers, CallerMessage, Groups, Rerun, WaitingCaller};
 use txn_protocol::ids::AttemptId;
@@ -98,7 +98,7 @@ impl<'a> TransactionRun<'a> {
         // A shutdown waits for this transaction, with all its attempts.
         let running = engine.context.lifecycle.running();
         check_open(engine)?;
-        let wait = engine.context.config.deadline_of(options)?;
+        let wait = engine.context.config.timeout_of(options)?;
         let deadline = engine.context.now() + wait;
         // A nested transaction uses the permit of its outer transaction.
         let permit = match nesting::enclosing().is_empty() {
@@ -115,7 +115,7 @@ impl<'a> TransactionRun<'a> {
             attempts: AttemptNumbers::default(),
             groups,
             tries: 0,
-            pessimistic: options.lock_mode == LockMode::AtRead && !options.read_only,
+            pessimistic: options.locks_at_read(),
             rerun: None,
             late: 0,
             trace,
@@ -245,9 +245,7 @@ impl<'a> TransactionRun<'a> {
                 Ok(Next::Committed(Receipt { attempts: u32::from(self.tries), ..receipt }))
             }
             Err(AttemptError::Retry(reason)) => Ok(Next::Retry(self.start_over(tx, reason).await?)),
-            // An unknown one-document write has no record that its tid could be asked for.
-            Err(AttemptError::Fail(error)) if error.kind() == ErrorKind::Unknown => Err(error),
-            Err(AttemptError::Fail(error)) => Err(error.in_transaction(tx.attempt().tid)),
+            Err(AttemptError::Fail(error)) => Err(error.of_attempt(tx.attempt().tid)),
         }
     }
 

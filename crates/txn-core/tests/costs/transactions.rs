@@ -2,7 +2,7 @@
 //!
 //! The costs are requests and document writes.
 
-use txn_core::{Error, Options, WaitFor};
+use txn_core::{Error, LockMode, Options, WaitFor};
 use txn_sim::Counts;
 
 use crate::support::processes::ids;
@@ -68,4 +68,18 @@ async fn reads_of_n_documents_are_2_requests_no_write() {
         assert_eq!(read.expect("reads").value.len(), n);
         costs(counts, [2, 0, 0, n], &format!("{n} documents"));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn read_only_transactions_ignore_the_lock_mode() {
+    let p = process_beside(2).await;
+    let options = Options::default().with_read_only(true).with_lock_mode(LockMode::AtRead);
+    let read = async {
+        let tx = p.domain.begin(&options)?;
+        tx.get_many(&p.items, ids(2)).await?;
+        tx.commit().await
+    };
+    let (read, counts) = p.cost(read).await;
+    read.expect("commits");
+    costs(counts, [2, 0, 0, 2], "by hand");
 }
