@@ -197,7 +197,7 @@ pub enum Event {
         /// The documents that went from the commit to the attempt.
         documents: Vec<Key>,
     },
-    /// An attempt waits for a lock of an older transaction.
+    /// An attempt waits for the lock of an older holder, or of a younger one within its grace.
     Waiting {
         /// The attempt that waits.
         tid: AttemptId,

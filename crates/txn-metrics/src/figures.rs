@@ -114,7 +114,7 @@ macro_rules! figures {
 
 figures! {
     ATTEMPTS = "txn_attempts_total", Counter, Count, &[],
-        "Attempts that began: one for each transaction, and one more for each retry.";
+        "Attempts that began: one for each transaction, one more for each retry, and one for each commit of a group.";
     COMMITS = "txn_commits_total", Counter, Count, &[("label", LABELS)],
         "Acknowledged commits. A group counts once, and a transaction that only read does not count.";
     COMMIT_SECONDS = "txn_commit_seconds", Histogram, Seconds, &[],
@@ -136,7 +136,7 @@ figures! {
     LOCK_HANDOFFS = "txn_lock_handoffs_total", Counter, Count, &[],
         "Locked documents that carry the content of an unapplied commit of this process; a part of the locks.";
     WAITS = "txn_waits_total", Counter, Count, &[("label", LABELS)],
-        "Waits of an attempt for an older one, counted once for each document.";
+        "Waits of an attempt for the holder of a lock, counted once for each document.";
     LOCK_WAIT_SECONDS = "txn_lock_wait_seconds", Histogram, Seconds, &[("end", ENDS)],
         "Time of each wait for one holder of one document, by its end.";
     WOUNDS = "txn_wounds_total", Counter, Count, &[("label", LABELS)],

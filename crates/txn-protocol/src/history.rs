@@ -28,8 +28,8 @@ pub struct Ancestor {
     /// The number of the version, from 0.
     pub number: u64,
     /// The commit that wrote the version, if a transaction wrote it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tid: Option<CommitVersion>,
+    #[serde(rename = "tid", default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<CommitVersion>,
     /// The location of the content.
     #[serde(default, skip_serializing_if = "Kept::is_apart")]
     pub kept: Kept,
@@ -60,7 +60,7 @@ impl Ancestor {
     /// Whether the version was current at `time`, or before. A first version without a transaction
     /// always counts.
     fn stood_at(&self, time: Duration) -> bool {
-        self.tid.map_or(self.number == 0, |tid| tid.unix_time() <= time)
+        self.commit.map_or(self.number == 0, |commit| commit.unix_time() <= time)
     }
 }
 
@@ -84,11 +84,11 @@ pub enum Step {
 impl Links {
     /// The links of the version that follows the version with these links.
     ///
-    /// `tid` wrote the version with these links, and `kept` locates its content.
+    /// `commit` wrote the version with these links, and `kept` locates its content.
     #[must_use]
-    pub fn after(&self, tid: Option<CommitVersion>, kept: Kept) -> Self {
+    pub fn after(&self, commit: Option<CommitVersion>, kept: Kept) -> Self {
         let number = self.number + 1;
-        let own = Ancestor { number: self.number, tid, kept };
+        let own = Ancestor { number: self.number, commit, kept };
         let mut jumps = Vec::new();
         let mut rest = number;
         while rest > 0 {
@@ -183,9 +183,9 @@ impl Before<'_> {
     ///
     /// Otherwise a process without history has written the document since.
     #[must_use]
-    pub fn is_of(&self, head: &Head, head_tid: Option<CommitVersion>) -> bool {
+    pub fn is_of(&self, head: &Head, head_commit: Option<CommitVersion>) -> bool {
         match self.image {
-            Some(_) => head.exists && self.commit_version == head_tid,
+            Some(_) => head.exists && self.commit_version == head_commit,
             None => !head.exists,
         }
     }
@@ -206,10 +206,10 @@ impl Change {
         let (links, overwritten, agrees, kept) = match (head, before.image) {
             (None, None) => (Links::default(), None, true, Kept::Absent),
             (None, Some(_)) => (Links::default(), before.commit_version, false, Kept::Apart),
-            (Some((head, tid)), _) => {
-                let agrees = before.is_of(head, tid);
+            (Some((head, commit)), _) => {
+                let agrees = before.is_of(head, commit);
                 let kept = if agrees { Kept::Apart } else { Kept::Lost };
-                (head.links.clone(), tid, agrees, kept)
+                (head.links.clone(), commit, agrees, kept)
             }
         };
         let content = match (kept, before.image) {
@@ -318,7 +318,7 @@ fn check(format: Format, links: &Links) -> Result<(), String> {
 /// Keeps a past version.
 ///
 /// The first process writes the document. Every process would write the same content for the same
-/// tid. An existing document is touched, because a document that was only read may vanish.
+/// commit. An existing document is touched, because a document that was only read may vanish.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keep;
 
@@ -338,10 +338,12 @@ impl Machine for Keep {
 mod tests {
     use super::*;
 
-    fn tid(seconds: u64) -> CommitVersion {
+    fn commit(seconds: u64) -> CommitVersion {
         let ticks = 0x01B2_1DD2_1381_4000 + seconds * 10_000_000;
         let (low, mid, high) = (ticks & 0xFFFF_FFFF, (ticks >> 32) & 0xFFFF, ticks >> 48);
-        format!("{low:08x}-{mid:04x}-1{high:03x}-8000-0123456789ab").parse().expect("a tid")
+        format!("{low:08x}-{mid:04x}-1{high:03x}-8000-0123456789ab")
+            .parse()
+            .expect("a commit version")
     }
 
     /// Commits wrote versions at the seconds 10, 20, …. The search agrees with a list, in few
@@ -352,8 +354,8 @@ mod tests {
             // The first version was there before any transaction.
             let mut chain = vec![(None, Links::default())];
             for n in 1..=length {
-                let (tid_before, links) = &chain[chain.len() - 1];
-                chain.push((Some(tid(10 * n)), links.after(*tid_before, Kept::Apart)));
+                let (commit_before, links) = &chain[chain.len() - 1];
+                chain.push((Some(commit(10 * n)), links.after(*commit_before, Kept::Apart)));
             }
             for time in [
                 0,
@@ -368,7 +370,7 @@ mod tests {
                 let expected = (time / 10).min(length);
                 let moment = Duration::from_secs(time);
                 let (newest, mut links) = (&chain[chain.len() - 1].0, &chain[chain.len() - 1].1);
-                if expected == length && newest.is_none_or(|tid| tid.unix_time() <= moment) {
+                if expected == length && newest.is_none_or(|commit| commit.unix_time() <= moment) {
                     continue;
                 }
                 let mut looks = 0;
@@ -389,10 +391,10 @@ mod tests {
 
     #[test]
     fn time_before_the_first_version_is_unknown() {
-        let links = Links::default().after(Some(tid(12)), Kept::Apart);
+        let links = Links::default().after(Some(commit(12)), Kept::Apart);
         assert_eq!(links.step(Duration::from_secs(11)), None);
         assert!(matches!(links.step(Duration::from_secs(12)), Some(Step::Found(_))));
-        let links = links.after(Some(tid(20)), Kept::Apart);
+        let links = links.after(Some(commit(20)), Kept::Apart);
         assert_eq!(links.step(Duration::from_secs(11)), None);
         let links = Links::default().after(None, Kept::Apart);
         assert!(matches!(links.step(Duration::ZERO), Some(Step::Found(_))));
@@ -402,7 +404,7 @@ mod tests {
     fn links_grow_with_the_logarithm() {
         let mut links = Links::default();
         for n in 1..5_000_u64 {
-            links = links.after(Some(tid(n)), Kept::Apart);
+            links = links.after(Some(commit(n)), Kept::Apart);
             assert!(links.is_sound());
             assert!(links.before.len() <= 2 + usize::try_from(n.ilog2()).expect("small"), "{n}");
         }
@@ -415,13 +417,13 @@ mod tests {
         let content = first.past.as_ref().map(|past| past.content.clone());
         assert_eq!(content, Some(Content::Was(image.clone())));
         assert!(!first.agrees, "no head names the writer yet");
-        let head = (&first.head, Some(tid(5)));
+        let head = (&first.head, Some(commit(5)));
         let deleted = Change::of(
             Some(head),
-            Before { commit_version: Some(tid(5)), image: Some(&image) },
+            Before { commit_version: Some(commit(5)), image: Some(&image) },
             false,
         );
-        assert_eq!((deleted.overwritten, deleted.head.exists), (Some(tid(5)), false));
+        assert_eq!((deleted.overwritten, deleted.head.exists), (Some(commit(5)), false));
         assert!(deleted.agrees);
         for past in [&first.past, &deleted.past].into_iter().flatten() {
             assert_eq!(PastVersion::parse(&past.encode().expect("encodes")).as_ref(), Ok(past));
@@ -434,15 +436,15 @@ mod tests {
         let image = Image::default();
         let head = Change::of(None, Before { commit_version: None, image: None }, true).head;
         for before in [
-            Before { commit_version: Some(tid(7)), image: Some(&image) },
+            Before { commit_version: Some(commit(7)), image: Some(&image) },
             Before { commit_version: None, image: Some(&image) },
             Before { commit_version: None, image: None },
         ] {
-            let change = Change::of(Some((&head, Some(tid(5)))), before, true);
+            let change = Change::of(Some((&head, Some(commit(5)))), before, true);
             assert!(!change.agrees, "{before:?}");
             assert_eq!(change.past.map(|past| past.content), Some(Content::Lost), "{before:?}");
             let step = change.head.links.step(Duration::from_secs(5));
-            let lost = Ancestor { number: 1, tid: Some(tid(5)), kept: Kept::Lost };
+            let lost = Ancestor { number: 1, commit: Some(commit(5)), kept: Kept::Lost };
             assert_eq!(step, Some(Step::Found(lost)), "{before:?}");
         }
     }

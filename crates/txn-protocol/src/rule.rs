@@ -42,8 +42,8 @@ impl ShownBy {
 }
 
 const BOTH: ShownBy = ShownBy::Both;
-/// A rule of groups that is hard to break. The reason is the document cache.
-const REMEMBERED: ShownBy = ShownBy::Model {
+/// A rule of groups that the document cache makes hard to break.
+const CACHED: ShownBy = ShownBy::Model {
     no_mutation: "a group reads the commit itself, while the document cache has it",
 };
 /// Rules of groups.
@@ -89,7 +89,7 @@ rules! {
     HandoffAcknowledged = "HANDOFF_ACKNOWLEDGED", GROUPS;
     /// A hand-off requires a read of the commit that it overwrites. The version of the document
     /// identifies no content.
-    HandoffByCommit = "HANDOFF_BY_COMMIT", REMEMBERED;
+    HandoffByCommit = "HANDOFF_BY_COMMIT", CACHED;
     /// A hand-off replaces only the lock that the record of its commit names.
     HandoffOwnLock = "HANDOFF_OWN_LOCK", GROUPS;
     /// A lock without an acknowledgement counts only after an acknowledged touch.

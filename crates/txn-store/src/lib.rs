@@ -136,8 +136,8 @@ impl fmt::Debug for Key {
 /// The version of one document: `_seq_no`, `_primary_term`, and their index.
 ///
 /// A `seq_no` alone may return after a failover, and both numbers may return in an index that is
-/// dropped and created again. Compare versions for equality only. The engine concludes nothing from
-/// their order.
+/// dropped and created again. Compare versions for equality only. The order of two reads of a
+/// document decides only which of them the engine keeps as a hint.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]

@@ -1,7 +1,7 @@
 //! `AttemptState`: the stage of an attempt, from its closure to its end.
 //!
 //! Caller, commit, time limit and dropped handle compete for each step, and the first of them wins.
-//! The stage only advances.
+//! The stage only advances, except that a late acknowledgement makes a released attempt committed.
 
 use parking_lot::Mutex;
 

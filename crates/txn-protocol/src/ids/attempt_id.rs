@@ -11,7 +11,7 @@ pub const MAX_ATTEMPT: u16 = MAX_SEQUENCE;
 /// The id of one attempt, in its locks and of its record.
 ///
 /// An attempt id is a version 1 UUID. The timestamp is the start of the *logical* transaction, kept
-/// over all attempts: the age that wound-wait compares (RESTBase). The clock sequence is the number
+/// over all attempts: the age that wound-wait compares. The clock sequence is the number
 /// of the attempt. The node begins with two bytes of the process. Four random bytes of the
 /// transaction follow, so that copies of one process share no id.
 ///

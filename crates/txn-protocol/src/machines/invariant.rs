@@ -17,7 +17,7 @@ pub enum Invariant {
     /// Only the writer of a record replaces the record. The owner's last write seals the writer.
     RecordFromWriter,
     /// A commit version is later than every version that the commit overwrites.
-    CommitTidLater,
+    CommitVersionLater,
     /// An attempt passes through its phases in their order.
     PhasesInOrder,
 }
@@ -29,7 +29,7 @@ impl Invariant {
         match self {
             Self::HeldLockAcknowledged => "HELD_LOCK_ACKNOWLEDGED",
             Self::RecordFromWriter => "RECORD_FROM_WRITER",
-            Self::CommitTidLater => "COMMIT_TID_LATER",
+            Self::CommitVersionLater => "COMMIT_VERSION_LATER",
             Self::PhasesInOrder => "PHASES_IN_ORDER",
         }
     }
@@ -52,13 +52,13 @@ impl fmt::Display for Invariant {
 /// Checks that a commit version is later than all overwritten versions.
 ///
 /// # Errors
-/// [`Invariant::CommitTidLater`].
+/// [`Invariant::CommitVersionLater`].
 pub fn check_commit_version(
     commit: CommitVersion,
     overwritten: impl IntoIterator<Item = Option<CommitVersion>>,
 ) -> Result<(), Invariant> {
     let later = overwritten.into_iter().flatten().all(|tid| tid < commit);
-    Invariant::CommitTidLater.check(later)
+    Invariant::CommitVersionLater.check(later)
 }
 
 /// Checks that a phase may follow another phase.

@@ -192,8 +192,8 @@ pub fn applying(
         };
     }
     // No other transaction could write the document before the participant was applied. So another
-    // tid than the one under the lock says that the participant was applied. A later tid is not
-    // required, because tids do not grow over a deletion.
+    // commit version than the one under the lock says that the participant was applied. A later one
+    // is not required, because commit versions do not grow over a deletion.
     let written_since = !stored.absent
         && stored.commit_version.is_some()
         && stored.commit_version != participant.before

@@ -49,8 +49,8 @@ async fn apply_and_finish(
     published: Option<Published>,
 ) -> bool {
     let engine = &attempt.engine;
-    let CommittedRecord { record, version, first, known } = committed;
-    let own_record = first.map(|version| Arc::new(OwnRecord::new(record.clone(), version)));
+    let CommittedRecord { record, version, may_be_seen, known } = committed;
+    let own_record = (!may_be_seen).then(|| Arc::new(OwnRecord::new(record.clone(), version)));
     let keys: BTreeSet<Key> = record.participants.iter().map(Participant::key).collect();
     let deadline = engine.context.deadline(engine.context.config.timeout);
     // Only evicted members used the other documents.

@@ -23,7 +23,7 @@ pub(in crate::attempt) struct CommittedRecord {
     pub(in crate::attempt) record: Arc<Record>,
     /// The version of the committed record.
     pub(in crate::attempt) version: Version,
-    /// The version of the record. `None` if another process may have seen the commit earlier.
-    pub(in crate::attempt) first: Option<Version>,
+    /// Whether another process may have seen the commit earlier.
+    pub(in crate::attempt) may_be_seen: bool,
     pub(in crate::attempt) known: BTreeMap<Key, View>,
 }

@@ -80,9 +80,9 @@ async fn lock_and_commit(attempt: &Arc<Attempt>) -> Result<CommitOutcome, Attemp
     let Participants { list: participants, images, known, past } = participants;
     keep(attempt, past).await?;
     let (record, commit) = deciding_record(attempt, participants, images).await?;
-    let (version, first) = commit_record(attempt, &record).await?;
+    let (version, may_be_seen) = commit_record(attempt, &record).await?;
     let record = Arc::new(record);
-    Ok(on_committed(attempt, CommittedRecord { record, version, first, known }, commit))
+    Ok(on_committed(attempt, CommittedRecord { record, version, may_be_seen, known }, commit))
 }
 
 /// The open work of a commit.

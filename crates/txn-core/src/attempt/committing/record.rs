@@ -93,8 +93,7 @@ pub(super) async fn deciding_record(
 
 /// The commit point: one conditional write of the record.
 ///
-/// Returns the version of the record, and the same version again unless another process may
-/// have seen the commit earlier.
+/// Returns the version of the record, and whether another process may have seen the commit earlier.
 #[tracing::instrument(
     name = "commit",
     parent = &attempt.span,
@@ -105,7 +104,7 @@ pub(super) async fn deciding_record(
 pub(super) async fn commit_record(
     attempt: &Attempt,
     record: &Record,
-) -> Result<(Version, Option<Version>), AttemptError> {
+) -> Result<(Version, bool), AttemptError> {
     let engine = &attempt.engine;
     attempt.check_time()?;
     // From here on only the record says whether the attempt is aborted.
@@ -127,8 +126,7 @@ pub(super) async fn commit_record(
     let (presumed, content) = (RecordLookup::known(presumed), |_: &_| Ok(source.clone()));
     match engine.store.settle(&target, &commit, presumed, content, &deadline).await {
         Ok(settled @ Settled { proven: Decision::Committed, .. }) => {
-            let version = settled_version(&settled)?;
-            Ok((version, (!settled.found.is_committed()).then_some(version)))
+            Ok((settled_version(&settled)?, settled.found.is_committed()))
         }
         Ok(Settled { proven: Decision::Aborted, written, .. }) => {
             cov_mark::hit!(wound_seen_at_commit);

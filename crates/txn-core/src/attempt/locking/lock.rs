@@ -16,7 +16,7 @@ use crate::attempt::locking::steps::step;
 use crate::attempt::locking::waiting::{LockWaits, wait_for_turn, waited_for_turn};
 use crate::attempt::{Attempt, ReadEntry};
 use crate::engine::attempt_error::{AttemptError, RetryReason};
-use crate::engine::holders::lock::Lock;
+use crate::engine::holders::foreign_lock::ForeignLock;
 use crate::engine::recovery::roll_forward::Resolution;
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
@@ -140,7 +140,7 @@ impl LockPhase<'_> {
                 view,
             );
             let Locking::Held(holder) = step else { continue };
-            let lock = || Lock { key: key.clone(), view: view.clone() };
+            let lock = || ForeignLock { key: key.clone(), view: view.clone() };
             match self.waits.requester(key, holder) {
                 Requester::WithinGrace(_) => waited_for.push(lock()),
                 _ => decided.push(lock()),

@@ -14,7 +14,7 @@ use crate::attempt::{Attempt, ReadEntry};
 use crate::clock::Backoff;
 use crate::config::ReadMode;
 use crate::engine::attempt_error::{AttemptError, RetryReason};
-use crate::engine::holders::lock::Lock;
+use crate::engine::holders::foreign_lock::ForeignLock;
 use crate::engine::recovery::roll_forward::Resolution;
 use crate::engine::store::store_access::ReadPreference;
 use crate::engine::wait_reason::WaitReason;
@@ -227,7 +227,7 @@ async fn revalidate(
                 // at first.
                 read.observed.holder = Some(holder);
                 holders.insert(key.clone(), holder);
-                locks.push(Lock { key, view });
+                locks.push(ForeignLock { key, view });
             }
             Validity::Changed => return Err(AttemptError::Retry(RetryReason::Changed(key))),
         }
@@ -238,7 +238,7 @@ async fn revalidate(
     if requester == Requester::NonPreempting {
         // A blocked index keeps its locks, and its documents can be read.
         let current = engine.unlocker.unlock_current(&locks).await?;
-        for Lock { key, view } in locks.iter().filter(|lock| current.contains(&lock.key)) {
+        for ForeignLock { key, view } in locks.iter().filter(|lock| current.contains(&lock.key)) {
             let is_same =
                 |read: &ReadEntry| read.observed.same_logical_version(&Observed::of(view));
             if reads.get(key).is_some_and(is_same) {
@@ -248,7 +248,8 @@ async fn revalidate(
     } else if !locks.is_empty() {
         // The wounding attempt takes the locks. Otherwise the next attempt of the wounded
         // transaction would lock the documents again before the next read.
-        let taken = locks.into_iter().map(|Lock { key, .. }| (key.clone(), reads.remove(&key)));
+        let taken =
+            locks.into_iter().map(|ForeignLock { key, .. }| (key.clone(), reads.remove(&key)));
         Box::pin(acquire(attempt, taken.collect(), Vec::new(), &CancellationToken::new())).await?;
     }
     let busy = resolved

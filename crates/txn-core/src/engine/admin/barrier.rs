@@ -10,7 +10,7 @@ use crate::engine::base::Base;
 use crate::engine::context::Context;
 use crate::engine::deadline::Deadline;
 use crate::engine::holders::failure_detector::{FailureDetector, LookedAt};
-use crate::engine::holders::lock::Holding;
+use crate::engine::holders::foreign_lock::Holding;
 use crate::engine::live_attempts::LiveAttempts;
 use crate::engine::recovery::Recovery;
 use crate::engine::store::pages::PAGE;

@@ -11,7 +11,7 @@ use crate::engine::attempt_error::AttemptError;
 use crate::engine::base::Base;
 use crate::engine::context::Context;
 use crate::engine::holders::failure_detector::LookedAt;
-use crate::engine::holders::lock::{Holding, Lock};
+use crate::engine::holders::foreign_lock::{ForeignLock, Holding};
 use crate::engine::holders::unlock::Unlocker;
 use crate::engine::recovery::Recovery;
 use crate::engine::recovery::roll_forward::{Resolution, Resolutions};
@@ -282,7 +282,7 @@ struct Pass<'a> {
 /// The locks and the record found for one holder.
 #[derive(Default)]
 struct Held {
-    locks: Vec<Lock>,
+    locks: Vec<ForeignLock>,
     /// Whether the scan found the open record, too.
     includes_record: bool,
 }
@@ -393,7 +393,7 @@ impl<'a> Pass<'a> {
             }
             let held = holders.entry(suspect.holder).or_default();
             match view {
-                Some(view) => held.locks.push(Lock { key: suspect.key.clone(), view }),
+                Some(view) => held.locks.push(ForeignLock { key: suspect.key.clone(), view }),
                 None => held.includes_record = true,
             }
         }
@@ -492,8 +492,9 @@ impl<'a> Pass<'a> {
         let holding = Holding { holder, locks: locks.clone(), found, at, includes_record };
         let mut resolved =
             janitor.recovery.resolve_holder(Requester::NonPreempting, holding, &deadline).await?;
-        let is_void = |lock: &Lock| matches!(resolved.get(&lock.key), Some(Ok(Resolution::Void)));
-        let void: Vec<Lock> = locks.into_iter().filter(is_void).collect();
+        let is_void =
+            |lock: &ForeignLock| matches!(resolved.get(&lock.key), Some(Ok(Resolution::Void)));
+        let void: Vec<ForeignLock> = locks.into_iter().filter(is_void).collect();
         // The read is stale: an unlock succeeds only if the lock is unchanged.
         let unlocked = janitor.unlocker.unlock_all(&void).await.into_iter();
         resolved.extend(unlocked.map(|(key, result)| (key, result.map(|_| Resolution::Void))));

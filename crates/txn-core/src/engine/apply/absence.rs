@@ -24,8 +24,8 @@ impl Applier {
         incarnation: u64,
         deadline: &Deadline,
     ) -> Result<bool, AttemptError> {
-        let absence_probe = self.absence_probe(deadline).await?;
-        let source = Stored::placeholder(absence_probe).encode();
+        let probe_tid = self.probe_tid(deadline).await?;
+        let source = Stored::placeholder(probe_tid).encode();
         let created = self.store.write_one(Write::new(key.clone(), WriteOp::Create(source))).await;
         let Outcome::Applied(version) = created else { return Ok(false) };
         let deleted = self.store.write_one(Write::new(key.clone(), WriteOp::Delete(version))).await;
@@ -34,21 +34,18 @@ impl Applier {
     }
 
     /// Returns a tid of today whose `aborted` record is acknowledged.
-    async fn absence_probe(
-        self: &Arc<Self>,
-        deadline: &Deadline,
-    ) -> Result<AttemptId, AttemptError> {
+    async fn probe_tid(self: &Arc<Self>, deadline: &Deadline) -> Result<AttemptId, AttemptError> {
         let deadline = deadline.clone();
         let applier = self.clone();
         let probe: BoxFuture<'static, _> = Box::pin(async move {
-            let mut absence_probe = applier.absence_probe.lock().await;
+            let mut probe_tid = applier.probe_tid.lock().await;
             let fresh = applier.time.start_id();
-            if let Some(tid) = absence_probe.filter(|tid| tid.day() == fresh.day()) {
+            if let Some(tid) = probe_tid.filter(|tid| tid.day() == fresh.day()) {
                 return Ok(tid);
             }
             let why = "marks placeholders that only prove an absence";
             applier.verdicts.decide(fresh, RecordLookup::missing(), why, &deadline).await?;
-            *absence_probe = Some(fresh);
+            *probe_tid = Some(fresh);
             Ok(fresh)
         });
         self.context.shared(probe).await?

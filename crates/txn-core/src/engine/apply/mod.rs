@@ -37,7 +37,7 @@ pub(crate) struct Applier {
     detector: Arc<FailureDetector>,
     verdicts: Arc<Verdicts>,
     /// An aborted tid for placeholders that only prove an absence.
-    absence_probe: tokio::sync::Mutex<Option<AttemptId>>,
+    probe_tid: tokio::sync::Mutex<Option<AttemptId>>,
 }
 
 impl Applier {
@@ -60,7 +60,7 @@ impl Applier {
             live_attempts,
             detector,
             verdicts,
-            absence_probe: tokio::sync::Mutex::default(),
+            probe_tid: tokio::sync::Mutex::default(),
         }
     }
 }

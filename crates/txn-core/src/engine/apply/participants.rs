@@ -10,7 +10,7 @@ use crate::engine::apply::progress::{Applied, Apply, Unapplied};
 use crate::engine::apply::step_write::step_write;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::holders::lock::{Lock, by_holder};
+use crate::engine::holders::foreign_lock::{ForeignLock, by_holder};
 use crate::engine::store::store_access::{Look, ReadPreference};
 use crate::engine::table::own_record::OwnRecord;
 use crate::engine::wait_reason::WaitReason;
@@ -29,7 +29,7 @@ use txn_store::{Key, Outcome, Write, WriteOp};
 struct Round {
     writes: Vec<Write>,
     absences: Vec<Key>,
-    held: Vec<Lock>,
+    held: Vec<ForeignLock>,
     overtaken: BTreeSet<Key>,
     unclear: BTreeMap<Key, Applying>,
     /// Participants whose collection was dropped and made again.
@@ -239,7 +239,9 @@ impl Applier {
             match (op, step) {
                 (Some(op), _) => round.writes.push(Write::new(key, op)),
                 (None, Applying::ProveAbsence) => round.absences.push(key),
-                (None, Applying::Held(_)) => round.held.push(Lock { view: view.clone(), key }),
+                (None, Applying::Held(_)) => {
+                    round.held.push(ForeignLock { view: view.clone(), key });
+                }
                 (None, Applying::Unclear(_) | Applying::PerhapsOvertaken(_)) => {
                     round.unclear.insert(key, step);
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Backoff;
-use crate::engine::holders::lock::Lock;
+use crate::engine::holders::foreign_lock::ForeignLock;
 use crate::engine::table::own_record::OwnRecord;
 use crate::engine::wait_reason::WaitReason;
 use crate::error::Error;
@@ -49,7 +49,7 @@ pub(crate) struct Apply {
     /// The blocked participants of this round, with the reason.
     pub(super) blocked: BTreeMap<Key, WaitReason>,
     /// Foreign locks to resolve before the next round, by holder.
-    pub(super) in_the_way: VecDeque<Vec<Lock>>,
+    pub(super) in_the_way: VecDeque<Vec<ForeignLock>>,
     pub(super) unapplied: Unapplied,
     pub(super) lost: BTreeSet<Key>,
     /// Whether the caller locks or reads the wanted participants again.
@@ -133,10 +133,10 @@ impl Apply {
     /// Notes the holders that the apply waits for, with their labels.
     pub(crate) fn wait_for<'l>(
         &mut self,
-        held: impl IntoIterator<Item = &'l Lock>,
+        held: impl IntoIterator<Item = &'l ForeignLock>,
         label_of: impl Fn(AttemptId) -> Option<Arc<str>>,
     ) {
-        for Lock { key, view } in held {
+        for ForeignLock { key, view } in held {
             if let Some(holder) = view.holder() {
                 let others =
                     WaitReason::Others { key: key.clone(), holder, label: label_of(holder) };
@@ -146,7 +146,7 @@ impl Apply {
     }
 
     /// Returns the locks of the next holder to resolve.
-    pub(crate) fn next_in_the_way(&mut self) -> Option<Vec<Lock>> {
+    pub(crate) fn next_in_the_way(&mut self) -> Option<Vec<ForeignLock>> {
         self.in_the_way.pop_front()
     }
 

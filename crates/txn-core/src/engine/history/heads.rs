@@ -127,12 +127,12 @@ impl Histories {
         match version.kept {
             Kept::Apart => {}
             Kept::Absent => return Ok(None),
-            Kept::Lost => return Err(overwritten(key, version.tid).into()),
+            Kept::Lost => return Err(overwritten(key, version.commit).into()),
         }
         match self.past_version(key, history, version, deadline).await?.content {
             Content::Was(image) => Ok(Some(image)),
             Content::Absent => Ok(None),
-            Content::Lost => Err(overwritten(key, version.tid).into()),
+            Content::Lost => Err(overwritten(key, version.commit).into()),
         }
     }
 
@@ -143,7 +143,7 @@ impl Histories {
         version: Ancestor,
         deadline: &Deadline,
     ) -> Result<PastVersion, AttemptError> {
-        let at = history.version(key, version.tid);
+        let at = history.version(key, version.commit);
         let keys = std::slice::from_ref(&at);
         let views = self.store.read_documents(keys, ReadPreference::Primary, deadline).await?;
         match views.first() {
@@ -156,7 +156,7 @@ impl Histories {
 
 /// The error for a version whose content is unknown.
 pub(crate) fn overwritten(key: &Key, version: Option<CommitVersion>) -> Error {
-    let which = version.map_or_else(|| "the first".to_owned(), |tid| tid.to_string());
+    let which = version.map_or_else(|| "the first".to_owned(), |commit| commit.to_string());
     let message = format!(
         "the content at that time is unknown: a client without history overwrote the version {which}"
     );

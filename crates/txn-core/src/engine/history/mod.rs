@@ -28,7 +28,7 @@ pub(crate) struct HistorySettings {
     pub(crate) retention: Duration,
 }
 
-/// Prefixes of ids: `h` for heads, `v` for past versions. The first version may have no tid.
+/// Prefixes of ids: `h` for heads, `v` for past versions. The first version may have no commit.
 impl HistorySettings {
     fn key(&self, of: &Key, id: String) -> Key {
         let key = Key::new(self.collection.clone(), id);
@@ -49,24 +49,24 @@ impl HistorySettings {
         of: &Arc<str>,
         past: &Key,
     ) -> Option<(Key, Option<CommitVersion>)> {
-        let (tid, id) = past.id.strip_prefix("v/")?.split_once('/')?;
-        let tid = match tid {
+        let (commit, id) = past.id.strip_prefix("v/")?.split_once('/')?;
+        let commit = match commit {
             FIRST => None,
-            tid => Some(tid.parse().ok()?),
+            commit => Some(commit.parse().ok()?),
         };
         let key = Key::new(of.clone(), id);
         let routed = past.routing.clone().map(|routing| key.clone().routed(routing));
-        Some((routed.unwrap_or(key), tid))
+        Some((routed.unwrap_or(key), commit))
     }
 
     /// The key of a past version of a document.
-    pub(crate) fn version(&self, of: &Key, tid: Option<CommitVersion>) -> Key {
-        let tid = tid.map_or_else(|| FIRST.to_owned(), |tid| tid.compact().to_string());
-        self.key(of, format!("v/{tid}/{}", of.id))
+    pub(crate) fn version(&self, of: &Key, commit: Option<CommitVersion>) -> Key {
+        let commit = commit.map_or_else(|| FIRST.to_owned(), |commit| commit.compact().to_string());
+        self.key(of, format!("v/{commit}/{}", of.id))
     }
 }
 
-/// Replaces the tid of a version that no transaction wrote.
+/// Replaces the commit of a version that no transaction wrote.
 const FIRST: &str = "first";
 
 /// The histories of the collections that this process has opened.

@@ -24,7 +24,7 @@ const PAGE: usize = 100;
 struct PastVersion {
     at: Key,
     version: Version,
-    tid: Option<CommitVersion>,
+    commit: Option<CommitVersion>,
 }
 
 impl Histories {
@@ -54,9 +54,9 @@ impl Histories {
             };
             let mut past: BTreeMap<Key, Vec<PastVersion>> = BTreeMap::new();
             for (at, version, _) in documents {
-                let Some((key, tid)) = history.document(collection, &at) else { continue };
-                if tid.is_none_or(|tid| tid.unix_time() <= horizon) {
-                    past.entry(key).or_default().push(PastVersion { at, version, tid });
+                let Some((key, commit)) = history.document(collection, &at) else { continue };
+                if commit.is_none_or(|commit| commit.unix_time() <= horizon) {
+                    past.entry(key).or_default().push(PastVersion { at, version, commit });
                 }
             }
             let oldest = past.keys().map(|key| self.oldest_kept(key, history, horizon, deadline));
@@ -67,8 +67,8 @@ impl Histories {
                 let before = |found: &PastVersion| match oldest {
                     // A concurrent write may overwrite the current version, and keep it as a past
                     // version already.
-                    Oldest::Now(tid) => found.tid < tid,
-                    Oldest::Past(Ancestor { tid, .. }) => found.tid < tid,
+                    Oldest::Now(commit) => found.commit < commit,
+                    Oldest::Past(Ancestor { commit, .. }) => found.commit < commit,
                 };
                 let drop = found.into_iter().filter(before);
                 deletes.extend(drop.map(|old| Write::new(old.at, WriteOp::Delete(old.version))));
@@ -97,7 +97,7 @@ impl Histories {
             cov_mark::hit!(past_without_a_head_stays);
             return Ok(None);
         };
-        if stored.commit_version.is_some_and(|tid| tid.unix_time() <= horizon) {
+        if stored.commit_version.is_some_and(|commit| commit.unix_time() <= horizon) {
             return Ok(Some(Oldest::Now(stored.commit_version)));
         }
         let located = match read_head(&at, &stored.image) {

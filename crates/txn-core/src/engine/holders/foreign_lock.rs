@@ -10,14 +10,16 @@ use txn_store::Key;
 
 /// A foreign lock, as it was read.
 #[derive(Clone, Debug)]
-pub(crate) struct Lock {
+pub(crate) struct ForeignLock {
     pub(crate) key: Key,
     pub(crate) view: View,
 }
 
 /// Groups locks by holder.
-pub(crate) fn by_holder(locks: impl IntoIterator<Item = Lock>) -> BTreeMap<AttemptId, Vec<Lock>> {
-    let mut holders: BTreeMap<AttemptId, Vec<Lock>> = BTreeMap::new();
+pub(crate) fn by_holder(
+    locks: impl IntoIterator<Item = ForeignLock>,
+) -> BTreeMap<AttemptId, Vec<ForeignLock>> {
+    let mut holders: BTreeMap<AttemptId, Vec<ForeignLock>> = BTreeMap::new();
     for lock in locks {
         if let Some(holder) = lock.view.holder() {
             holders.entry(holder).or_default().push(lock);
@@ -29,7 +31,7 @@ pub(crate) fn by_holder(locks: impl IntoIterator<Item = Lock>) -> BTreeMap<Attem
 /// The locks and the record of one holder, as they were read.
 pub(crate) struct Holding {
     pub(crate) holder: AttemptId,
-    pub(crate) locks: Vec<Lock>,
+    pub(crate) locks: Vec<ForeignLock>,
     /// The record, and the time of its read.
     pub(crate) found: RecordLookup,
     pub(crate) at: LookedAt,

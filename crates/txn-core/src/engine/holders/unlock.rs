@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::engine::apply::step_write::step_write;
 use crate::engine::base::Base;
 use crate::engine::context::Context;
-use crate::engine::holders::lock::Lock;
+use crate::engine::holders::foreign_lock::ForeignLock;
 use crate::engine::store::store_access::{Look, ReadPreference, StoreAccess};
 use crate::error::Error;
 use crate::event::Event;
@@ -33,7 +33,10 @@ impl Unlocker {
     }
 
     /// Removes void locks. Returns for each document whether the removal was acknowledged.
-    pub(crate) async fn unlock_all(&self, locks: &[Lock]) -> BTreeMap<Key, Result<bool, Error>> {
+    pub(crate) async fn unlock_all(
+        &self,
+        locks: &[ForeignLock],
+    ) -> BTreeMap<Key, Result<bool, Error>> {
         let mut unlocked = BTreeMap::new();
         let mut moved = self.unlock_once(locks, &mut unlocked).await;
         for _ in 1..UNLOCK_TRIES {
@@ -51,7 +54,10 @@ impl Unlocker {
     /// An acknowledged removal proves that the content is current, and so does a read after the
     /// verdict that the lock is void. A read before the verdict proves nothing: the holder may have
     /// been committed then, and since been applied and dropped with its day.
-    pub(crate) async fn unlock_current(&self, locks: &[Lock]) -> Result<BTreeSet<Key>, Error> {
+    pub(crate) async fn unlock_current(
+        &self,
+        locks: &[ForeignLock],
+    ) -> Result<BTreeSet<Key>, Error> {
         let (mut current, mut open) = (BTreeSet::new(), Vec::new());
         for (key, unlocked) in self.unlock_all(locks).await {
             if unlocked? {
@@ -68,11 +74,11 @@ impl Unlocker {
     /// Sends each removal once. Returns the documents whose version has changed.
     async fn unlock_once(
         &self,
-        locks: &[Lock],
+        locks: &[ForeignLock],
         unlocked: &mut BTreeMap<Key, Result<bool, Error>>,
     ) -> Vec<Key> {
         let mut writes = Vec::new();
-        for Lock { key, view } in locks {
+        for ForeignLock { key, view } in locks {
             let Some(holder) = view.holder() else { continue };
             let step = unlocking(view, holder);
             if step == Applying::Damaged {
@@ -107,7 +113,7 @@ impl Unlocker {
     ///
     /// Another process may have changed the version by a touch. A placeholder counts only at its
     /// version.
-    async fn still_locked(&self, locks: &[Lock], keys: Vec<Key>) -> Vec<Lock> {
+    async fn still_locked(&self, locks: &[ForeignLock], keys: Vec<Key>) -> Vec<ForeignLock> {
         let looks = self.store.look_at(&keys, ReadPreference::Primary).await;
         let again = keys.into_iter().zip(looks).filter_map(|(key, look)| {
             let Look::Seen(view @ View::Present { .. }) = look else { return None };
@@ -119,7 +125,7 @@ impl Unlocker {
                 ) => v == w || a == b && !a.absent,
                 _ => false,
             };
-            same.then_some(Lock { key, view })
+            same.then_some(ForeignLock { key, view })
         });
         again.collect()
     }
@@ -136,7 +142,7 @@ impl Unlocker {
         if view.holder() != Some(holder) {
             return Ok(false);
         }
-        let lock = Lock { key: key.clone(), view: view.clone() };
+        let lock = ForeignLock { key: key.clone(), view: view.clone() };
         self.unlock_all(&[lock]).await.remove(key).unwrap_or(Ok(false))
     }
 }

@@ -10,7 +10,7 @@ use crate::engine::base::Base;
 use crate::engine::context::Context;
 use crate::engine::deadline::Deadline;
 use crate::engine::holders::failure_detector::{FailureDetector, LookedAt};
-use crate::engine::holders::lock::{Holding, Lock, by_holder};
+use crate::engine::holders::foreign_lock::{ForeignLock, Holding, by_holder};
 use crate::engine::live_attempts::LiveAttempts;
 use crate::engine::signals::contention::ContentionLog;
 use crate::engine::signals::label::named;
@@ -76,9 +76,9 @@ impl Verdicts {
     pub(crate) async fn look_up(
         &self,
         requester: Requester,
-        locks: impl IntoIterator<Item = Lock>,
+        locks: impl IntoIterator<Item = ForeignLock>,
         deadline: &Deadline,
-    ) -> Result<(Vec<Holding>, Vec<Lock>), AttemptError> {
+    ) -> Result<(Vec<Holding>, Vec<ForeignLock>), AttemptError> {
         let mut busy = Vec::new();
         let mut holders = by_holder(locks);
         holders.retain(|holder, locks| {

@@ -44,7 +44,7 @@ impl Admission {
     pub(crate) async fn enter(
         &self,
         clock: &dyn Clock,
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<SemaphorePermit<'_>, Error> {
         if let Ok(place) = self.places.try_acquire() {
             return Ok(place);
@@ -59,7 +59,7 @@ impl Admission {
         let place = tokio::select! {
             biased;
             place = self.places.acquire() => place,
-            () = clock.sleep(deadline / 4) => {
+            () = clock.sleep(timeout / 4) => {
                 cov_mark::hit!(waited_for_a_place_in_vain);
                 return Err(self.overloaded());
             }

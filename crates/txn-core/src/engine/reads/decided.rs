@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::holders::lock::Lock;
+use crate::engine::holders::foreign_lock::ForeignLock;
 use crate::engine::read_entry::ReadEntry;
 use crate::engine::reads::Reads;
 use crate::engine::recovery::roll_forward::Resolution;
@@ -71,7 +71,7 @@ impl Reads {
                 if undecided.is_some_and(&matters)
                     && self.context.rules.decides(Rule::ReadOnlyWaits)
                 {
-                    locks.push(Lock { key: key.clone(), view: entry.view.clone() });
+                    locks.push(ForeignLock { key: key.clone(), view: entry.view.clone() });
                     held.insert(key, (index, entry));
                 } else {
                     entries[index] = Some(entry);
@@ -81,8 +81,8 @@ impl Reads {
                 .recovery
                 .resolve_locks(Requester::NonPreempting, locks.clone(), deadline)
                 .await?;
-            let is = |lock: &&Lock, what| resolved.get(&lock.key) == Some(&what);
-            let void: Vec<Lock> =
+            let is = |lock: &&ForeignLock, what| resolved.get(&lock.key) == Some(&what);
+            let void: Vec<ForeignLock> =
                 locks.iter().filter(|lock| is(lock, Resolution::Void)).cloned().collect();
             // A blocked index keeps its locks, and its documents can be read.
             for key in self.unlocker.unlock_current(&void).await? {
@@ -103,8 +103,8 @@ impl Reads {
     /// `busy` is the lock of a holder that may continue.
     fn wait_reason(
         &self,
-        locks: &[Lock],
-        busy: Option<&Lock>,
+        locks: &[ForeignLock],
+        busy: Option<&ForeignLock>,
         enclosing: &[AttemptId],
     ) -> Result<Option<WaitReason>, Error> {
         if let Some(lock) = busy

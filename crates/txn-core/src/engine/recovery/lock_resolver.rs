@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::holders::lock::{Holding, Lock};
+use crate::engine::holders::foreign_lock::{ForeignLock, Holding};
 use crate::engine::recovery::Recovery;
 use crate::engine::recovery::roll_forward::{HolderWork, Resolution, Resolutions};
 use txn_protocol::rules::conflict::Requester;
@@ -18,7 +18,7 @@ impl Recovery {
     pub(crate) async fn resolve_locks(
         &self,
         requester: Requester,
-        locks: impl IntoIterator<Item = Lock>,
+        locks: impl IntoIterator<Item = ForeignLock>,
         deadline: &Deadline,
     ) -> Result<BTreeMap<Key, Resolution>, AttemptError> {
         let (holdings, busy) = self.verdicts.look_up(requester, locks, deadline).await?;

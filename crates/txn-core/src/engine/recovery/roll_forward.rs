@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::engine::apply::progress::{Applied, Apply, OnSettled, Unapplied};
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::deadline::Deadline;
-use crate::engine::holders::lock::{Holding, Lock};
+use crate::engine::holders::foreign_lock::{ForeignLock, Holding};
 use crate::engine::holders::verdict::Decided;
 use crate::engine::recovery::Recovery;
 use crate::engine::table::own_record::OwnRecord;
@@ -56,7 +56,7 @@ pub(crate) struct ForeignCommit {
     /// The key of the record, if the caller found the record, too.
     record_key: Option<Key>,
     /// The locks that the caller found.
-    locks: Vec<Lock>,
+    locks: Vec<ForeignLock>,
     /// Void locks, which the record does not name.
     ///
     /// A plain client copied or restored such a document, or the record omits the lock.
@@ -83,7 +83,7 @@ impl ForeignCommit {
         if let Some(record) = self.record_key.as_ref().filter(|_| unapplied.is_empty()) {
             resolved.insert(record.clone(), Ok(Resolution::RolledForward));
         }
-        for Lock { key, .. } in &self.locks {
+        for ForeignLock { key, .. } in &self.locks {
             let result = match unapplied.remove(key) {
                 _ if self.orphans.contains(key) => Ok(Resolution::Void),
                 Some(error) if !contended.contains(key) => Err(error),
@@ -243,14 +243,14 @@ impl Recovery {
     async fn decide_in_the_way(
         &self,
         requester: Requester,
-        locks: Vec<Lock>,
+        locks: Vec<ForeignLock>,
         deadline: &Deadline,
     ) -> Result<HolderWork, AttemptError> {
         let (mut holdings, busy) = self.verdicts.look_up(requester, locks, deadline).await?;
         match holdings.pop() {
             Some(holding) => self.decide_holder(requester, holding, deadline).await,
             None => {
-                let blocked = |lock: Lock| (lock.key, Ok(Resolution::Blocked));
+                let blocked = |lock: ForeignLock| (lock.key, Ok(Resolution::Blocked));
                 Ok(HolderWork::Done(busy.into_iter().map(blocked).collect()))
             }
         }
@@ -260,7 +260,7 @@ impl Recovery {
     async fn clear_blocking_locks(
         &self,
         apply: &mut Apply,
-        locks: &[Lock],
+        locks: &[ForeignLock],
         resolved: Result<Resolutions, AttemptError>,
     ) -> Result<(), AttemptError> {
         let all = |resolved: Resolutions| {
@@ -278,10 +278,10 @@ impl Recovery {
             }
             Err(retry) => return Err(retry),
         };
-        let is = |lock: &&Lock, what| resolved.get(&lock.key) == Some(&what);
+        let is = |lock: &&ForeignLock, what| resolved.get(&lock.key) == Some(&what);
         let blocked = locks.iter().filter(|lock| is(lock, Resolution::Blocked));
         apply.wait_for(blocked, |holder| self.label_of(holder));
-        let void: Vec<Lock> =
+        let void: Vec<ForeignLock> =
             locks.iter().filter(|lock| is(lock, Resolution::Void)).cloned().collect();
         for (key, unlocked) in self.unlocker.unlock_all(&void).await {
             match unlocked {
@@ -295,9 +295,9 @@ impl Recovery {
 }
 
 /// The locks that the record does not name.
-fn orphans(rules: &Rules, record: &Record, locks: &[Lock]) -> BTreeSet<Key> {
+fn orphans(rules: &Rules, record: &Record, locks: &[ForeignLock]) -> BTreeSet<Key> {
     let participants = record.by_key();
-    let is_named = |lock: &&Lock| {
+    let is_named = |lock: &&ForeignLock| {
         let participant = participants.get(&lock.key).map(|index| &record.participants[*index]);
         participant.is_some_and(|participant| {
             let is_open = record.state == State::Committed;

@@ -1,4 +1,4 @@
-//! The waits for locks that ended lately in this process.
+//! Present and recent waits for locks in this process, with labels of the holders.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
