@@ -203,9 +203,9 @@ impl Config {
         ///
         /// Clients of a hot document then share its writes. With groups, 64 clients on ten
         /// documents reach 41 to 59 times the throughput of plain clients that retry, and 0.35
-        /// times without groups. Closures in groups run
-        /// more often, because a transaction runs again on the result of the members before it. A
-        /// single client sees no difference. `None`, the default, follows
+        /// times without groups. Closures in groups run more often, because a transaction runs
+        /// again on the result of the members before it. A single client sees no difference.
+        /// `None`, the default, follows
         /// [`Limits::merges_transactions`](txn_store::Limits::merges_transactions): yes on servers
         /// and in files, no in memory.
         with_group_commit: group_commit: Option<bool>;
@@ -226,8 +226,8 @@ impl Config {
         ///
         /// Operators can then read the waits of all processes, even after their end. Once per
         /// janitor interval the process writes one document with its present waits and its last 500
-        /// past ones, if there are present or new ones. No commit waits for this write. Needs a janitor
-        /// interval. Default: no.
+        /// past ones, if there are present or new ones. No commit waits for this write. Needs a
+        /// janitor interval. Default: no.
         with_write_contention: write_contention: bool;
         /// Sets the receiver of the domain's events, for logs and metrics.
         ///

@@ -195,7 +195,8 @@ impl Error {
 
     /// Returns the attempt that failed.
     ///
-    /// `None` if no attempt had begun, and for an unknown one-document write, which leaves no record.
+    /// `None` if no attempt had begun, and for an unknown one-document write, which leaves no
+    /// record.
     #[must_use]
     pub fn tid(&self) -> Option<AttemptId> {
         self.tid

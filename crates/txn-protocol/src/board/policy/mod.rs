@@ -66,7 +66,7 @@ pub enum Written {
 
 /// The wish of another process, as polls showed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct ObservedWish {
+struct OtherWish {
     ticket: Ticket,
     /// The time of the first poll that showed this ticket.
     since: Duration,
@@ -108,7 +108,7 @@ pub struct Policy {
     failed_at: Option<Duration>,
     /// Since when the process is alone. The board shows no other process, and the process met none.
     alone_since: Option<Duration>,
-    observed: BTreeMap<Node, ObservedWish>,
+    observed: BTreeMap<Node, OtherWish>,
     /// The other processes that have their turn before this one.
     heads: Vec<Node>,
     /// Whether one of `heads` shares a document with the own wish.
@@ -234,7 +234,7 @@ impl Policy {
         self.looked_at = Some(look.sent_at);
         self.note_entries(now);
         // The slot of a dead process stays until another process needs the slot.
-        let is_alive = |observed: &ObservedWish| now <= observed.since + self.numbers.dead_after;
+        let is_alive = |observed: &OtherWish| now <= observed.since + self.numbers.dead_after;
         if !self.observed.values().any(is_alive) {
             self.alone_since.get_or_insert(now);
         } else if self.is_dormant() {
@@ -467,12 +467,8 @@ impl Policy {
         self.own_slot = own_slot;
         self.observed.retain(|node, _| self.others.contains_key(node));
         for (node, entry) in &self.others {
-            let fresh = ObservedWish {
-                ticket: entry.ticket,
-                since: now,
-                head_since: None,
-                is_skipped: false,
-            };
+            let fresh =
+                OtherWish { ticket: entry.ticket, since: now, head_since: None, is_skipped: false };
             let observed = self.observed.entry(*node).or_insert(fresh);
             if observed.ticket != entry.ticket {
                 *observed = fresh;
@@ -507,7 +503,7 @@ impl Policy {
     /// long.
     fn skip(&mut self, now: Duration) {
         let Some(looked_at) = self.looked_at else { return };
-        let is_late = |(node, observed): (&Node, &ObservedWish)| {
+        let is_late = |(node, observed): (&Node, &OtherWish)| {
             let round_trip = self.others.get(node)?.round_trip;
             let since = observed.head_since?;
             (looked_at > since + self.patience(round_trip, now)).then_some(*node)
