@@ -27,7 +27,8 @@ impl World {
         let domain = self.domain().await;
         self.accounts(&domain).await;
         let outbox = self.outbox(&domain).await;
-        let config = self.config().with_outbox(Some(outbox.clone()));
+        // The number of dead processes must not quarantine a request here.
+        let config = self.config().with_outbox(Some(outbox.clone())).with_max_deaths(u32::MAX);
         (Requests::open(&domain, config).await.expect("opens"), outbox)
     }
 
