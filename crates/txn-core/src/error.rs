@@ -72,6 +72,11 @@ impl ErrorKind {
     pub const fn is_transient_or_unknown(self) -> bool {
         self.is_transient() || matches!(self, Self::Unknown)
     }
+
+    /// Whether the error lasts until an operator repairs a document or a setting.
+    pub(crate) const fn needs_operator(self) -> bool {
+        matches!(self, Self::Damaged | Self::Misconfigured)
+    }
 }
 
 /// A failed call: the cause, the document, the transaction and the [`ErrorKind`].

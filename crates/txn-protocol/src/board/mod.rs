@@ -71,7 +71,7 @@ mod set;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-mod turns;
+mod turns_tests;
 #[cfg(feature = "testing")]
 mod visit;
 

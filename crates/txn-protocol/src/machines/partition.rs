@@ -93,7 +93,7 @@ impl Dropping {
         if rules.decides(Rule::BlockBeforeDrop) { Self::Block } else { Self::Look }
     }
 
-    /// The step after this one.
+    /// The step after this one; after a note, [`Self::noted`] decides.
     ///
     /// `yes` after a scan: nothing is open. `yes` after the watermark: an acknowledged write moved
     /// the watermark.

@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::engine::attempt_error::AttemptError;
 use crate::engine::store::pages::PAGE;
 use crate::engine::store::store_access::Look;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use txn_protocol::document::View;
 use txn_protocol::ids::{AttemptId, CommitVersion};
 use txn_protocol::machines::domain::DomainDocument;
@@ -80,7 +80,7 @@ impl FaultList {
 impl Fault {
     /// The fault of a part that cannot be read.
     pub(in crate::api) fn of(subject: impl ToString, error: &Error) -> Self {
-        let damaged = matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Misconfigured);
+        let damaged = error.kind().needs_operator();
         let subject = error.document().map_or_else(|| subject.to_string(), ToString::to_string);
         Self { subject, message: error.to_string(), damaged }
     }

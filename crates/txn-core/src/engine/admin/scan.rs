@@ -13,7 +13,7 @@ use crate::engine::store::store_access::{StoreAccess, view};
 use crate::engine::table::Table;
 use crate::engine::table::format::read_record;
 use crate::engine::table::retention::open_records;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use txn_protocol::ids::{AttemptId, Day};
 use txn_protocol::machines::domain::DomainDocument;
 use txn_protocol::record::State;
@@ -60,7 +60,7 @@ pub(crate) struct Faults {
 impl Faults {
     /// Notes a fault. Returns `false` for an error that may pass with time.
     pub(crate) fn note(&mut self, about: &Key, error: &Error) -> bool {
-        let noted = matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Misconfigured);
+        let noted = error.kind().needs_operator();
         if noted {
             let document = error.document().unwrap_or(about).clone();
             self.damaged.insert(document, error.to_string());

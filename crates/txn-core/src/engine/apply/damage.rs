@@ -2,7 +2,6 @@
 
 use crate::engine::apply::Applier;
 use crate::engine::apply::progress::Apply;
-use crate::error::ErrorKind;
 use crate::event::{DamageCause, Event};
 use txn_protocol::ids::AttemptId;
 use txn_store::Key;
@@ -12,7 +11,7 @@ impl Applier {
     pub(super) fn emit_damage(&self, apply: &Apply) {
         let tid = apply.record.tid;
         for (document, error) in &apply.unapplied {
-            if matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Misconfigured) {
+            if error.kind().needs_operator() {
                 tracing::error!(%tid, %document, %error, "committed but not applied");
                 let damage = apply.damages.get(document).cloned();
                 let (cause, what) =
