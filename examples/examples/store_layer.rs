@@ -1,9 +1,9 @@
-//! A custom store: a wrapper that prints every request to another store.
+//! A layer around a store: prints every request to it.
 //!
 //! The wrapper passes the conformance suite, and shows the requests of a transaction.
 //!
 //! ```sh
-//! cargo run -p txn-examples --example custom_store
+//! cargo run -p txn-examples --example store_layer
 //! ```
 
 use std::sync::Arc;
