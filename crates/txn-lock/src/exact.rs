@@ -74,7 +74,7 @@ pub fn pointer<'a>(text: &'a str, path: &str) -> Option<&'a str> {
     Some(found)
 }
 
-/// Returns `text` with `new` in place of `part`, a slice of `text` that [`pointer`] returned.
+/// Returns `text` with `new` in place of `part`, a slice of `text` that [`pointer()`] returned.
 #[must_use]
 pub fn replaced(text: &str, part: &str, new: &str) -> String {
     let start = (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);

@@ -412,6 +412,50 @@ async fn commit_on_content_that_never_was_is_refused() {
     }
 }
 
+/// A read of two documents, of which one was committed while the other was reserved.
+///
+/// `interfere` runs between the two.
+async fn read_after_a_commit(interfere: impl AsyncFnOnce(&Desk)) -> (Arc<Desk>, Value) {
+    let settings = settings().with_reservation(LONG);
+    let desk = Arc::new(Desk::with(Arc::new(MemoryStore::new()), settings).await);
+    for id in ["a", "b"] {
+        desk.put(&format!("/stock/_doc/{id}"), &json!({ "n": 0 })).await.is(201);
+    }
+    let (of_a, of_b) = (read(&desk, &["a"]).await, read(&desk, &["b"]).await);
+    let of_both = tokio::spawn({
+        let desk = desk.clone();
+        async move { read(&desk, &["a", "b"]).await }
+    });
+    wait_for_the_queue().await;
+    desk.post("/_txn/commit", &adding(&of_a)).await.is(200);
+    interfere(&desk).await;
+    desk.post("/_txn/commit", &adding(&of_b)).await.is(200);
+    let of_both = of_both.await.expect("no panic");
+    assert_eq!(of_both["undecided"], true, "{of_both}");
+    (desk, of_both)
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_read_gets_contents_of_ended_commits() {
+    let (desk, read) = read_after_a_commit(async |_| {}).await;
+    assert_eq!(read["documents"][0]["document"], json!({ "n": 1 }), "{read}");
+    desk.post("/_txn/commit", &adding(&read)).await.is(200);
+    assert_eq!(desk.content("/stock/_doc/a").await, json!({ "n": 2 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn stale_content_of_a_commit_costs_one_conflict() {
+    let change = async |desk: &Desk| {
+        desk.put("/stock/_doc/a", &json!({ "n": 100 })).await.is(200);
+    };
+    let (desk, stale) = read_after_a_commit(change).await;
+    let changed = desk.post("/_txn/commit", &adding(&stale)).await.fails(409, "changed");
+    assert_eq!(changed["changed"][0]["document"], json!({ "n": 100 }), "{changed}");
+    let fresh = read(&desk, &["a", "b"]).await;
+    assert_eq!(fresh["documents"][0]["document"], json!({ "n": 100 }), "{fresh}");
+    desk.post("/_txn/commit", &adding(&fresh)).await.is(200);
+}
+
 #[tokio::test(start_paused = true)]
 async fn reservation_of_a_lost_client_ends() {
     let desk = Desk::with(Arc::new(MemoryStore::new()), settings()).await;

@@ -129,7 +129,11 @@ async fn run(backend: &Backend, asked: &mut Asked, commit: Commit) -> Result<Rep
         update.enter_group().await;
         answer
     });
-    match run.await {
+    let answered = run.await;
+    if answered.as_ref().is_ok_and(|reply| !reply.is_refusal()) {
+        update.succeed();
+    }
+    match answered {
         // A repetition receives the same body, and does not know the tid of the first run.
         Ok(reply) if asked.key.is_some() => Ok(reply),
         Ok(reply) => Ok(reply.with_tid()),

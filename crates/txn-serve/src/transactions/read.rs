@@ -37,7 +37,7 @@ struct Documents<'a> {
     /// The id of the reservation.
     #[serde(skip_serializing_if = "Option::is_none")]
     reservation: Option<String>,
-    /// Whether a content is that of a commit that is not decided.
+    /// Whether a commit has passed a content on. It may still run, and fail.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     undecided: bool,
 }
@@ -202,7 +202,7 @@ pub(crate) async fn read(backend: &Backend, asked: &mut Asked) -> Result<Reply, 
     Ok(Reply::json(StatusCode::OK, &Documents { documents, reservation, undecided }))
 }
 
-/// The contents of documents. A read of the other documents completes those of running commits.
+/// The contents of documents. A read of the others completes those that commits have passed on.
 async fn contents_beside(
     backend: &Backend,
     addresses: &[Address],

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -114,7 +115,8 @@ impl Reservations {
             }
         }
         let earlier = keys.iter().filter_map(|key| queues.newest(key));
-        let earlier = earlier.map(|newest| newest.progress.clone()).collect();
+        let undecided = earlier.filter(|newest| !newest.is_committed);
+        let earlier = undecided.map(|newest| newest.progress.clone()).collect();
         drop(queues);
         let (progress, _) = watch::channel(false);
         let joins_groups = joins_groups && self.has_groups;
@@ -125,6 +127,7 @@ impl Reservations {
             earlier,
             progress,
             joins_groups,
+            is_committed: AtomicBool::new(false),
         })
     }
 }
@@ -138,9 +141,9 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// The content that a running commit will give a document.
+    /// The content that a commit has passed on.
     ///
-    /// The outer `None` stands for a document that no running commit has published.
+    /// The outer `None` stands for a document whose content no commit has passed on.
     pub(crate) fn newest(&self, key: &Key) -> Option<Option<Raw>> {
         self.all.queues.lock().newest(key).map(|newest| newest.content.clone())
     }
@@ -163,16 +166,19 @@ impl Drop for Reservation {
     }
 }
 
-/// A commit with its reservations. A dropped value ends them, and forgets the published contents.
+/// A commit with its reservations. A dropped value ends them.
+///
+/// The published contents of a failed commit are forgotten.
 #[derive(Debug)]
 pub(crate) struct UpdateCommit {
     all: Reservations,
     tickets: Vec<Ticket>,
     keys: BTreeSet<Key>,
-    /// The commits whose published contents the client has read.
+    /// The undecided commits whose published contents the client has read.
     earlier: Vec<watch::Receiver<bool>>,
     progress: watch::Sender<bool>,
     joins_groups: bool,
+    is_committed: AtomicBool,
 }
 
 impl UpdateCommit {
@@ -220,6 +226,11 @@ impl UpdateCommit {
         }
     }
 
+    /// Notes that the commit has succeeded.
+    pub(crate) fn succeed(&self) {
+        self.is_committed.store(true, Ordering::Release);
+    }
+
     /// Waits until the earlier commits are decided.
     ///
     /// The wait applies if this commit cannot follow the earlier ones in a group.
@@ -259,7 +270,7 @@ impl Drop for UpdateCommit {
         let Some(own) = self.tickets.first() else { return };
         let mut queues = self.all.queues.lock();
         self.tickets.iter().for_each(|ticket| queues.leave(*ticket));
-        queues.forget(*own, &self.keys);
+        queues.settle(*own, &self.keys, self.is_committed.load(Ordering::Acquire));
     }
 }
 

@@ -29,10 +29,12 @@ const MOST_BYTES: usize = 16 << 20;
 /// The random number of a reservation.
 pub(super) type Ticket = u128;
 
-/// The content that a running commit will give a document.
+/// The content that a commit gives a document.
 #[derive(Clone, Debug)]
 pub(super) struct Newest {
     commit: Ticket,
+    /// Whether the commit has succeeded. Another writer may have changed the document since.
+    pub(super) is_committed: bool,
     pub(super) content: Option<Raw>,
     /// The progress of the commit. The value is `true` once the commit may be in a group, and the
     /// channel is closed once the commit is decided.
@@ -45,7 +47,7 @@ impl Newest {
         content: Option<Raw>,
         progress: watch::Receiver<bool>,
     ) -> Self {
-        Self { commit, content, progress }
+        Self { commit, is_committed: false, content, progress }
     }
 
     fn bytes(&self) -> usize {
@@ -211,18 +213,26 @@ impl Queues {
         has_room
     }
 
-    /// The content that the newest running commit will give a document.
+    /// The content of the newest commit that has passed its content on.
     pub(super) fn newest(&self, key: &Key) -> Option<&Newest> {
         self.documents.get(key)?.newest.as_ref()
     }
 
-    /// Forgets the published contents of a decided commit.
-    pub(super) fn forget(&mut self, commit: Ticket, keys: &BTreeSet<Key>) {
+    /// Notes the end of a commit.
+    ///
+    /// The contents of a successful commit stay for the tickets that wait. Contents of an earlier
+    /// commit are forgotten, because they may be stale.
+    pub(super) fn settle(&mut self, commit: Ticket, keys: &BTreeSet<Key>, is_committed: bool) {
         for key in keys {
-            if let Some(queue) = self.documents.get_mut(key)
-                && let Some(newest) = queue.newest.take_if(|newest| newest.commit == commit)
-            {
-                self.bytes -= newest.bytes();
+            if let Some(queue) = self.documents.get_mut(key) {
+                let ends = |newest: &mut Newest| match newest.commit == commit {
+                    true => !is_committed,
+                    false => newest.is_committed,
+                };
+                self.bytes -= queue.newest.take_if(ends).map_or(0, |newest| newest.bytes());
+                if let Some(newest) = &mut queue.newest {
+                    newest.is_committed = newest.commit == commit;
+                }
             }
             self.forget_unused(key);
         }
@@ -274,10 +284,13 @@ impl Queues {
     }
 
     fn forget_unused(&mut self, key: &Key) {
-        if let Some(queue) = self.documents.get(key)
-            && queue.tickets.is_empty()
-            && queue.newest.is_none()
-        {
+        let Some(queue) = self.documents.get_mut(key).filter(|queue| queue.tickets.is_empty())
+        else {
+            return;
+        };
+        let unused = queue.newest.take_if(|newest| newest.is_committed);
+        self.bytes -= unused.map_or(0, |newest| newest.bytes());
+        if queue.newest.is_none() {
             self.documents.remove(key);
         }
     }
@@ -377,11 +390,46 @@ mod tests {
         assert!(queues.newest(&key).is_some_and(|newest| newest.content.is_some()));
         queues.publish(&key, Newest::new(2, None, progress));
         // The content of a later commit stays.
-        queues.forget(1, &a);
+        queues.settle(1, &a, true);
         assert!(queues.newest(&key).is_some_and(|newest| newest.content.is_none()));
         queues.leave(2);
-        queues.forget(2, &a);
+        queues.settle(2, &a, false);
         assert!(queues.is_empty(), "{queues:?}");
+    }
+
+    #[test]
+    fn committed_content_stays_for_waiting_tickets() {
+        let mut queues = queues(&[&["a"], &["a"], &["a"]]);
+        let (_progress, progress) = watch::channel(false);
+        let (a, key) = (keys(&["a"]), Key::new("stock", "a"));
+        queues.publish(&key, Newest::new(1, None, progress));
+        queues.leave(1);
+        queues.settle(1, &a, true);
+        assert!(queues.newest(&key).is_some_and(|newest| newest.is_committed));
+        // The second commit passes no content on, so the content of the first one is stale.
+        queues.settle(2, &a, true);
+        assert!(queues.newest(&key).is_none());
+        queues.leave(2);
+        queues.leave(3);
+        assert!(queues.is_empty(), "{queues:?}");
+    }
+
+    #[test]
+    fn content_without_waiting_tickets_is_forgotten() {
+        for ends_first in [true, false] {
+            let mut queues = queues(&[&["a"]]);
+            let (_progress, progress) = watch::channel(false);
+            let (a, key) = (keys(&["a"]), Key::new("stock", "a"));
+            queues.publish(&key, Newest::new(1, Some(Raw::new("{}")), progress));
+            if ends_first {
+                queues.settle(1, &a, true);
+                queues.leave(1);
+            } else {
+                queues.leave(1);
+                queues.settle(1, &a, true);
+            }
+            assert!(queues.is_empty(), "{queues:?}");
+        }
     }
 
     #[test]
@@ -401,7 +449,7 @@ mod tests {
         assert!(queues.publish(&a, newest(1, MOST_BYTES)), "its own room is free again");
         for (ticket, key) in [(1, a), (2, b)] {
             queues.leave(ticket);
-            queues.forget(ticket, &BTreeSet::from([key]));
+            queues.settle(ticket, &BTreeSet::from([key]), false);
         }
         assert!(queues.is_empty(), "{queues:?}");
     }
