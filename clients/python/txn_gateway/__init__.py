@@ -323,7 +323,9 @@ class Client:
                 raise
             answer = {}
         answer = answer if isinstance(answer, dict) else {}
-        return response.status, float(after) if after.isdigit() else 0.0, {**answer, "tid": tid} if tid else answer
+        if tid and response.status == 200:
+            answer.setdefault("tid", tid)
+        return response.status, float(after) if after.isdigit() else 0.0, answer
 
     def _connection(self, timeout: float) -> http.client.HTTPConnection:
         """Returns an idle connection, or connects."""

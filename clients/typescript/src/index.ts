@@ -301,8 +301,8 @@ export class Client {
       const response = await fetch(this.#url + path, { method, headers, body, signal, redirect: "manual" });
       const { status } = response;
       const text = await response.text();
-      const tid = response.headers.get("X-Transaction-Id");
-      const answer: Answer = { ...parse(text, status), ...(tid === null ? {} : { tid }) };
+      const tid = status === 200 ? response.headers.get("X-Transaction-Id") : null;
+      const answer: Answer = { ...(tid === null ? {} : { tid }), ...parse(text, status) };
       const refuses = status === 503 && (answer.code === "unavailable" || answer.code === "closing");
       const isLost = status === 502 || status === 504 || (status === 503 && !refuses);
       return { status, after: 1_000 * (Number(response.headers.get("Retry-After")) || 0), answer, isLost };

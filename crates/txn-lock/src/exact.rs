@@ -12,8 +12,8 @@ use serde_json::value::RawValue;
 /// The maximum number of digits of a double. A double cannot hold more.
 const MOST_DIGITS: usize = 17;
 
-/// The maximum nesting depth that [`same`] compares as JSON. Deeper texts are compared by their
-/// bytes.
+/// The maximum nesting depth that [`same`] compares as JSON, and of pointers. Deeper texts are
+/// compared by their bytes.
 const MOST_DEPTH: usize = 127;
 
 /// Reads a value like `serde_json`, and refuses numbers that would be rounded.
@@ -53,13 +53,20 @@ pub fn same(a: &str, b: &str) -> bool {
 }
 
 /// Returns the text at a JSON pointer (RFC 6901), as [`serde_json::Value::pointer`] does.
+///
+/// `None` for a pointer deeper than any [`serde_json::Value`].
 #[must_use]
 pub fn pointer<'a>(text: &'a str, path: &str) -> Option<&'a str> {
     let mut found = text.trim();
     if path.is_empty() {
         return Some(found);
     }
-    for token in path.strip_prefix('/')?.split('/') {
+    let tokens = path.strip_prefix('/')?.split('/');
+    // Each token reads the rest of the text again.
+    if tokens.clone().count() > MOST_DEPTH {
+        return None;
+    }
+    for token in tokens {
         let token = token.replace("~1", "/").replace("~0", "~");
         found = match found.starts_with('[') {
             true => {
@@ -257,6 +264,8 @@ mod tests {
             assert_eq!(found.as_ref(), value.pointer(path), "{path}");
         }
         assert_eq!(pointer(text, "/a/1/b~1c"), Some("12345678901234567890123"));
+        let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(pointer(&deep, &"/0".repeat(100_000)), None);
     }
 
     #[test]

@@ -246,12 +246,13 @@ fn add_to(text: &str, add: &Add) -> Result<String, Misfit> {
         return fail(Why::NotANumber, None);
     };
     let current = || serde_json::from_str(found).ok();
-    let Ok(number) = serde_json::from_str::<Number>(found) else {
-        return fail(Why::NotANumber, current());
+    let number = match serde_json::from_str::<Number>(found) {
+        Ok(number) if exact::is_exact(found) => number,
+        _ if found.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
+            return fail(Why::WouldRound, None);
+        }
+        _ => return fail(Why::NotANumber, current()),
     };
-    if !exact::is_exact(found) {
-        return fail(Why::WouldRound, None);
-    }
     match added(&number, add) {
         Ok(sum) => Ok(exact::replaced(text, found, &sum.to_string())),
         Err(why) => fail(why, current()),

@@ -184,15 +184,19 @@ pub(crate) async fn requests_differ_to_the_last_digit(world: &World) {
     let list = put(r#"{"balance": 123456789012345678901, "list": [123456789012345678901],
             "inner": {"n": 1, "big": 123456789012345678901}}"#);
     requests.execute(&list, "list").await.expect("done");
-    let add = json!([{"add": {"target": {"collection": "C", "id": "alice"}, "path": "/inner/n", "amount": 1}}]);
-    requests.execute(&world.parse(add), "inner").await.expect("only the number changes");
+    let add = |path: &str| json!([{"add": {"target": {"collection": "C", "id": "alice"}, "path": path, "amount": 1}}]);
+    requests
+        .execute(&world.parse(add("/inner/n")), "inner")
+        .await
+        .expect("only the number changes");
     let kept = domain.reader().verified().get(&raw, "alice").await.expect("reads");
     let kept = kept.expect("there");
     assert!(kept.as_str().contains(r#"{"n": 2, "big": 123456789012345678901}"#), "{kept:?}");
     let append = json!([{"patch": {"target": {"collection": "C", "id": "alice"}, "patch": [
         {"op": "add", "path": "/list/-", "value": 1}]}}]);
-    let add = json!([{"add": {"target": {"collection": "C", "id": "alice"}, "path": "/balance", "amount": 1}}]);
-    for (path, change) in [("/list", append), ("/balance", add)] {
+    for (path, change) in
+        [("/list", append), ("/balance", add("/balance")), ("/huge", add("/huge"))]
+    {
         let refused =
             requests.execute(&world.parse(change), path).await.expect_err("it would be rounded");
         let RequestError::Refused(refusal) = refused else { panic!("{refused}") };

@@ -163,6 +163,11 @@ impl Reply {
         self
     }
 
+    /// Whether a transaction of this request has committed.
+    pub(crate) fn is_of_transaction(&self) -> bool {
+        self.receipt.is_some()
+    }
+
     /// Whether the request is refused.
     pub(crate) fn is_refusal(&self) -> bool {
         self.content == Content::Problem

@@ -12,7 +12,7 @@ use txn_requests::{Emit, Operation, Request, Target};
 
 use super::plan::{Plan, Written};
 use super::prediction::predict;
-use super::read::{Missing, open_all};
+use super::read::{Address, Missing, open_all};
 use crate::access::rights::Verb;
 use crate::asked::Asked;
 use crate::backend::Backend;
@@ -130,8 +130,9 @@ async fn run(backend: &Backend, asked: &mut Asked, commit: Commit) -> Result<Rep
         answer
     });
     let answered = run.await;
-    if answered.as_ref().is_ok_and(|reply| !reply.is_refusal()) {
-        update.succeed();
+    // The answer of a repetition says nothing about the contents now.
+    if answered.as_ref().is_ok_and(Reply::is_of_transaction) {
+        update.succeed(plan.addresses.iter().filter_map(Address::key).collect());
     }
     match answered {
         // A repetition receives the same body, and does not know the tid of the first run.

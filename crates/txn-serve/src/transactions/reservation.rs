@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -127,7 +126,7 @@ impl Reservations {
             earlier,
             progress,
             joins_groups,
-            is_committed: AtomicBool::new(false),
+            verified: Mutex::default(),
         })
     }
 }
@@ -178,7 +177,8 @@ pub(crate) struct UpdateCommit {
     earlier: Vec<watch::Receiver<bool>>,
     progress: watch::Sender<bool>,
     joins_groups: bool,
-    is_committed: AtomicBool,
+    /// The documents whose contents the successful commit has compared.
+    verified: Mutex<BTreeSet<Key>>,
 }
 
 impl UpdateCommit {
@@ -203,8 +203,13 @@ impl UpdateCommit {
         self.keys.contains(key)
     }
 
+    /// The content of a document for a prediction.
+    ///
+    /// Of a document without a reservation, the content of an ended commit may be stale.
     pub(crate) fn newest(&self, key: &Key) -> Option<Option<Raw>> {
-        self.all.queues.lock().newest(key).map(|newest| newest.content.clone())
+        let queues = self.all.queues.lock();
+        let newest = queues.newest(key).filter(|newest| !newest.is_committed || self.reserves(key));
+        newest.map(|newest| newest.content.clone())
     }
 
     /// Publishes the contents of the commit, and ends the reservations.
@@ -226,9 +231,9 @@ impl UpdateCommit {
         }
     }
 
-    /// Notes that the commit has succeeded.
-    pub(crate) fn succeed(&self) {
-        self.is_committed.store(true, Ordering::Release);
+    /// Notes that the commit has succeeded on these contents that the client read.
+    pub(crate) fn succeed(&self, verified: BTreeSet<Key>) {
+        *self.verified.lock() = verified;
     }
 
     /// Waits until the earlier commits are decided.
@@ -270,7 +275,7 @@ impl Drop for UpdateCommit {
         let Some(own) = self.tickets.first() else { return };
         let mut queues = self.all.queues.lock();
         self.tickets.iter().for_each(|ticket| queues.leave(*ticket));
-        queues.settle(*own, &self.keys, self.is_committed.load(Ordering::Acquire));
+        queues.settle(*own, &self.keys, &self.verified.lock());
     }
 }
 

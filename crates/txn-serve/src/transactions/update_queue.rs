@@ -177,6 +177,8 @@ impl Queues {
     }
 
     /// Removes a ticket from its queues, and grants the next reservations.
+    ///
+    /// A holder that passed nothing on may have written, so the content that it read is forgotten.
     pub(super) fn leave(&mut self, ticket: Ticket) {
         let Some(entry) = self.tickets.remove(&ticket) else { return };
         if entry.state == State::Waiting {
@@ -189,6 +191,9 @@ impl Queues {
             let was_first = self.first(key) == Some(ticket);
             if let Some(queue) = self.documents.get_mut(key) {
                 queue.tickets.retain(|other| *other != ticket);
+                let is_stale =
+                    |newest: &mut Newest| entry.state != State::Waiting && newest.is_committed;
+                self.bytes -= queue.newest.take_if(is_stale).map_or(0, |newest| newest.bytes());
             }
             self.forget_unused(key);
             if was_first {
@@ -220,13 +225,18 @@ impl Queues {
 
     /// Notes the end of a commit.
     ///
-    /// The contents of a successful commit stay for the tickets that wait. Contents of an earlier
-    /// commit are forgotten, because they may be stale.
-    pub(super) fn settle(&mut self, commit: Ticket, keys: &BTreeSet<Key>, is_committed: bool) {
+    /// The contents of `verified` documents stay for the tickets that wait: the commit has compared
+    /// the contents before. The others are forgotten, and contents of an earlier commit, too.
+    pub(super) fn settle(
+        &mut self,
+        commit: Ticket,
+        keys: &BTreeSet<Key>,
+        verified: &BTreeSet<Key>,
+    ) {
         for key in keys {
             if let Some(queue) = self.documents.get_mut(key) {
                 let ends = |newest: &mut Newest| match newest.commit == commit {
-                    true => !is_committed,
+                    true => !verified.contains(key),
                     false => newest.is_committed,
                 };
                 self.bytes -= queue.newest.take_if(ends).map_or(0, |newest| newest.bytes());
@@ -390,10 +400,10 @@ mod tests {
         assert!(queues.newest(&key).is_some_and(|newest| newest.content.is_some()));
         queues.publish(&key, Newest::new(2, None, progress));
         // The content of a later commit stays.
-        queues.settle(1, &a, true);
+        queues.settle(1, &a, &a);
         assert!(queues.newest(&key).is_some_and(|newest| newest.content.is_none()));
         queues.leave(2);
-        queues.settle(2, &a, false);
+        queues.settle(2, &a, &BTreeSet::new());
         assert!(queues.is_empty(), "{queues:?}");
     }
 
@@ -404,14 +414,26 @@ mod tests {
         let (a, key) = (keys(&["a"]), Key::new("stock", "a"));
         queues.publish(&key, Newest::new(1, None, progress));
         queues.leave(1);
-        queues.settle(1, &a, true);
+        queues.settle(1, &a, &a);
         assert!(queues.newest(&key).is_some_and(|newest| newest.is_committed));
-        // The second commit passes no content on, so the content of the first one is stale.
-        queues.settle(2, &a, true);
-        assert!(queues.newest(&key).is_none());
+        // The second holder passes no content on, so the content of the first one may be stale.
         queues.leave(2);
+        assert!(queues.newest(&key).is_none());
         queues.leave(3);
         assert!(queues.is_empty(), "{queues:?}");
+    }
+
+    #[test]
+    fn content_of_an_unread_document_is_forgotten() {
+        let mut queues = queues(&[&["a", "b"], &["a", "b"]]);
+        let (_progress, progress) = watch::channel(false);
+        let [a, b] = ["a", "b"].map(|id| Key::new("stock", id));
+        for key in [&a, &b] {
+            queues.publish(key, Newest::new(1, None, progress.clone()));
+        }
+        queues.leave(1);
+        queues.settle(1, &keys(&["a", "b"]), &keys(&["a"]));
+        assert!(queues.newest(&a).is_some() && queues.newest(&b).is_none());
     }
 
     #[test]
@@ -422,11 +444,11 @@ mod tests {
             let (a, key) = (keys(&["a"]), Key::new("stock", "a"));
             queues.publish(&key, Newest::new(1, Some(Raw::new("{}")), progress));
             if ends_first {
-                queues.settle(1, &a, true);
+                queues.settle(1, &a, &a);
                 queues.leave(1);
             } else {
                 queues.leave(1);
-                queues.settle(1, &a, true);
+                queues.settle(1, &a, &a);
             }
             assert!(queues.is_empty(), "{queues:?}");
         }
@@ -449,7 +471,7 @@ mod tests {
         assert!(queues.publish(&a, newest(1, MOST_BYTES)), "its own room is free again");
         for (ticket, key) in [(1, a), (2, b)] {
             queues.leave(ticket);
-            queues.settle(ticket, &BTreeSet::from([key]), false);
+            queues.settle(ticket, &BTreeSet::from([key]), &BTreeSet::new());
         }
         assert!(queues.is_empty(), "{queues:?}");
     }

@@ -208,8 +208,9 @@ public final class TransactionClient implements TransactionOperations {
                     options.http().send(request.build(), HttpResponse.BodyHandlers.ofByteArray());
             int status = response.statusCode();
             JsonNode body = parse(response.body(), status);
-            response.headers().firstValue("X-Transaction-Id").filter(it -> body.isObject())
-                    .ifPresent(tid -> ((ObjectNode) body).put("tid", tid));
+            if (status == 200 && body instanceof ObjectNode answer && !body.has("tid")) {
+                response.headers().firstValue("X-Transaction-Id").ifPresent(tid -> answer.put("tid", tid));
+            }
             boolean refuses = Set.of("unavailable", "closing").contains(body.path("code").asText());
             boolean isLost = status == 502 || status == 504 || (status == 503 && !refuses);
             String after = response.headers().firstValue("Retry-After").filter(it -> it.matches("\\d{1,9}")).orElse("0");
