@@ -350,3 +350,32 @@ fn refused(
     let (target, path) = (target.clone(), path.map(str::to_owned));
     Stop::Refused(Box::new(Refusal { operation, target, path, why, current }))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn sum_replaces_its_number_only() {
+        let add = |path: &str| {
+            let target = json!({"collection": "c", "id": "i"});
+            serde_json::from_value::<Add>(json!({"target": target, "path": path, "amount": 2}))
+                .expect("an operation")
+        };
+        let text = r#"{"n": 1.50, "list": [ -3, 1e400 ], "big": 123456789012345678901}"#;
+        let sum = r#"{"n": 1.50, "list": [ -1, 1e400 ], "big": 123456789012345678901}"#;
+        assert_eq!(add_to(text, &add("/list/0")).expect("a number"), sum);
+        for (path, expected) in [
+            ("/big", Why::WouldRound),
+            ("/list/1", Why::WouldRound),
+            ("/list", Why::NotANumber),
+            ("/list/2", Why::NotANumber),
+            ("", Why::NotANumber),
+        ] {
+            let (found, why, _) = add_to(text, &add(path)).expect_err(path);
+            assert_eq!((found.as_deref(), why), (Some(path), expected));
+        }
+    }
+}

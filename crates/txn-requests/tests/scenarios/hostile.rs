@@ -194,9 +194,7 @@ pub(crate) async fn requests_differ_to_the_last_digit(world: &World) {
     assert!(kept.as_str().contains(r#"{"n": 2, "big": 123456789012345678901}"#), "{kept:?}");
     let append = json!([{"patch": {"target": {"collection": "C", "id": "alice"}, "patch": [
         {"op": "add", "path": "/list/-", "value": 1}]}}]);
-    for (path, change) in
-        [("/list", append), ("/balance", add("/balance")), ("/huge", add("/huge"))]
-    {
+    for (path, change) in [("/list", append), ("/balance", add("/balance"))] {
         let refused =
             requests.execute(&world.parse(change), path).await.expect_err("it would be rounded");
         let RequestError::Refused(refusal) = refused else { panic!("{refused}") };
