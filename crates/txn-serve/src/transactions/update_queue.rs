@@ -191,10 +191,8 @@ impl Queues {
             let was_first = self.first(key) == Some(ticket);
             if let Some(queue) = self.documents.get_mut(key) {
                 queue.tickets.retain(|other| *other != ticket);
-                let is_stale =
-                    |newest: &mut Newest| entry.state != State::Waiting && newest.is_committed;
-                self.bytes -= queue.newest.take_if(is_stale).map_or(0, |newest| newest.bytes());
             }
+            self.forget_newest(key, |newest| entry.state != State::Waiting && newest.is_committed);
             self.forget_unused(key);
             if was_first {
                 self.unblock_first(key);
@@ -207,8 +205,8 @@ impl Queues {
     ///
     /// The content of an earlier commit is forgotten in either case.
     pub(super) fn publish(&mut self, key: &Key, newest: Newest) -> bool {
+        self.forget_newest(key, |_| true);
         let Some(queue) = self.documents.get_mut(key) else { return true };
-        self.bytes -= queue.newest.take().map_or(0, |earlier| earlier.bytes());
         let bytes = self.bytes + newest.bytes();
         let has_room = bytes <= MOST_BYTES;
         if has_room {
@@ -226,7 +224,7 @@ impl Queues {
     /// Notes the end of a commit.
     ///
     /// The contents of `verified` documents stay for the tickets that wait: the commit has compared
-    /// the contents before. The others are forgotten, and contents of an earlier commit, too.
+    /// the contents before. The others are forgotten, and those of another ended commit, too.
     pub(super) fn settle(
         &mut self,
         commit: Ticket,
@@ -234,15 +232,13 @@ impl Queues {
         verified: &BTreeSet<Key>,
     ) {
         for key in keys {
-            if let Some(queue) = self.documents.get_mut(key) {
-                let ends = |newest: &mut Newest| match newest.commit == commit {
-                    true => !verified.contains(key),
-                    false => newest.is_committed,
-                };
-                self.bytes -= queue.newest.take_if(ends).map_or(0, |newest| newest.bytes());
-                if let Some(newest) = &mut queue.newest {
-                    newest.is_committed = newest.commit == commit;
-                }
+            self.forget_newest(key, |newest| match newest.commit == commit {
+                true => !verified.contains(key),
+                false => newest.is_committed,
+            });
+            let newest = self.documents.get_mut(key).and_then(|queue| queue.newest.as_mut());
+            if let Some(newest) = newest {
+                newest.is_committed = newest.commit == commit;
             }
             self.forget_unused(key);
         }
@@ -294,15 +290,20 @@ impl Queues {
     }
 
     fn forget_unused(&mut self, key: &Key) {
-        let Some(queue) = self.documents.get_mut(key).filter(|queue| queue.tickets.is_empty())
-        else {
+        if self.documents.get(key).is_none_or(|queue| !queue.tickets.is_empty()) {
             return;
-        };
-        let unused = queue.newest.take_if(|newest| newest.is_committed);
-        self.bytes -= unused.map_or(0, |newest| newest.bytes());
-        if queue.newest.is_none() {
+        }
+        self.forget_newest(key, |newest| newest.is_committed);
+        if self.newest(key).is_none() {
             self.documents.remove(key);
         }
+    }
+
+    /// Forgets the published content of a document if it has ended.
+    fn forget_newest(&mut self, key: &Key, has_ended: impl FnOnce(&Newest) -> bool) {
+        let queue = self.documents.get_mut(key);
+        let ended = queue.and_then(|queue| queue.newest.take_if(|newest| has_ended(newest)));
+        self.bytes -= ended.map_or(0, |newest| newest.bytes());
     }
 
     /// Whether no reservation and no content is left.
