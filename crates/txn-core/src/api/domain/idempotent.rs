@@ -110,14 +110,6 @@ impl PurgedAnswers {
     }
 }
 
-/// The documents that a scan of the answers found.
-#[derive(Default)]
-struct StaleAnswers {
-    expired: Vec<Arc<str>>,
-    /// The documents without a readable time. An insert may be in progress at such a document.
-    unclear: Vec<Arc<str>>,
-}
-
 /// The document under an idempotency key.
 #[derive(Serialize, Deserialize)]
 struct StoredAnswer {
@@ -232,11 +224,13 @@ impl Domain {
 
     /// Deletes the answers whose time has passed.
     ///
-    /// Call it now and then, in one process. The cost is a scan of the collection. An answer is
-    /// kept for its time and for [`Config::with_max_drift`](crate::Config::with_max_drift). A
-    /// domain without answers gets no collection by this call.
+    /// Call it now and then, in any number of processes. The cost is a search, and two reads and a
+    /// write of each deleted answer. An answer is kept for its time and for
+    /// [`Config::with_max_drift`](crate::Config::with_max_drift). A domain without answers gets no
+    /// collection by this call.
     ///
     /// The purge keeps an answer that cannot be read, names the answer in its result, and goes on.
+    /// It does not find a document without a readable time.
     ///
     /// ```
     /// # use txn_core::{Domain, Error};
@@ -257,26 +251,48 @@ impl Domain {
             Err(error) if error.is_not_found() => return Ok(PurgedAnswers::default()),
             Err(error) => return Err(error),
         };
-        let StaleAnswers { expired, mut unclear } = self.find_answers(&answers).await?;
+        let store = &self.engine.store;
+        let drift = i64::try_from(self.config().max_drift.as_millis()).unwrap_or(i64::MAX);
+        let now = i64::try_from(self.engine.time.unix_millis()).unwrap_or(i64::MAX);
+        let expired = Filter::range("expires_ms", ..now.saturating_sub(drift));
         let mut purged = PurgedAnswers::default();
-        for ids in expired.chunks(DELETIONS) {
-            match self.delete_expired(&answers, ids).await {
-                Ok(deleted) => purged.deleted += deleted,
-                // Each answer of the chunk is then read alone.
-                Err(error) if is_unreadable(&error) => unclear.extend_from_slice(ids),
-                Err(error) => return Err(error),
+        let deadline = || self.engine.context.deadline(self.config().timeout);
+        let refreshed = store.refresh(answers.name(), &deadline()).await;
+        refreshed.map_err(AttemptError::into_error)?;
+        let mut pages = store.pages(answers.name(), expired, PAGE);
+        loop {
+            let page = store.next_page(&mut pages, &deadline()).await;
+            let Some(page) = page.map_err(AttemptError::into_error)? else { return Ok(purged) };
+            let ids: Vec<Arc<str>> = page.into_iter().map(|(key, ..)| key.id).collect();
+            for ids in ids.chunks(DELETIONS) {
+                self.delete_readable(&answers, ids, &mut purged).await?;
             }
         }
-        for id in &unclear {
-            match self.delete_expired(&answers, std::slice::from_ref(id)).await {
-                Ok(deleted) => purged.deleted += deleted,
-                Err(error) if is_unreadable(&error) => {
-                    purged.note(&Key::new(answers.name(), id.clone()), &error);
+    }
+
+    /// Deletes expired answers, except those that cannot be read.
+    async fn delete_readable(
+        &self,
+        answers: &Answers,
+        ids: &[Arc<str>],
+        purged: &mut PurgedAnswers,
+    ) -> Result<()> {
+        match self.delete_expired(answers, ids).await {
+            Ok(deleted) => purged.deleted += deleted,
+            Err(error) if is_unreadable(&error) => {
+                for id in ids {
+                    match self.delete_expired(answers, std::slice::from_ref(id)).await {
+                        Ok(deleted) => purged.deleted += deleted,
+                        Err(error) if is_unreadable(&error) => {
+                            purged.note(&Key::new(answers.name(), id.clone()), &error);
+                        }
+                        Err(error) => return Err(error),
+                    }
                 }
-                Err(error) => return Err(error),
             }
+            Err(error) => return Err(error),
         }
-        Ok(purged)
+        Ok(())
     }
 
     /// Deletes the answers among `ids` whose time has passed, in one transaction.
@@ -302,28 +318,6 @@ impl Domain {
                 .map(|it| it.name)
         };
         Ok(Collection::new(self.answers.get_or_try_init(open).await?.clone()))
-    }
-
-    /// Scans for expired answers, and for documents without a readable time.
-    async fn find_answers(&self, answers: &Answers) -> Result<StaleAnswers> {
-        let engine = &self.engine;
-        let deadline = engine.context.deadline(engine.context.config.timeout);
-        let scan = async {
-            engine.store.refresh(answers.name(), &deadline).await?;
-            let mut pages = engine.store.pages(answers.name(), Filter::All, PAGE);
-            let mut found = StaleAnswers::default();
-            while let Some(page) = engine.store.next_page(&mut pages, &deadline).await? {
-                for (key, _, source) in page {
-                    match serde_json::from_str::<Expiry>(&source) {
-                        Ok(entry) if self.is_past(entry.expires_ms) => found.expired.push(key.id),
-                        Ok(_) => {}
-                        Err(_) => found.unclear.push(key.id),
-                    }
-                }
-            }
-            Ok::<_, AttemptError>(found)
-        };
-        scan.await.map_err(AttemptError::into_error)
     }
 
     /// The stored answer of the key as text. `None` if the time of the key has passed.
@@ -412,12 +406,6 @@ impl Domain {
         let past = u128::from(unix_ms) + drift;
         u128::from(self.engine.time.unix_millis()) > past
     }
-}
-
-/// The part of a stored answer that a purge reads.
-#[derive(Deserialize)]
-struct Expiry {
-    expires_ms: u64,
 }
 
 /// Whether the error is one of the contents of a document.
