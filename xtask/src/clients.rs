@@ -157,6 +157,7 @@ mod tests {
             "unavailable",
             "keyed_unknown",
             "closed",
+            "slow",
         ];
         for (client, counts) in counts["requests"].as_object().expect("an object") {
             let counts = columns.map(|kind| counts[kind].to_string());

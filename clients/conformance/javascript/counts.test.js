@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
+import { createServer } from "node:http";
 import { resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
@@ -19,10 +20,13 @@ const BULK = [
 ];
 
 const CLIENTS = {
-  "JavaScript, Elasticsearch 8": (node) => new Elasticsearch8({ node }),
-  "JavaScript, Elasticsearch 9": (node) => new Elasticsearch9({ node }),
-  "JavaScript, OpenSearch 3": (node) => new OpenSearch({ node }),
+  "JavaScript, Elasticsearch 8": Elasticsearch8,
+  "JavaScript, Elasticsearch 9": Elasticsearch9,
+  "JavaScript, OpenSearch 3": OpenSearch,
 };
+
+/** The options of a client by the kind of the answers. A slow answer comes after this request timeout. */
+const OPTIONS = { slow: { requestTimeout: 1_000 } };
 
 /** Starts the gateways, and returns their addresses by the kind of their answers. */
 async function start(context) {
@@ -36,15 +40,30 @@ async function start(context) {
   return JSON.parse(value);
 }
 
+/** Starts a server that answers no bulk, and returns its address. Otherwise it is like a gateway of `start`. */
+async function startSlow(context) {
+  const statuses = [];
+  const server = createServer((request, response) => {
+    if (request.url === "/_counted") response.end(JSON.stringify(statuses.splice(0)));
+    else statuses.push(0);
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  context.after(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  return `http://127.0.0.1:${server.address().port}`;
+}
+
 test("clients send as many requests as documented", {
   skip: !process.env.TXN_COUNTED_PROGRAM && "set TXN_COUNTED_PROGRAM to the path of the program counted",
 }, async (context) => {
-  const addresses = await start(context);
+  const addresses = { ...(await start(context)), slow: await startSlow(context) };
   const answered = {};
-  for (const [name, connect] of Object.entries(CLIENTS)) {
+  for (const [name, Client] of Object.entries(CLIENTS)) {
     answered[name] = {};
     for (const [kind, address] of Object.entries(addresses)) {
-      const client = connect(address);
+      const client = new Client({ node: address, ...OPTIONS[kind] });
       const sent = client.bulk(name.includes("OpenSearch") ? { body: BULK } : { operations: BULK });
       const failed = await sent.then(() => false, () => true);
       assert.equal(failed, kind !== "committed", `${name}, ${kind}`);

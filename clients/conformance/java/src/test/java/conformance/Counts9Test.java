@@ -1,6 +1,11 @@
 package conformance;
 
 import co.elastic.clients.elasticsearch.ElasticsearchClient;
+import co.elastic.clients.json.jackson.JacksonJsonpMapper;
+import co.elastic.clients.transport.rest5_client.Rest5ClientTransport;
+import co.elastic.clients.transport.rest5_client.low_level.Rest5Client;
+import java.net.URI;
+import java.util.concurrent.TimeUnit;
 
 /** The requests of the transport that only version 9 has. */
 class Counts9Test extends CountsTest {
@@ -10,7 +15,13 @@ class Counts9Test extends CountsTest {
     }
 
     @Override
-    ElasticsearchClient connect(String address) {
-        return ElasticsearchClient.of(it -> it.host(address));
+    ElasticsearchClient connect(String address, boolean hasTimeout) {
+        if (!hasTimeout) {
+            return ElasticsearchClient.of(it -> it.host(address));
+        }
+        Rest5Client rest = Rest5Client.builder(URI.create(address))
+                .setRequestConfigCallback(it -> it.setResponseTimeout(TIMEOUT_MILLIS, TimeUnit.MILLISECONDS))
+                .build();
+        return new ElasticsearchClient(new Rest5ClientTransport(rest, new JacksonJsonpMapper()));
     }
 }

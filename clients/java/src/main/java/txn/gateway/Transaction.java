@@ -11,6 +11,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.UUID;
+import txn.gateway.TransactionClient.WaitFor;
 
 /** The handle of a running closure. Operations are carried out at the commit, in their order. */
 public final class Transaction {
@@ -194,7 +195,7 @@ public final class Transaction {
     }
 
     /** Commits, and returns {@code false} if documents have changed. A failed closure only compares its reads. */
-    boolean commit(boolean failed) {
+    boolean commit(WaitFor waitFor, boolean failed) {
         boolean writes = !failed && !operations.isEmpty();
         long moments = used.stream().map(target -> known.reads.get(target).moment()).distinct().count();
         boolean isKnown = moments == 0 || (moments == 1 && !isUndecided && reservations.isEmpty());
@@ -212,7 +213,12 @@ public final class Transaction {
             body.set("reservations", reservations);
         }
         String key = writes ? UUID.randomUUID().toString() : null;
-        JsonNode answer = client.send("POST", "/_txn/commit", body, key, deadline);
+        String path = "/_txn/commit" + switch (waitFor) {
+            case COMMIT -> "";
+            case APPLY -> "?wait_for=apply";
+            case REFRESH -> "?wait_for=refresh";
+        };
+        JsonNode answer = client.send("POST", path, body, key, deadline);
         JsonNode changed = answer.path("changed");
         if (changed.isMissingNode()) {
             tid = answer.path("tid").textValue();

@@ -51,6 +51,39 @@ public final class TransactionClient implements TransactionOperations {
         }
     }
 
+    /** The point at which a commit is answered. */
+    public enum WaitFor {
+        /** The commit. */
+        COMMIT,
+        /** The apply, if plain reads of the servers must see the commit. */
+        APPLY,
+        /** The refresh, if searches of the servers must see the commit. */
+        REFRESH
+    }
+
+    /** The settings of one transaction. The timeout of the client counts if {@code timeout} is {@code null}. */
+    public record TransactOptions(Duration timeout, WaitFor waitFor, boolean forUpdate) {
+        /** The timeout of the client, an answer after the commit, and no reservations. */
+        public TransactOptions() {
+            this(null, WaitFor.COMMIT, false);
+        }
+
+        /** Bounds the whole transaction. */
+        public TransactOptions withTimeout(Duration timeout) {
+            return new TransactOptions(timeout, waitFor, forUpdate);
+        }
+
+        /** Sets the point at which the commit is answered. */
+        public TransactOptions withWaitFor(WaitFor waitFor) {
+            return new TransactOptions(timeout, waitFor, forUpdate);
+        }
+
+        /** Reserves the documents, as {@link TransactionClient#forUpdate} does. */
+        public TransactOptions withForUpdate(boolean forUpdate) {
+            return new TransactOptions(timeout, waitFor, forUpdate);
+        }
+    }
+
     /** A request that may be sent again. */
     record Call(String method, String path, byte[] body, String key) {}
 
@@ -82,7 +115,7 @@ public final class TransactionClient implements TransactionOperations {
 
     @Override
     public <T> T execute(TransactionCallback<T> action) {
-        return execute(action, false);
+        return execute(action, new TransactOptions());
     }
 
     /**
@@ -90,20 +123,25 @@ public final class TransactionClient implements TransactionOperations {
      * each other. The third attempt of each closure and all later ones do so in any case.
      */
     public TransactionOperations forUpdate() {
+        return with(new TransactOptions().withForUpdate(true));
+    }
+
+    /** Returns operations whose transactions have these settings. */
+    public TransactionOperations with(TransactOptions settings) {
         return new TransactionOperations() {
             @Override
             public <T> T execute(TransactionCallback<T> action) {
-                return TransactionClient.this.execute(action, true);
+                return TransactionClient.this.execute(action, settings);
             }
         };
     }
 
-    private <T> T execute(TransactionCallback<T> action, boolean forUpdate) {
-        long deadline = deadline();
+    private <T> T execute(TransactionCallback<T> action, TransactOptions settings) {
+        long deadline = settings.timeout() == null ? deadline() : deadline(settings.timeout());
         Transaction.Known known = new Transaction.Known();
         Set<Target> used = Set.of();
         for (int attempt = 0; attempt < options.attempts(); attempt++) {
-            boolean reserves = forUpdate || attempt >= RESERVES_FROM;
+            boolean reserves = settings.forUpdate() || attempt >= RESERVES_FROM;
             Transaction transaction = new Transaction(this, known, deadline, reserves);
             if (reserves) {
                 transaction.reserve(used);
@@ -119,7 +157,7 @@ public final class TransactionClient implements TransactionOperations {
                 failure = error;
             }
             used = transaction.used();
-            if (transaction.commit(failure != null)) {
+            if (transaction.commit(settings.waitFor(), failure != null)) {
                 if (failure != null) {
                     throw failure;
                 }
@@ -239,7 +277,11 @@ public final class TransactionClient implements TransactionOperations {
     }
 
     private long deadline() {
-        return System.nanoTime() + options.timeout().toNanos();
+        return deadline(options.timeout());
+    }
+
+    private static long deadline(Duration timeout) {
+        return System.nanoTime() + timeout.toNanos();
     }
 
     /** Waits with full jitter, after the pause that the gateway asks for. Returns {@code false} at the deadline. */

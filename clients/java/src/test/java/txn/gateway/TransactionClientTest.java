@@ -29,6 +29,8 @@ import org.junit.jupiter.api.Test;
 import txn.gateway.Proxy.Recorded;
 import txn.gateway.Proxy.Rule;
 import txn.gateway.TransactionClient.Options;
+import txn.gateway.TransactionClient.TransactOptions;
+import txn.gateway.TransactionClient.WaitFor;
 
 /** The client against a gateway process. */
 class TransactionClientTest extends GatewayTest {
@@ -268,6 +270,27 @@ class TransactionClientTest extends GatewayTest {
                 "http://127.0.0.1:" + Gateway.freePort(), new Options().withTimeout(Duration.ofMillis(200)));
         assertThrows(GatewayException.Unavailable.class,
                 () -> lonely.executeWithoutResult(transaction -> transaction.put("stock", "apple", Map.of())));
+    }
+
+    @Test
+    void timeout_of_one_transaction_bounds_it() {
+        proxy.rule = request -> new Rule(503, "2", "{\"code\": \"unavailable\"}");
+        TransactionOperations hasty = client.with(new TransactOptions().withTimeout(Duration.ofSeconds(1)));
+        assertThrows(GatewayException.Unavailable.class, () -> hasty.execute(TransactionClientTest::take));
+        assertEquals(List.of(READ), proxy.paths());
+    }
+
+    @Test
+    void commit_waits_as_asked() {
+        for (WaitFor waitFor : WaitFor.values()) {
+            client.with(new TransactOptions().withWaitFor(waitFor)).execute(TransactionClientTest::take);
+        }
+        client.with(new TransactOptions().withWaitFor(WaitFor.APPLY).withForUpdate(true))
+                .execute(TransactionClientTest::take);
+        assertEquals(6, left());
+        List<String> commits = proxy.commits().stream().map(Recorded::path).toList();
+        String apply = COMMIT + "?wait_for=apply";
+        assertEquals(List.of(COMMIT, apply, COMMIT + "?wait_for=refresh", apply), commits);
     }
 
     @Test
