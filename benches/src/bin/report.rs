@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Parser;
 use txn_benches::Failure;
 use txn_benches::report::{Report, Scale, Section};
+use txn_benches::systems::gateway::serve;
 use txn_benches::systems::gateway_clients::Assignment;
 
 /// Measures transactions and plain requests, and writes a report.
@@ -27,6 +28,9 @@ struct Arguments {
     /// Send the requests of this assignment. The report itself starts such processes.
     #[arg(long, hide = true)]
     clients: Option<String>,
+    /// Serve the gateway of this domain. The report itself starts such a process.
+    #[arg(long, hide = true)]
+    gateway: Option<String>,
     /// The folder of the report.
     #[arg(long, default_value = "docs/benchmarks")]
     folder: PathBuf,
@@ -34,9 +38,12 @@ struct Arguments {
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
-    let Arguments { target, quick, json, only, clients, folder } = Arguments::parse();
+    let Arguments { target, quick, json, only, clients, gateway, folder } = Arguments::parse();
     if let Some(assignment) = clients {
         return serde_json::from_str::<Assignment>(&assignment)?.carry_out().await;
+    }
+    if let Some(domain) = gateway {
+        return serve(&target, &domain).await;
     }
     let scale = if quick { Scale::quick() } else { Scale::full() };
     let report = Report::make(&target, scale, &only).await?;

@@ -1,23 +1,27 @@
 //! The gateway beside the library and beside plain requests.
 //!
-//! The gateway runs in this process, and its clients send HTTP requests to it, from this process or
-//! from others. All transfers are on the same accounts as those of the library.
+//! The gateway runs in this process or in another one. Its clients send HTTP requests to it, from
+//! this process or from others. All transfers are on the same accounts as those of the library.
 
+use std::io::{self, BufRead as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use txn_core::Options;
+use txn_core::{Config, Domain, Options};
+use txn_es::EsStore;
 use txn_serve::{ServeConfig, Server};
 
 use super::gateway_clients::{Assignment, Clients, Requests, bulk_ids};
+use super::spawned::Spawned;
 use super::{in_turn, rate_since};
 use crate::Failure;
 use crate::accounts::index;
 use crate::load::{Load, Picker};
 use crate::pair::Rate;
+use crate::setup::Setup;
 use crate::world::{Way, World};
 
 /// A gateway on the accounts of a world.
@@ -28,21 +32,21 @@ pub struct Gateway {
     clients: Clients,
     url: String,
     index: String,
-    stop: oneshot::Sender<()>,
-    served: JoinHandle<bool>,
+    host: Host,
 }
 
-impl Gateway {
-    /// Starts a gateway, and creates accounts for transfers and documents for bulks.
-    ///
-    /// # Errors
-    /// As the server.
-    pub async fn start(world: &Arc<World>, accounts: usize) -> Result<Arc<Self>, Failure> {
-        for way in [Way::Groups, Way::Retried] {
-            world.prepare(way, accounts).await?;
-        }
-        world.plain().open(&bulk_ids(accounts)).await?;
-        let domain = &world.bank().domain;
+/// The process of a gateway.
+#[derive(Debug)]
+enum Host {
+    /// The process of the library, whose domain the gateway shares.
+    Here { stop: oneshot::Sender<()>, served: JoinHandle<bool> },
+    /// A process with nothing else, as `txn serve`.
+    Apart(Spawned),
+}
+
+impl Host {
+    /// Serves the gateway in this process. Returns its address.
+    async fn here(domain: &Domain) -> Result<(String, Self), Failure> {
         let server = Server::new(domain, ServeConfig::default())?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
@@ -51,9 +55,59 @@ impl Gateway {
             let stopped = async { drop(stopped.await) };
             server.serve(listener, stopped).await
         });
+        Ok((url, Self::Here { stop, served }))
+    }
+
+    /// Starts a process for the gateway. Returns its address.
+    fn apart(target: &str, domain: &str) -> Result<(String, Self), Failure> {
+        let mut process = Spawned::start(&["--gateway", domain, "--target", target])?;
+        Ok((process.line()?.trim().to_owned(), Self::Apart(process)))
+    }
+}
+
+/// Serves the gateway of a domain in this process until the input ends. Prints its address.
+///
+/// # Errors
+/// As the server.
+pub async fn serve(target: &str, domain: &str) -> Result<(), Failure> {
+    let store = EsStore::connect(Setup::new(target)?.transactions).await?;
+    let domain = Domain::open(Arc::new(store), domain, Config::default()).await?;
+    let server = Server::new(&domain, ServeConfig::default())?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("http://{}", listener.local_addr()?);
+    let input = tokio::task::spawn_blocking(|| io::stdin().lock().read_line(&mut String::new()));
+    let is_answered = server.serve(listener, async { drop(input.await) }).await;
+    domain.shutdown(Duration::from_secs(10)).await;
+    match is_answered {
+        true => Ok(()),
+        false => Err("the gateway left requests unanswered".into()),
+    }
+}
+
+impl Gateway {
+    /// Starts a gateway in this process, or in a process of its own.
+    ///
+    /// Creates accounts for transfers and documents for bulks.
+    ///
+    /// # Errors
+    /// As the server.
+    pub async fn start(
+        world: &Arc<World>,
+        accounts: usize,
+        apart: bool,
+    ) -> Result<Arc<Self>, Failure> {
+        for way in [Way::Groups, Way::Retried] {
+            world.prepare(way, accounts).await?;
+        }
+        world.plain().open(&bulk_ids(accounts)).await?;
+        let domain = &world.bank().domain;
+        let (url, host) = match apart {
+            true => Host::apart(world.plain().url(), domain.name())?,
+            false => Host::here(domain).await?,
+        };
         let index = index(domain.name());
         let clients = Clients::new(&url, world.plain().clone(), &index)?;
-        Ok(Arc::new(Self { world: world.clone(), clients, url, index, stop, served }))
+        Ok(Arc::new(Self { world: world.clone(), clients, url, index, host }))
     }
 
     /// Stops the gateway.
@@ -62,8 +116,14 @@ impl Gateway {
     /// If requests still run.
     pub async fn stop(self: Arc<Self>) -> Result<(), Failure> {
         let this = Arc::into_inner(self).ok_or("clients of the gateway still run")?;
-        let _ = this.stop.send(());
-        match this.served.await? {
+        let (stop, served) = match this.host {
+            Host::Here { stop, served } => (stop, served),
+            Host::Apart(process) => {
+                return tokio::task::spawn_blocking(move || process.end()).await?;
+            }
+        };
+        let _ = stop.send(());
+        match served.await? {
             true => Ok(()),
             false => Err("the gateway left requests unanswered".into()),
         }

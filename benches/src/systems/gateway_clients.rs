@@ -1,7 +1,6 @@
 //! HTTP clients of the gateway and of the server, in this process or in others.
 
-use std::io::{self, BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::io::{self, BufRead as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::in_turn;
+use super::spawned::Spawned;
 use crate::Failure;
 use crate::accounts::{Account, delta};
 use crate::load::{Load, Picker};
@@ -210,15 +210,16 @@ impl Assignment {
     ///
     /// Returns the rate and the number of requests. Blocks until the processes have ended.
     pub(super) fn in_processes(&self, processes: usize) -> Result<(Rate, usize), Failure> {
+        let assignment = serde_json::to_string(self)?;
         let mut started = Vec::new();
         for _ in 0..processes {
-            started.push(ClientProcess::start(self)?);
+            started.push(Spawned::start(&["--clients", &assignment, "--target", &self.server])?);
         }
         for process in &mut started {
             process.line()?;
         }
         for process in &mut started {
-            process.child.stdin.as_mut().ok_or("no input")?.write_all(b"\n")?;
+            process.go()?;
         }
         let (mut times, mut took) = (Vec::new(), Duration::ZERO);
         for process in &mut started {
@@ -228,41 +229,5 @@ impl Assignment {
         }
         let per_second = times.len() as f64 / took.as_secs_f64();
         Ok((Rate { per_second, times: Times::of(&times) }, times.len()))
-    }
-}
-
-/// A client process, which ends with this value.
-#[derive(Debug)]
-struct ClientProcess {
-    child: Child,
-    output: BufReader<ChildStdout>,
-}
-
-impl ClientProcess {
-    fn start(assignment: &Assignment) -> Result<Self, Failure> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["--clients", &serde_json::to_string(assignment)?])
-            .args(["--target", &assignment.server])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let output = BufReader::new(child.stdout.take().ok_or("no output")?);
-        Ok(Self { child, output })
-    }
-
-    fn line(&mut self) -> Result<String, Failure> {
-        let mut line = String::new();
-        match self.output.read_line(&mut line)? {
-            0 => Err("a client process has ended".into()),
-            _ => Ok(line),
-        }
-    }
-}
-
-impl Drop for ClientProcess {
-    fn drop(&mut self) {
-        // A process that has ended is left alone.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

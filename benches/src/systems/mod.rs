@@ -7,6 +7,7 @@ pub mod gateway;
 pub mod gateway_clients;
 pub mod locking;
 pub mod shop;
+mod spawned;
 pub mod submissions;
 
 use std::sync::Arc;
