@@ -145,6 +145,39 @@ fn gateway_starts_without_options_and_keeps_documents() {
     assert_eq!(gateway.end().0, Some(0));
 }
 
+/// A client that closes its connection must not hide what its request does.
+#[test]
+fn request_of_a_gone_client_leaves_a_line() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let gateway = Gateway::start(directory.path());
+    let taken = gateway.ask("POST", "/_locks/jobs/a", r#"{"owner":"one"}"#);
+    assert!(taken.starts_with("HTTP/1.1 200"), "{taken}");
+    let mut stream = TcpStream::connect(&gateway.address).expect("connects");
+    let body = r#"{"owner":"two","wait_ms":20000}"#;
+    write!(
+        stream,
+        "POST /_locks/jobs/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .expect("sends");
+    let has = |text: &str| gateway.ask("GET", "/metrics", "").contains(text);
+    let within = |is_so: &dyn Fn() -> bool| {
+        (0..200).any(|_| {
+            thread::sleep(Duration::from_millis(20));
+            is_so()
+        })
+    };
+    assert!(within(&|| has("txn_http_requests_running{domain=\"main\"} 1")));
+    drop(stream);
+    assert!(within(&|| has("status=\"cut\"")));
+    let (code, text) = gateway.end();
+    assert_eq!(code, Some(0), "{text}");
+    let cut: Vec<&str> = text.lines().filter(|line| line.contains("code=\"cut\"")).collect();
+    let [line] = cut.as_slice() else { panic!("{text}") };
+    assert!(line.contains("POST") && line.contains("/_locks/{category}/{id}"), "{line}");
+}
+
 #[test]
 fn new_token_is_printed_once_with_its_entry() {
     let made = Desk::run_alone(

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hyper::Method;
 use hyper::header::{self, HeaderMap};
 use hyper::http::request::Parts;
 use serde::de::DeserializeOwned;
@@ -11,9 +12,10 @@ use txn_core::{AttemptId, IdempotencyKey};
 use crate::access::caller::Caller;
 use crate::audit::Named;
 use crate::config::ServeConfig;
+use crate::http::limits::Room;
 use crate::http::parameters::Parameters;
 use crate::http::problem::{Code, Problem};
-use crate::http::route::Route;
+use crate::http::route::{Route, Work};
 
 /// The header with the key of a request.
 pub(crate) const KEY: &str = "idempotency-key";
@@ -32,6 +34,8 @@ pub(crate) struct Asked {
     /// The names for the audit log.
     pub(crate) named: Arc<Named>,
     pub(crate) caller: Caller,
+    /// The room for the contents that the request reads.
+    pub(crate) room: Room,
     body: Bytes,
 }
 
@@ -41,12 +45,17 @@ impl Asked {
         parts: &Parts,
         body: Bytes,
         config: &ServeConfig,
-        (caller, named): (Caller, Arc<Named>),
+        (caller, named, room): (Caller, Arc<Named>, Room),
     ) -> Result<Self, Problem> {
         let key_text = key_text(parts, &caller)?;
+        let changes = !matches!(parts.method, Method::GET | Method::HEAD);
+        if key_text.is_some() && changes && !route.work.takes_key() && route.work != Work::Read {
+            let detail = "the path takes no Idempotency-Key: ask for the state before you repeat the request";
+            return Err(Problem::new(Code::Unsupported, detail));
+        }
         let key = key_text.as_deref().map(|text| key(text, parts, &body, config));
         let parameters = Parameters::parse(parts.uri.query());
-        Ok(Self { route, parameters, key, key_text, named, caller, body })
+        Ok(Self { route, parameters, key, key_text, named, caller, room, body })
     }
 
     /// Refuses a parameter that the route did not take.

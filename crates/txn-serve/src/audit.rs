@@ -4,11 +4,11 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::net::SocketAddr;
 
-use hyper::StatusCode;
-use hyper::http::request::Parts;
+use hyper::{Method, StatusCode};
 use parking_lot::Mutex;
+
+use crate::http::site::Peer;
 
 /// The target of the log. The operator turns it on by this name.
 const TARGET: &str = "txn_serve::audit";
@@ -16,9 +16,14 @@ const TARGET: &str = "txn_serve::audit";
 /// The maximum number of names in a line.
 const MOST_NAMES: usize = 20;
 
-/// The address of a client, as an extension of its request.
+/// The end of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Client(pub(crate) SocketAddr);
+pub(crate) enum Ending {
+    /// The status of the answer, and the code of a problem.
+    Answered(StatusCode, &'static str),
+    /// The client closed the connection before the answer. The request may have had its effect.
+    Cut,
+}
 
 /// The collections and the number of documents that a request names.
 #[derive(Debug)]
@@ -52,20 +57,24 @@ impl Named {
         }
     }
 
-    /// Writes the line of an operator's action. `subject` names its object.
-    pub(crate) fn log_action(&self, action: &str, subject: &str, reason: &str, result: &str) {
-        let token = &*self.token;
+    /// Begins an operator's action. `subject` names its object.
+    pub(crate) fn begin_action(
+        &self,
+        action: &'static str,
+        subject: String,
+        reason: &str,
+    ) -> RunningAction<'_> {
         // The text of the caller must not look like another line.
         let reason = reason.escape_debug().to_string();
-        tracing::info!(target: TARGET, token, action, subject, reason, result);
+        RunningAction { token: &self.token, action, subject, reason, result: None }
     }
 
-    /// Writes the line of an answered request. `code` is that of a problem.
-    pub(crate) fn log(&self, parts: &Parts, path: &str, status: StatusCode, code: &str) {
+    /// Writes the line of a request.
+    pub(crate) fn log(&self, peer: Option<Peer>, method: &Method, path: &str, ending: Ending) {
         if !self.is_on {
             return;
         }
-        let client = parts.extensions.get::<Client>().map(|client| client.0.ip().to_string());
+        let client = peer.and_then(|peer| peer.client).map(|client| client.to_string());
         let client = client.as_deref().unwrap_or("this process");
         let (names, documents) = &*self.names.lock();
         let mut collections = String::new();
@@ -74,8 +83,37 @@ impl Named {
             // A name of the caller must not look like another line.
             let _ = write!(collections, "{comma}{}", name.escape_debug());
         }
-        let (method, status) = (parts.method.as_str(), status.as_u16());
+        let method = method.as_str();
+        let (status, code) = match ending {
+            Ending::Answered(status, code) => (status.as_u16(), code),
+            Ending::Cut => (0, "cut"),
+        };
         let token = &*self.token;
         tracing::info!(target: TARGET, client, token, method, path, collections, documents, status, code);
+    }
+}
+
+/// An operator's action. Its line is written at its end, or when the client is gone.
+#[derive(Debug)]
+pub(crate) struct RunningAction<'a> {
+    token: &'a str,
+    action: &'static str,
+    subject: String,
+    reason: String,
+    result: Option<String>,
+}
+
+impl RunningAction<'_> {
+    /// Ends the action with a result.
+    pub(crate) fn ended(mut self, result: impl Into<String>) {
+        self.result = Some(result.into());
+    }
+}
+
+impl Drop for RunningAction<'_> {
+    fn drop(&mut self) {
+        let Self { token, action, subject, reason, result } = self;
+        let result = result.as_deref().unwrap_or("cut");
+        tracing::info!(target: TARGET, token, action, subject, reason, result);
     }
 }

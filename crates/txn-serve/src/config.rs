@@ -27,7 +27,8 @@ pub struct ServeConfig {
     ///
     /// The bodies are those of running requests.
     ///
-    /// An answer above 16 KiB counts until the client has taken it. Beyond this number a request is
+    /// The contents that a request reads count, too, and are checked after each 250 documents. An
+    /// answer above 16 KiB counts until the client has taken it. Beyond this number a request is
     /// refused with 429. A body without a known length counts as `max_body`. The answer of a write
     /// is sent in any case. Default: 256 MiB.
     pub max_buffered: usize,
@@ -55,7 +56,8 @@ pub struct ServeConfig {
     /// How long the transaction of a request may take. Default: 20 s.
     ///
     /// Keep it shorter than the timeout of the clients, which is 30 s for most of them. Otherwise
-    /// a client repeats a request whose first run still works.
+    /// a client repeats a request whose first run still works. The time begins after the body has
+    /// arrived and the collections are open.
     pub timeout: Duration,
     /// How long a read for update reserves its documents. Default: 50 ms.
     ///

@@ -2,7 +2,7 @@
 
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
-/// Answered requests.
+/// Ended requests.
 pub(crate) const REQUESTS: &str = "txn_http_requests_total";
 
 /// The time of requests.
@@ -19,7 +19,11 @@ pub(crate) const BROKEN_FILES: &str = "txn_http_broken_files_total";
 
 /// Tells the recorder of the process about the metrics.
 pub(crate) fn describe() {
-    describe_counter!(REQUESTS, Unit::Count, "Answered requests, by path and status.");
+    describe_counter!(
+        REQUESTS,
+        Unit::Count,
+        "Ended requests, by path and status; `cut` without an answer."
+    );
     describe_histogram!(
         SECONDS,
         Unit::Seconds,

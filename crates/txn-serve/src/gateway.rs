@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,10 +10,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Body;
-use hyper::header::EXPECT;
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
-use metrics::{Gauge, counter, gauge, histogram};
+use metrics::{Gauge, counter, gauge};
 use serde_json::json;
 use txn_core::Domain;
 use txn_core::admin::Fault;
@@ -27,6 +27,7 @@ use crate::config::ServeConfig;
 use crate::console;
 use crate::documents::bulk::bulk;
 use crate::documents::single::{self, Write};
+use crate::exchange::Exchange;
 use crate::figures;
 use crate::http::form::check_form;
 use crate::http::limits::{Limits, Share};
@@ -34,6 +35,7 @@ use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Reply, passed, response};
 use crate::http::route::{Route, Work};
 use crate::http::shape::Shape;
+use crate::http::site::check_site;
 use crate::openapi::openapi;
 use crate::operator;
 use crate::passing::destination::{Destination, Destinations};
@@ -185,8 +187,8 @@ impl Gateway {
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let started = Instant::now();
         let (parts, body) = request.into_parts();
+        let mut body = pin!(body);
         let found = Route::find(&parts.method, parts.uri.path());
         let (path, shape) = match &found {
             Ok(route) => (route.work.name(), route.work.shape()),
@@ -198,15 +200,23 @@ impl Gateway {
         let login = Caller::of(self.config().tokens.as_ref(), &parts.headers);
         let name = login.as_ref().ok().and_then(Caller::name);
         let named = Arc::new(Named::new(name));
+        let traced = (self.backend.domain.name(), &self.samples);
+        let exchange = Exchange::begin(&parts, named.clone(), (path, shape, is_probe), traced);
         let login = match (login, &found) {
             // Orchestrators have no token.
             (Err(_), Ok(route)) if route.work.is_open() => Ok(Caller::Anyone),
             (login, _) => login,
         };
-        let answer = match login {
-            Ok(caller) => self.carry_out((found, shape), &parts, body, (&caller, &named)).await,
+        let answer = match check_site(&parts).and(login) {
+            Ok(caller) => {
+                let body = body.as_mut();
+                self.carry_out((found, shape), &parts, body, (&caller, &named)).await
+            }
             Err(problem) => Err(problem),
         };
+        if let Err(problem) = &answer {
+            self.limits.discard_after(problem, &parts.headers, body).await;
+        }
         let commits = commits && matches!(answer, Ok(Answer::Own(_)));
         let code = answer.as_ref().err().map_or("", |problem| problem.code().text());
         let response = match answer {
@@ -217,19 +227,7 @@ impl Gateway {
             }
             Err(problem) => self.own(Err(problem), shape, &parts),
         };
-        let taken = started.elapsed();
-        if !is_probe {
-            named.log(&parts, path, response.status(), code);
-            // The operator's look must not change the plots.
-            if shape != Shape::Page {
-                self.samples.note(taken, response.status(), commits);
-            }
-        }
-        let domain = self.backend.domain.name().to_owned();
-        let status = response.status().as_u16().to_string();
-        counter!(figures::REQUESTS, "domain" => domain.clone(), "path" => path, "status" => status)
-            .increment(1);
-        histogram!(figures::SECONDS, "domain" => domain, "path" => path).record(taken);
+        exchange.answered(response.status(), code, commits);
         response
     }
 
@@ -246,7 +244,7 @@ impl Gateway {
         &self,
         (found, shape): (Result<Route, Problem>, Shape),
         parts: &Parts,
-        body: B,
+        body: Pin<&mut B>,
         (caller, named): (&Caller, &Arc<Named>),
     ) -> Result<Answer, Problem>
     where
@@ -273,8 +271,7 @@ impl Gateway {
         }
         let _permit = self.limits.admit()?;
         let _running = Running::begin(&self.running);
-        let asks_first = parts.headers.contains_key(EXPECT);
-        let received = self.limits.receive(body, asks_first).await?;
+        let received = self.limits.receive(body).await?;
         let body = received.bytes.clone();
         match &found {
             Ok(route) if route.work.is_form() => check_form(&parts.headers, &body)?,
@@ -297,8 +294,8 @@ impl Gateway {
                 return self.pass(servers, caller, (parts, &path, body), access).await;
             }
         }
-        let mut asked =
-            Asked::new(route, parts, body, self.config(), (caller.clone(), named.clone()))?;
+        let asking = (caller.clone(), named.clone(), self.limits.room());
+        let mut asked = Asked::new(route, parts, body, self.config(), asking)?;
         Box::pin(self.work(&mut asked)).await.map(Answer::Own)
     }
 
@@ -359,6 +356,7 @@ impl Gateway {
             Work::LockAcquire => locks::acquire(backend, asked).await,
             Work::LockRenew => locks::renew(backend, asked).await,
             Work::LockRelease => locks::release(backend, asked).await,
+            Work::Emit => commit::emit(backend, asked).await,
             Work::Backlog => events::backlog(backend, asked).await,
             Work::HttpResult => http_requests::result(backend, asked).await,
             Work::DeadLetters => events::dead_letters(backend, asked).await,

@@ -7,6 +7,7 @@ mod backend;
 mod config;
 mod console;
 mod documents;
+mod exchange;
 mod figures;
 mod gateway;
 mod http;

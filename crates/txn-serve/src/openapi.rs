@@ -83,7 +83,7 @@ fn parameters(path: &str, work: Work) -> Vec<Value> {
     let minutes = |name: &str| query(name, range.clone());
     match work {
         Work::Bulk | Work::BulkOf => parameters.extend([key, refresh, routing]),
-        Work::Transaction | Work::Commit => parameters.extend([key, wait_for]),
+        Work::Transaction | Work::Commit | Work::Emit => parameters.extend([key, wait_for]),
         Work::Transactions => {
             let state = json!({ "enum": ["no-record", "pending", "committed"] });
             let label = query("label", json!({ "type": "string" }));
@@ -106,10 +106,10 @@ fn parameters(path: &str, work: Work) -> Vec<Value> {
         }
         Work::Source | Work::DocumentReport => parameters.push(routing),
         Work::Index | Work::IndexNew | Work::Create | Work::Update | Work::Delete => {
+            parameters.extend([key, refresh, routing]);
+            parameters.extend([number("if_seq_no"), number("if_primary_term")]);
             let op_type = query("op_type", json!({ "enum": ["index", "create"] }));
-            let conditions = [number("if_seq_no"), number("if_primary_term")];
-            parameters.extend([key, refresh, routing, op_type]);
-            parameters.extend(conditions);
+            parameters.extend(work.takes_op_type().then_some(op_type));
         }
         _ => {}
     }
@@ -129,6 +129,7 @@ fn operation(path: &str, work: Work, about: &str, method: &str) -> Value {
         Work::LockRenew | Work::LockRelease => Some(json_body(reference("LockToken"))),
         Work::Read => Some(json_body(reference("Read"))),
         Work::Commit => Some(json_body(reference("Commit"))),
+        Work::Emit => Some(json_body(reference("Events"))),
         Work::Index | Work::IndexNew | Work::Create | Work::Update => {
             Some(json_body(json!({ "type": "object" })))
         }
@@ -253,8 +254,20 @@ fn transaction_schemas() -> [(&'static str, Value); 3] {
 }
 
 /// The schemas of other bodies that only the gateway has.
-fn own_schemas() -> [(&'static str, Value); 6] {
+fn own_schemas() -> [(&'static str, Value); 7] {
     [
+        (
+            "Events",
+            json!({
+                "type": "object", "required": ["events"], "additionalProperties": false,
+                "properties": {
+                    "events": {
+                        "type": "array", "minItems": 1,
+                        "items": { "$ref": format!("{SCHEMAS}Emit") },
+                    },
+                },
+            }),
+        ),
         (
             "Outcome",
             json!({

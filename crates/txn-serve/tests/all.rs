@@ -12,6 +12,7 @@ mod figures;
 mod http_requests;
 mod limits;
 mod locks;
+mod openapi;
 mod operator;
 mod passing;
 mod passing_rights;

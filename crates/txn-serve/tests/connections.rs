@@ -13,6 +13,7 @@ use txn_core::store::MemoryStore;
 use txn_core::{Options, Raw};
 use txn_serve::ServeConfig;
 
+use super::access::File;
 use super::desk::{Desk, Socket};
 
 struct Running {
@@ -182,6 +183,22 @@ async fn client_that_reads_no_answer_is_cut() {
 
 /// A client with a large body receives its refusal.
 ///
+/// Clients that read no answer before they have sent the body.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refusal_before_the_body_arrives() {
+    let mut file = File::new();
+    file.add("shop", &["*"], &["write"]);
+    let running = start(ServeConfig::default().with_tokens(Some(file.open()))).await;
+    let body = "x".repeat(12 << 20);
+    let write = |host: &str| request("PUT", "/stock/_doc/a", host, &body);
+    let answer = exchange(running.address, &write("localhost")).await;
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    let answer = exchange(running.address, &write("evil.example.com")).await;
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    running.stop.send(()).expect("runs");
+    assert!(running.served.await.expect("no panic"));
+}
+
 /// The client reads no answer before it has sent the body.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_with_a_large_body_receives_its_refusal() {

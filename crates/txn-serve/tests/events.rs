@@ -41,6 +41,20 @@ async fn processor(desk: &Desk) -> (Outbox, Processor, mpsc::UnboundedReceiver<S
 }
 
 #[tokio::test]
+async fn events_need_no_operations() {
+    let desk = Desk::memory().await;
+    let both = json!({ "events": [event("orders", "1"), event("orders", "2")] });
+    let body = desk.keyed("/_outbox", "k", &both).await.is(200);
+    assert_eq!(body["events"].as_array().map(Vec::len), Some(2), "{body}");
+    assert_eq!(desk.keyed("/_outbox", "k", &both).await.is(200), body);
+    assert_eq!(desk.get("/_outbox").await.is(200)["events"], 2);
+    desk.post("/_outbox", &json!({ "events": [] })).await.fails(400, "invalid");
+    desk.post("/_outbox", &json!({ "events": [event("http-requests", "1")] }))
+        .await
+        .fails(400, "invalid");
+}
+
+#[tokio::test]
 async fn events_commit_with_their_operations() {
     let desk = Desk::memory().await;
     let both =

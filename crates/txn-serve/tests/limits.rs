@@ -26,8 +26,47 @@ async fn too_large_requests_are_refused() {
     desk.put("/stock/_doc/a", &json!({ "n": 1 })).await.is(201);
     desk.post("/_txn/read", &json!({ "targets": targets })).await.fails(413, "too_large");
     let operations: Vec<Value> = (0..3).map(|_| add("stock", "a", 1)).collect();
-    desk.post("/_txn", &json!({ "operations": operations })).await.fails(400, "invalid");
+    desk.post("/_txn", &json!({ "operations": operations })).await.fails(413, "too_large");
     assert_eq!(desk.content("/stock/_doc/a").await, json!({ "n": 1 }));
+}
+
+#[tokio::test]
+async fn contents_that_a_request_reads_are_bounded() {
+    let write = async |config: ServeConfig| {
+        let desk = desk(config).await;
+        for n in 0..600 {
+            let document = json!({ "n": n, "filler": "x".repeat(1_000) });
+            desk.put(&format!("/stock/_doc/{n}"), &document).await.is(201);
+        }
+        desk
+    };
+    let of = |ids: std::ops::Range<u32>| -> (Value, Value) {
+        let target = |n: u32| json!({ "collection": "stock", "id": n.to_string() });
+        let read = |n: u32| json!({ "target": target(n), "token": "old" });
+        let targets = json!({ "targets": ids.clone().map(target).collect::<Vec<_>>() });
+        (targets, json!({ "reads": ids.map(read).collect::<Vec<_>>() }))
+    };
+    let small = ServeConfig::default().with_max_answer(500_000);
+    let desk = write(small).await;
+    let (reads, commit) = of(0..400);
+    desk.post("/_txn/read", &reads).await.is(200);
+    desk.post("/_txn/commit", &commit).await.fails(409, "changed");
+    let (reads, commit) = of(0..600);
+    desk.post("/_txn/read", &reads).await.fails(413, "large_answer");
+    desk.post("/_txn/commit", &commit).await.fails(413, "large_answer");
+    // The contents count among the bytes of all requests, and are given back.
+    let config = ServeConfig::default().with_max_body(64 << 10).with_max_buffered(800 << 10);
+    let desk = write(config).await;
+    for _ in 0..3 {
+        let (reads, _) = of(0..500);
+        let documents = desk.post("/_txn/read", &reads).await.is(200);
+        assert_eq!(documents["documents"].as_array().map(Vec::len), Some(500));
+    }
+    let config = ServeConfig::default().with_max_body(64 << 10).with_max_buffered(300 << 10);
+    let desk = write(config).await;
+    let (reads, commit) = of(0..500);
+    desk.post("/_txn/read", &reads).await.fails(429, "overloaded");
+    desk.post("/_txn/commit", &commit).await.fails(429, "overloaded");
 }
 
 #[tokio::test]

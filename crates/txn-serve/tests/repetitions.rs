@@ -65,6 +65,36 @@ async fn keyed_refusal_is_repeated() {
     assert_eq!(desk.content("/stock/_doc/a").await, json!({ "n": 9 }));
 }
 
+/// A stored answer has no room for contents, which may be larger than any document.
+#[tokio::test]
+async fn repeated_conflict_shows_no_contents() {
+    let desk = Desk::memory().await;
+    let filler = "x".repeat(400_000);
+    for n in 0..30 {
+        let document = json!({ "n": n, "filler": filler });
+        desk.put(&format!("/stock/_doc/{n}"), &document).await.is(201);
+    }
+    let read = |n: u32| json!({ "target": { "collection": "stock", "id": n.to_string() }, "token": "old" });
+    let stale = json!({ "reads": (0..30).map(read).collect::<Vec<_>>(), "operations": [add("stock", "0", 1)] });
+    let first = desk.keyed("/_txn/commit", "k", &stale).await.fails(409, "changed");
+    let changed = first["changed"].as_array().expect("a list");
+    assert_eq!((changed.len(), &changed[7]["document"]["n"]), (30, &json!(7)));
+    let again = desk.keyed("/_txn/commit", "k", &stale).await.fails(409, "changed");
+    assert_eq!(again["changed"], json!([]));
+    assert_eq!(again["detail"], first["detail"]);
+}
+
+#[tokio::test]
+async fn key_without_an_effect_is_refused() {
+    let desk = Desk::memory().await;
+    desk.keyed("/_requests/r", "k", &adding(1)).await.fails(400, "unsupported");
+    let token = json!({ "token": 1 });
+    desk.keyed("/_locks/c/a/renew", "k", &token).await.fails(400, "unsupported");
+    desk.keyed("/_outbox/dead/t%2Fa%2F1/retry", "k", &json!({})).await.fails(400, "unsupported");
+    // A read has no effect.
+    desk.keyed("/_txn/read", "k", &json!({ "targets": [] })).await.is(200);
+}
+
 #[tokio::test]
 async fn keyed_bulk_keeps_its_new_ids() {
     let desk = Desk::memory().await;

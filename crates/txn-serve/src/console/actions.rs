@@ -89,9 +89,9 @@ pub(super) async fn abort(backend: &Backend, asked: &mut Asked) -> Result<Done, 
         return Ok(Done { status: StatusCode::NOT_FOUND, content });
     }
     let why = format!("{reason} ({})", asked.caller.name().unwrap_or("console"));
+    let action = asked.named.begin_action("abort", tid.to_string(), &reason);
     let aborted = backend.domain.admin().abort(tid, &why, false).await;
-    let result = aborted.as_ref().map_or("failed", |report| report.after.as_str());
-    asked.named.log_action("abort", &tid.to_string(), &reason, result);
+    action.ended(aborted.as_ref().map_or("failed", |report| report.after.as_str()));
     Ok(aborted_page(&aborted?))
 }
 
@@ -156,12 +156,12 @@ pub(super) async fn recover(backend: &Backend, asked: &mut Asked) -> Result<Done
             return Ok(Done { status: StatusCode::BAD_REQUEST, content });
         }
     };
+    let action = asked.named.begin_action("recover", backend.domain.name().to_owned(), &reason);
     let report = backend.domain.admin().janitor_pass().await;
-    let result = match &report {
+    action.ended(match &report {
         Ok(report) => format!("recovered {}", report.recovered),
         Err(_) => "failed".to_owned(),
-    };
-    asked.named.log_action("recover", backend.domain.name(), &reason, &result);
+    });
     let report = report?;
     let content = html! {
         div.message.good role="status" {

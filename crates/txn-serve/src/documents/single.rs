@@ -37,7 +37,9 @@ pub(crate) async fn write(
     let routing = asked.parameters.take("routing");
     let seq_no = asked.parameters.take_number("if_seq_no")?;
     let condition = condition(seq_no, asked.parameters.take_number("if_primary_term")?)?;
-    let creates = match asked.parameters.take("op_type").as_deref() {
+    let takes_op_type = asked.route.work.takes_op_type();
+    let op_type = if takes_op_type { asked.parameters.take("op_type") } else { None };
+    let creates = match op_type.as_deref() {
         None => matches!(write, Write::Create | Write::IndexNew),
         Some("index") => write == Write::IndexNew,
         Some("create") => true,

@@ -1,19 +1,14 @@
 //! Connections: accepted up to a limit, and drained at the end.
 
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
+use hyper::Request;
 use hyper::body::Incoming;
-use hyper::header::{HOST, ORIGIN};
-use hyper::http::uri::Authority;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,11 +16,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::problem::{Code, Problem};
-use super::reply::response;
-use super::shape::Shape;
+use super::site::Peer;
 use super::slow_client::SlowClient;
-use crate::audit::Client;
 use crate::gateway::Gateway;
 
 /// The pause after a failed accept. Usually all file handles are in use.
@@ -52,7 +44,7 @@ impl Connections {
         let mut stop = pin!(stop);
         let most = self.gateway.config().max_connections.min(Semaphore::MAX_PERMITS);
         let places = Arc::new(Semaphore::new(most));
-        let loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+        let on_loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
         loop {
             let accepted = async {
                 let place = places.clone().acquire_owned().await;
@@ -67,7 +59,7 @@ impl Connections {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
-            let connection = self.connection(stream, loopback);
+            let connection = self.connection(stream, on_loopback);
             self.tasks.spawn(async move {
                 connection.await;
                 drop(place);
@@ -78,17 +70,18 @@ impl Connections {
     fn connection(
         &self,
         stream: TcpStream,
-        loopback: bool,
+        on_loopback: bool,
     ) -> impl Future<Output = ()> + Send + 'static {
         let marks = (self.draining.clone(), self.cut.clone());
         let gateway = self.gateway.clone();
         async move {
-            let client = stream.peer_addr().ok().map(Client);
+            let client = stream.peer_addr().ok().map(|address| address.ip());
+            let peer = Peer { client, on_loopback };
             // A small answer must not wait for more bytes.
             let _ = stream.set_nodelay(true);
             let stream = SlowClient::new(stream, gateway.config().write_timeout);
             let Some(tls) = gateway.config().tls.clone() else {
-                return serve(gateway, stream, client, loopback, marks).await;
+                return serve(gateway, stream, peer, marks).await;
             };
             let timeout = gateway.config().head_timeout;
             let greeted = tokio::time::timeout(timeout, tls.acceptor().accept(stream));
@@ -98,7 +91,7 @@ impl Connections {
                 greeted = greeted => greeted,
             };
             if let Ok(Ok(stream)) = greeted {
-                serve(gateway, stream, client, loopback, marks).await;
+                serve(gateway, stream, peer, marks).await;
             }
         }
     }
@@ -122,8 +115,7 @@ impl Connections {
 async fn serve<S>(
     gateway: Arc<Gateway>,
     stream: S,
-    client: Option<Client>,
-    loopback: bool,
+    peer: Peer,
     (draining, cut): (CancellationToken, CancellationToken),
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -131,9 +123,9 @@ async fn serve<S>(
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(gateway.config().head_timeout);
     let service = service_fn(move |mut request: Request<Incoming>| {
-        client.map(|client| request.extensions_mut().insert(client));
+        request.extensions_mut().insert(peer);
         let gateway = gateway.clone();
-        async move { Ok::<_, Infallible>(answer(&gateway, request, loopback).await) }
+        async move { Ok::<_, Infallible>(Box::pin(gateway.answer(request)).await) }
     });
     let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
@@ -147,56 +139,5 @@ async fn serve<S>(
     tokio::select! {
         () = cut.cancelled() => {}
         _ = serving => {}
-    }
-}
-
-async fn answer(
-    gateway: &Gateway,
-    request: Request<Incoming>,
-    loopback: bool,
-) -> Response<Full<Bytes>> {
-    if loopback && !is_local(&request) {
-        let detail = "send the request from no other site, and to localhost or a loopback address";
-        let elastic_product = gateway.config().sends_product();
-        let problem = Err(Problem::new(Code::Host, detail));
-        let shape = Shape::of_path(request.uri().path());
-        return response(problem, shape, request.headers(), elastic_product);
-    }
-    Box::pin(gateway.answer(request)).await
-}
-
-/// Whether the request names this machine, and no other site sent it.
-///
-/// The host of the request must be this machine.
-///
-/// A page of another site can reach a loopback address, even under a name of its own.
-fn is_local(request: &Request<Incoming>) -> bool {
-    let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
-    let host = text(HOST).or_else(|| request.uri().authority().map(Authority::as_str));
-    let origin = text(ORIGIN).map(|origin| origin.split("://").nth(1).unwrap_or_default());
-    host.is_none_or(names_loopback) && origin.is_none_or(names_loopback)
-}
-
-fn names_loopback(host: &str) -> bool {
-    let bare = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    let address = bare.parse::<IpAddr>();
-    bare.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_this_machine_is_local() {
-        for host in ["localhost", "LocalHost:9280", "127.0.0.1:9280", "127.1.2.3", "[::1]:9280"] {
-            assert!(names_loopback(host), "{host}");
-        }
-        for host in ["example.com", "localhost.example.com:9280", "10.0.0.1", "[::2]", ""] {
-            assert!(!names_loopback(host), "{host}");
-        }
     }
 }

@@ -1,12 +1,13 @@
 //! Limits of running requests, and of their bodies and answers. No request waits for a permit.
 
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body;
+use hyper::header::{EXPECT, HeaderMap};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -29,6 +30,7 @@ pub(crate) struct Limits {
     /// Bytes of bodies and answers, in units.
     units: Arc<Semaphore>,
     max_body: usize,
+    max_answer: usize,
     body_timeout: Duration,
 }
 
@@ -70,6 +72,12 @@ impl Share {
         true
     }
 
+    /// Takes what is missing to these bytes. Returns whether there were enough.
+    pub(crate) fn cover(&self, bytes: usize) -> bool {
+        let held = self.held.lock().bytes;
+        self.grow(bytes.saturating_sub(held))
+    }
+
     /// Binds the share to an answer until the client takes it.
     ///
     /// The client must have taken all bytes.
@@ -93,6 +101,33 @@ impl AsRef<[u8]> for Bound {
     }
 }
 
+/// The room for the contents that a request reads, while it runs.
+#[derive(Debug)]
+pub(crate) struct Room {
+    share: Share,
+    most: usize,
+}
+
+impl Room {
+    /// Takes room for this many bytes of contents in all.
+    ///
+    /// # Errors
+    /// [`Code::LargeAnswer`] above the limit of an answer, and [`Code::Overloaded`] if the other
+    /// requests have the room.
+    pub(crate) fn hold(&self, bytes: usize) -> Result<(), Problem> {
+        let most = self.most;
+        if bytes > most {
+            let detail =
+                format!("the documents have {bytes} bytes or more, and an answer at most {most}");
+            return Err(Problem::new(Code::LargeAnswer, detail));
+        }
+        match self.share.cover(bytes) {
+            true => Ok(()),
+            false => Err(Problem::overloaded_by_bytes()),
+        }
+    }
+}
+
 impl Limits {
     pub(crate) fn new(config: &ServeConfig) -> Self {
         let semaphore = |permits: usize| Arc::new(Semaphore::new(permits.min(u32::MAX as usize)));
@@ -100,6 +135,7 @@ impl Limits {
             requests: semaphore(config.max_requests),
             units: semaphore(config.max_buffered.div_ceil(UNIT)),
             max_body: config.max_body,
+            max_answer: config.max_answer,
             body_timeout: config.body_timeout,
         }
     }
@@ -113,22 +149,14 @@ impl Limits {
     }
 
     /// Receives a body.
-    ///
-    /// The rest of a body that is too large is discarded up to a bound. Most clients read no answer
-    /// before they have sent the body. A client that asks first (`Expect: 100-continue`) sends no
-    /// such body.
-    pub(crate) async fn receive<B>(&self, body: B, asks_first: bool) -> Result<Buffered, Problem>
+    pub(crate) async fn receive<B>(&self, mut body: Pin<&mut B>) -> Result<Buffered, Problem>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let mut body = pin!(body);
         let most = u64::try_from(self.max_body).unwrap_or(u64::MAX);
         let length = body.size_hint().upper().unwrap_or(most);
         if length > most {
-            if !asks_first {
-                self.discard(body).await;
-            }
             return Err(self.too_large());
         }
         let bytes = usize::try_from(length).unwrap_or(usize::MAX);
@@ -138,11 +166,7 @@ impl Limits {
         let received = Limited::new(body.as_mut(), self.max_body).collect();
         match tokio::time::timeout(self.body_timeout, received).await {
             Ok(Ok(received)) => Ok(Buffered { bytes: received.to_bytes(), _units: units }),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                drop(units);
-                self.discard(body).await;
-                Err(self.too_large())
-            }
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(self.too_large()),
             Ok(Err(_)) => Err(Problem::new(Code::Invalid, "the body broke off")),
             Err(_) => {
                 let detail = format!("the body did not arrive within {:?}", self.body_timeout);
@@ -151,10 +175,21 @@ impl Limits {
         }
     }
 
-    /// Discards the rest of a body.
+    /// Discards the rest of the body of a refused request, up to a size and a time.
     ///
-    /// A size and a time limit the discarded rest.
-    async fn discard<B: Body<Data = Bytes>>(&self, mut body: Pin<&mut B>) {
+    /// Most clients read no answer before they have sent the body. A client that asks first
+    /// (`Expect: 100-continue`) sends no body after a refusal.
+    pub(crate) async fn discard_after<B>(
+        &self,
+        problem: &Problem,
+        headers: &HeaderMap,
+        mut body: Pin<&mut B>,
+    ) where
+        B: Body<Data = Bytes>,
+    {
+        if headers.contains_key(EXPECT) || problem.code() == Code::SlowBody {
+            return;
+        }
         let most = self.max_body.saturating_mul(DISCARDED);
         let discard = async {
             let mut bytes = 0;
@@ -171,6 +206,11 @@ impl Limits {
     /// A share for an answer that arrives in parts.
     pub(crate) fn share(&self) -> Share {
         Share { units: self.units.clone(), held: Mutex::new(Held { bytes: 0, permit: None }) }
+    }
+
+    /// The room for the contents that a request reads.
+    pub(crate) fn room(&self) -> Room {
+        Room { share: self.share(), most: self.max_answer }
     }
 
     fn too_large(&self) -> Problem {

@@ -8,5 +8,6 @@ pub(crate) mod problem;
 pub(crate) mod reply;
 pub(crate) mod route;
 pub(crate) mod shape;
+pub(crate) mod site;
 mod slow_client;
 pub(crate) mod tls;

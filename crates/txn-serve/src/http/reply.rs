@@ -8,7 +8,6 @@ use http_body_util::Full;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use txn_core::Receipt;
 use txn_es::ForwardedAnswer;
 
@@ -62,6 +61,9 @@ pub(crate) struct Reply {
     status: u16,
     content: Content,
     body: String,
+    /// The body for the caller of the transaction, if a repetition receives a shorter one.
+    #[serde(skip)]
+    long_body: Option<String>,
     #[serde(skip)]
     receipt: Option<Receipt>,
     /// The share of the body, until the client has taken it.
@@ -92,7 +94,8 @@ impl fmt::Debug for Reply {
 
 impl Reply {
     fn new(status: StatusCode, content: Content, body: String) -> Self {
-        Self { status: status.as_u16(), content, body, receipt: None, share: None }
+        let (long_body, receipt, share) = (None, None, None);
+        Self { status: status.as_u16(), content, body, long_body, receipt, share }
     }
 
     pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Self {
@@ -105,17 +108,19 @@ impl Reply {
         Self::new(problem.status, Content::Problem, problem.body(shape).to_string())
     }
 
-    /// A refusal with one more member beside the error, whose bytes stay.
+    /// A refusal with a list beside the error. The bytes of its entries stay.
+    ///
+    /// A repetition receives an empty list, because a stored answer has no room for contents.
     pub(crate) fn problem_with(
         (problem, shape): (&Problem, Shape),
         name: &str,
-        member: &impl Serialize,
+        list: &[impl Serialize],
     ) -> Self {
-        let member = serde_json::to_string(member).unwrap_or_default();
         let body = problem.body(shape).to_string();
         let fields = body.strip_prefix('{').unwrap_or_default();
-        let body = format!("{{{}:{member},{fields}", Value::from(name));
-        Self::new(problem.status, Content::Problem, body)
+        let list = serde_json::to_string(list).unwrap_or_default();
+        let [short, long] = ["[]", &*list].map(|list| format!("{{\"{name}\":{list},{fields}"));
+        Self { long_body: Some(long), ..Self::new(problem.status, Content::Problem, short) }
     }
 
     pub(crate) fn plain(body: String) -> Self {
@@ -147,7 +152,7 @@ impl Reply {
     /// # Errors
     /// [`Code::Overloaded`] if the answers are too large, and the answer may be refused.
     pub(crate) fn counted(mut self, share: Arc<Share>, refusable: bool) -> Result<Self, Problem> {
-        match share.grow(self.body.len()) {
+        match share.grow(self.long_body.as_ref().unwrap_or(&self.body).len()) {
             false if refusable => Err(Problem::overloaded_by_bytes()),
             _ => {
                 self.share = Some(share);
@@ -196,7 +201,7 @@ pub(crate) fn response(
         (Content::Style, _) => HeaderValue::from_static("text/css; charset=utf-8"),
         (Content::Plain, _) => HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
     };
-    let body = Bytes::from(reply.body);
+    let body = Bytes::from(reply.long_body.unwrap_or(reply.body));
     let body = match &reply.share {
         Some(share) => share.bind(body),
         None => body,
@@ -240,12 +245,12 @@ fn allow(methods: &[Method]) -> Option<HeaderValue> {
 
 /// Writes the answer of the servers, which holds its share.
 pub(crate) fn passed(answer: ForwardedAnswer, share: &Share) -> Response<Full<Bytes>> {
-    let ForwardedAnswer { status, content_type, elastic_product, body } = answer;
+    let ForwardedAnswer { status, headers, body, .. } = answer;
     let mut response = Response::new(Full::new(share.bind(body)));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
-    for (name, value) in [(header::CONTENT_TYPE, content_type), (PRODUCT, elastic_product)] {
-        if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
-            response.headers_mut().insert(name, value);
+    for (name, value) in headers {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            response.headers_mut().append(name, value);
         }
     }
     response

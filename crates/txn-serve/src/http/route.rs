@@ -36,6 +36,7 @@ routes! {
     LockRenew: POST "/_locks/{category}/{id}/renew", "Renews the lease of a client";
     LockRelease: POST "/_locks/{category}/{id}/release", "Releases the lock of a client";
     Backlog: GET "/_outbox", "The number of waiting events, as `txn outbox` prints it";
+    Emit: POST "/_outbox", "Stores events in one transaction";
     DeadLetters: GET "/_outbox/dead", "The dead letters, as `txn dead list` prints them";
     DeadLetterRetry: POST "/_outbox/dead/{id}/retry", "Returns a dead letter to its queue";
     DeadLetterDrop: POST "/_outbox/dead/{id}/drop", "Deletes a dead letter";
@@ -149,6 +150,7 @@ impl Work {
             self,
             Self::Transaction
                 | Self::Commit
+                | Self::Emit
                 | Self::Bulk
                 | Self::BulkOf
                 | Self::Index
@@ -157,6 +159,16 @@ impl Work {
                 | Self::Update
                 | Self::Delete
         )
+    }
+
+    /// Whether an `Idempotency-Key` gives the request one effect.
+    pub(crate) fn takes_key(self) -> bool {
+        self.commits() || self == Self::LockAcquire
+    }
+
+    /// Whether the request may ask for a new document by `op_type`.
+    pub(crate) fn takes_op_type(self) -> bool {
+        matches!(self, Self::Index | Self::IndexNew | Self::Create)
     }
 
     /// Whether the request needs no login.

@@ -15,7 +15,7 @@ pub(crate) enum Access {
 }
 
 /// Calls that read, and have a body. They stand behind an index, or alone.
-const SEARCHES: [&str; 17] = [
+const SEARCHES: [&str; 18] = [
     "_analyze",
     "_async_search",
     "_count",
@@ -25,6 +25,7 @@ const SEARCHES: [&str; 17] = [
     "_msearch",
     "_mtermvectors",
     "_pit",
+    "_query",
     "_rank_eval",
     "_refresh",
     "_search",
@@ -36,14 +37,19 @@ const SEARCHES: [&str; 17] = [
 ];
 
 /// Calls of two words that read, and have a body.
-const SEARCHES_OF_TWO: [(&str, &str); 6] = [
+const SEARCHES_OF_TWO: [(&str, &str); 8] = [
     ("_eql", "search"),
     ("_msearch", "template"),
+    ("_query", "async"),
     ("_render", "template"),
+    ("_search", "point_in_time"),
     ("_search", "scroll"),
     ("_search", "template"),
     ("_validate", "query"),
 ];
+
+/// Calls that read one document, and may have a body.
+const READS_OF_ONE: [&str; 2] = ["_explain", "_termvectors"];
 
 /// Calls of administrators that may be read without an index.
 const SHOWN: [&str; 14] = [
@@ -97,7 +103,7 @@ fn is_shown(segments: &[&str]) -> bool {
         [first, ..] if is_name(first) => true,
         [call] if SEARCHES.contains(call) => true,
         [call, second] if SEARCHES_OF_TWO.contains(&(*call, *second)) => true,
-        [call, _] if *call == "_async_search" => true,
+        ["_async_search", _] | ["_query", "async", _] => true,
         [call, ..] => SHOWN.contains(call),
         [] => false,
     }
@@ -108,7 +114,9 @@ fn is_search(segments: &[&str]) -> bool {
         [call] => SEARCHES.contains(call),
         [index, call] if is_name(index) => SEARCHES.contains(call),
         [call, second] => SEARCHES_OF_TWO.contains(&(*call, *second)),
-        [index, call, second] => is_name(index) && SEARCHES_OF_TWO.contains(&(*call, *second)),
+        [index, call, second] if is_name(index) => {
+            SEARCHES_OF_TWO.contains(&(*call, *second)) || READS_OF_ONE.contains(call)
+        }
         _ => false,
     }
 }
@@ -117,7 +125,11 @@ fn is_search(segments: &[&str]) -> bool {
 fn is_end_of_search(segments: &[&str]) -> bool {
     matches!(
         segments,
-        ["_pit"] | ["_search", "scroll"] | ["_search", "scroll", _] | ["_async_search", _]
+        ["_pit"]
+            | ["_search", "point_in_time" | "scroll"]
+            | ["_search", "scroll", _]
+            | ["_async_search", _]
+            | ["_query", "async", _]
     )
 }
 
@@ -148,12 +160,23 @@ mod tests {
             "/_msearch",
             "/stock/_refresh",
             "/_pit",
+            "/_query",
+            "/_query/async",
             "/_search/scroll",
+            "/stock/_explain/apple",
+            "/stock/_search/point_in_time",
             "/stock/_search/template",
+            "/stock/_termvectors/apple",
         ] {
             assert_eq!(judged(Method::POST, path), Ok(()), "{path}");
         }
-        for path in ["/_pit", "/_search/scroll", "/_async_search/a"] {
+        for path in [
+            "/_pit",
+            "/_search/point_in_time",
+            "/_search/scroll",
+            "/_async_search/a",
+            "/_query/async/a",
+        ] {
             assert_eq!(judged(Method::DELETE, path), Ok(()), "{path}");
         }
     }
@@ -174,6 +197,8 @@ mod tests {
             (Method::PUT, "/stock/_search/apple"),
             (Method::POST, "/stock/_search/apple"),
             (Method::DELETE, "/stock/_search/apple"),
+            // It would end the searches of other programs.
+            (Method::DELETE, "/_search/point_in_time/_all"),
             (Method::POST, "/<stock>/_doc/apple"),
             (Method::POST, "/_security/user/_search"),
         ] {

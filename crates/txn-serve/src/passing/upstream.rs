@@ -60,7 +60,16 @@ pub(crate) async fn pass(
         meter: Some(Arc::new(meter)),
     };
     let answer = servers.forward(request).await;
-    answer.map_err(|error| failed(&error, access, is_full.load(Ordering::Relaxed)))
+    let answer = answer.map_err(|error| failed(&error, access, is_full.load(Ordering::Relaxed)))?;
+    // Most clients repeat these statuses at once.
+    if is_write && answer.is_in_doubt && matches!(answer.status, 502..=504) {
+        let status = answer.status;
+        let detail = format!(
+            "the servers or a proxy answered {status}, and may have carried the request out"
+        );
+        return Err(Problem::new(Code::Unknown, detail));
+    }
+    Ok(answer)
 }
 
 /// The problem of a request without an answer. `is_full` means that its share was refused.

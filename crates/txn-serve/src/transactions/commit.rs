@@ -30,6 +30,7 @@ struct Commit {
     reads: Vec<TokenRead>,
     #[serde(default)]
     operations: Vec<Operation>,
+    #[serde(default, deserialize_with = "txn_lock::exact::deserialize")]
     metadata: Option<Value>,
     /// The events that exist only if the commit succeeds.
     #[serde(default)]
@@ -81,6 +82,22 @@ pub(crate) async fn transaction(backend: &Backend, asked: &mut Asked) -> Result<
     run(backend, asked, commit).await
 }
 
+/// The body of a request with events alone.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Emitted {
+    events: Vec<Emit>,
+}
+
+/// Stores events.
+pub(crate) async fn emit(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem> {
+    let Emitted { events } = asked.json()?;
+    if events.is_empty() {
+        return Err(Problem::new(Code::Invalid, "the request has no events"));
+    }
+    run(backend, asked, Commit { events, ..Commit::default() }).await
+}
+
 /// Carries out operations if documents are still unchanged.
 ///
 /// The documents must be as the client has read them.
@@ -121,9 +138,10 @@ async fn run(backend: &Backend, asked: &mut Asked, commit: Commit) -> Result<Rep
     let options = backend.options().with_wait_for(wait_for);
     let options = options.with_metadata(metadata.map(|metadata| metadata.to_string()));
     let (plan, update, is_refused) = (&plan, &update, &AtomicBool::new(false));
+    let room = &asked.room;
     let run = backend.run(asked.key.as_ref(), &options, async |tx| {
         is_refused.store(false, Ordering::Release);
-        let answer = plan.run(tx, update).await;
+        let answer = plan.run(tx, update, room).await;
         is_refused
             .store(matches!(&answer, Ok(Answer::Commit(it)) if it.is_refusal()), Ordering::Release);
         update.enter_group().await;
@@ -153,8 +171,10 @@ async fn run(backend: &Backend, asked: &mut Asked, commit: Commit) -> Result<Rep
 async fn admit(backend: &Backend, asked: &Asked, commit: &Commit) -> Result<(), Problem> {
     let Commit { reads, operations, events, after_commit, locks, .. } = commit;
     let most = backend.config.max_documents;
-    if events.len().max(after_commit.len()).max(locks.len()) > most {
-        let detail = format!("the request has more than {most} events, HTTP requests or locks");
+    let largest = operations.len().max(events.len()).max(after_commit.len()).max(locks.len());
+    if largest > most {
+        let detail =
+            format!("the request has more than {most} operations, events, HTTP requests or locks");
         return Err(Problem::new(Code::TooLarge, detail));
     }
     // A refused request creates no collection.

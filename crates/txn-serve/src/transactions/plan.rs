@@ -13,6 +13,7 @@ use super::read::{Address, Document, contents, id_of};
 use super::reservation::UpdateCommit;
 use crate::backend::Backend;
 use crate::documents::fingerprint::token;
+use crate::http::limits::Room;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 use crate::http::shape::Shape;
@@ -39,13 +40,15 @@ impl Plan {
         &self,
         tx: &Transaction,
         update: &UpdateCommit,
+        room: &Room,
     ) -> Result<Answer<Reply>, Problem> {
         match self.locks.check(tx).await {
             Ok(()) => {}
             Err(lost @ LockError::Lost { .. }) => return Ok(refusal(&lost.into())),
             Err(error) => return Err(error.into()),
         }
-        let found = contents(tx, self.addresses.iter()).await?;
+        let addresses: Vec<&Address> = self.addresses.iter().collect();
+        let found = contents(tx, &addresses, room).await?;
         if let Some(changed) = changed(&self.addresses, &self.tokens, &found) {
             if update.follows_others() {
                 // The group repeats the run after the earlier commits, on the same documents.

@@ -18,8 +18,14 @@ use crate::backend::{Backend, no_collection};
 use crate::documents::fingerprint::token;
 use crate::documents::single::raw;
 use crate::figures;
+use crate::http::limits::Room;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
+
+/// The number of documents that one request to the store reads.
+///
+/// The room for their contents is checked after each request.
+const ONE_READ: usize = 250;
 
 /// The body of a read.
 #[derive(Debug, Deserialize)]
@@ -118,15 +124,25 @@ pub(super) fn id_of(target: &Target) -> DocumentId {
     }
 }
 
-/// Reads documents in a transaction, in one round trip.
+/// Reads documents in a transaction, few documents in one round trip.
+///
+/// # Errors
+/// Errors of the engine, and of the room for the contents.
 pub(crate) async fn contents(
     tx: &Transaction,
-    addresses: impl ExactSizeIterator<Item = &Address> + Clone,
-) -> Result<Vec<Option<Raw>>, Error> {
-    tx.prefetch(addresses.clone().filter_map(Address::key)).await?;
+    addresses: &[&Address],
+    room: &Room,
+) -> Result<Vec<Option<Raw>>, Problem> {
     let mut contents = Vec::with_capacity(addresses.len());
-    for address in addresses {
-        contents.push(address.content(tx).await?);
+    let mut bytes = 0;
+    for part in addresses.chunks(ONE_READ) {
+        tx.prefetch(part.iter().filter_map(|address| address.key())).await?;
+        for address in part {
+            let content = address.content(tx).await?;
+            bytes += content.as_ref().map_or(0, |content| content.as_str().len());
+            contents.push(content);
+        }
+        room.hold(bytes)?;
     }
     Ok(contents)
 }
@@ -177,13 +193,7 @@ pub(crate) async fn read(backend: &Backend, asked: &mut Asked) -> Result<Reply, 
         .flat_map(|reservation| keys.iter().map(move |key| (key, reservation.newest(key))))
         .filter_map(|(key, newest)| Some((key.clone(), newest?)))
         .collect();
-    let contents = contents_beside(backend, &addresses, &newest).await?;
-    let bytes: usize = contents.iter().flatten().map(|content| content.as_str().len()).sum();
-    let most = backend.config.max_answer;
-    if bytes > most {
-        let detail = format!("the documents have {bytes} bytes, and an answer at most {most}");
-        return Err(Problem::new(Code::LargeAnswer, detail));
-    }
+    let contents = contents_beside(backend, &addresses, &newest, &asked.room).await?;
     let documents = addresses.iter().zip(&contents);
     let documents =
         documents.map(|(address, content)| Document::new(&address.target, content.as_ref()));
@@ -207,15 +217,14 @@ async fn contents_beside(
     backend: &Backend,
     addresses: &[Address],
     newest: &BTreeMap<Key, Option<Raw>>,
+    room: &Room,
 ) -> Result<Vec<Option<Raw>>, Problem> {
     let known = |address: &&Address| address.key().is_some_and(|key| newest.contains_key(&key));
     let unknown: Vec<&Address> = addresses.iter().filter(|address| !known(address)).collect();
     let mut read = Vec::new();
     if newest.is_empty() || !unknown.is_empty() {
         let options = backend.options().with_read_only(true);
-        let run = backend
-            .domain
-            .run::<_, Error, _>(&options, async |tx| contents(tx, unknown.iter().copied()).await);
+        let run = backend.domain.run(&options, async |tx| contents(tx, &unknown, room).await);
         read = run.await?.value;
     }
     let mut read = read.into_iter();

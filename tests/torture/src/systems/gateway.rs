@@ -32,14 +32,10 @@ const ACCOUNTS: usize = 40;
 /// The pause of a client before it sends a request again.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The number of concurrent requests of a gateway in an overload.
-const MOST_REQUESTS: usize = 256;
-
 /// Runs a gateway until the process is killed.
 pub(crate) async fn work(world: &World, job: &Job) -> Result<(), String> {
     let listener = TcpListener::bind(job.listen.as_str()).await.map_err(said)?;
-    let config = ServeConfig::default().with_max_requests(MOST_REQUESTS);
-    let server = Server::new(&world.domain, config).map_err(said)?;
+    let server = Server::new(&world.domain, ServeConfig::default()).map_err(said)?;
     server.serve(listener, std::future::pending()).await;
     Ok(())
 }
