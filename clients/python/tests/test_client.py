@@ -57,6 +57,16 @@ class ClientTest(unittest.TestCase):
     def left(self) -> int:
         return int(self.gateway.get("stock", "apple")["left"])
 
+    def sum(self, transaction: Transaction, is_first: bool) -> int:
+        """Reads two documents. In the first attempt, other commits between the reads change both."""
+        apple = transaction.get("stock", "apple")
+        if is_first:
+            self.gateway.put("stock", "apple", {"left": 5})
+            self.gateway.put("stock", "pear", {"left": 5})
+        pear = transaction.get("stock", "pear")
+        assert apple is not None and pear is not None
+        return int(apple["left"]) + int(pear["left"])
+
     def test_addresses_need_a_scheme(self) -> None:
         for url in ("127.0.0.1:9280", "localhost:9280", "ftp://localhost", "http://"):
             with self.subTest(url), self.assertRaisesRegex(ValueError, "is no address such as"):
@@ -161,6 +171,38 @@ class ClientTest(unittest.TestCase):
         self.client.transact(closure)
         self.assertEqual((runs, self.left()), ([9, 4], 4))
 
+    def test_lost_conflict_reads_again(self) -> None:
+        self.gateway.put("stock", "pear", {"left": 10})
+        self.proxy.rule = first(1, "cut")
+        sums: List[int] = []
+
+        def closure(transaction: Transaction) -> int:
+            sums.append(self.sum(transaction, is_first=not sums))
+            if len(sums) == 1:
+                transaction.put("stock", "sum", {"left": sums[0]})
+            return sums[-1]
+
+        self.assertEqual((self.client.transact(closure), sums), (10, [15, 10]))
+        # The repeated answer has no contents.
+        self.assertEqual(self.proxy.paths(), [READ, READ, COMMIT, COMMIT, READ, READ, COMMIT])
+        lost, repeated, compared = [request.key for request in self.proxy.commits()]
+        self.assertIsNotNone(lost)
+        self.assertEqual((repeated, compared), (lost, None))
+
+    def test_error_of_stale_reads_is_not_raised(self) -> None:
+        self.gateway.put("stock", "pear", {"left": 10})
+        self.proxy.rule = first(1, (409, {}, {"code": "changed", "changed": []}))
+        sums: List[int] = []
+
+        def closure(transaction: Transaction) -> None:
+            sums.append(self.sum(transaction, is_first=not sums))
+            if len(sums) == 2 and sums[1] != 10:
+                raise AssertionError("the second attempt used stale reads")
+            transaction.put("stock", "sum", {"left": sums[-1]})
+
+        self.client.transact(closure)
+        self.assertEqual((sums, self.gateway.get("stock", "sum")), ([15, 10], {"left": 10}))
+
     def test_unknown_outcome_is_repeated_by_the_caller(self) -> None:
         self.proxy.rule = first(1_000_000, "cut")
         with self.assertRaises(UnknownOutcome) as raised:
@@ -192,7 +234,12 @@ class ClientTest(unittest.TestCase):
     def test_commit_has_a_tid(self) -> None:
         runs: List[Transaction] = []
         client = self.another(self.gateway.url)
-        client.transact(lambda transaction: (runs.append(transaction), take(transaction)))
+
+        def closure(transaction: Transaction) -> None:
+            runs.append(transaction)
+            take(transaction)
+
+        client.transact(closure)
         self.assertEqual(client.outcome(runs[0].tid or ""), "committed")
 
     def test_passing_refusals_are_repeated(self) -> None:
@@ -332,7 +379,7 @@ class ClientTest(unittest.TestCase):
 
         with self.assertRaises(GatewayError) as raised:
             self.client.transact(closure)
-        self.assertEqual((raised.exception.status, raised.exception.code), (400, "invalid"))
+        self.assertEqual((raised.exception.status, raised.exception.code), (413, "too_large"))
 
     def test_token_is_sent(self) -> None:
         self.another(self.proxy.url, token="secret").transact(take)

@@ -176,6 +176,10 @@ class Transaction:
         if "changed" not in answer:
             self.tid = answer.get("tid")
             return True
+        if not answer["changed"]:
+            # A conflict without contents does not say which reads are stale.
+            self._known.clear()
+            return False
         # The gateway compared all reads at one moment.
         moment = next(self._moments)
         for target in self._used:

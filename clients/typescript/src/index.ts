@@ -203,6 +203,11 @@ export class Transaction {
       this.#tid = tid;
       return true;
     }
+    if (changed.length === 0) {
+      // A conflict without contents does not say which reads are stale.
+      this.#known.clear();
+      return false;
+    }
     // The gateway compared all reads at one moment.
     const compared = reads.map(({ target, token }) => {
       return { target, token, document: JSON.parse(this.#read(target).content) as object | null };

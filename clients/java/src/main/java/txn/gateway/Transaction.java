@@ -224,6 +224,11 @@ public final class Transaction {
             tid = answer.path("tid").textValue();
             return true;
         }
+        if (changed.isEmpty()) {
+            // A conflict without contents does not say which reads are stale.
+            known.reads.clear();
+            return false;
+        }
         learn(changed);
         // The gateway compared all reads at one moment.
         used.forEach(target -> known.reads.computeIfPresent(

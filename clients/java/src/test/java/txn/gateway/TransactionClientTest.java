@@ -1,6 +1,8 @@
 package txn.gateway;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -195,6 +197,56 @@ class TransactionClientTest extends GatewayTest {
         });
         assertEquals(List.of(9, 4), runs);
         assertEquals(4, left());
+    }
+
+    /** Reads two documents. In the first attempt, other commits between the reads change both. */
+    private static int sum(Transaction transaction, boolean isFirst) {
+        int apple = transaction.get("stock", "apple", Stock.class).orElseThrow().left();
+        if (isFirst) {
+            gateway.put("stock", "apple", Map.of("left", 5));
+            gateway.put("stock", "pear", Map.of("left", 5));
+        }
+        return apple + transaction.get("stock", "pear", Stock.class).orElseThrow().left();
+    }
+
+    @Test
+    void lost_conflict_reads_again() {
+        gateway.put("stock", "pear", Map.of("left", 10));
+        proxy.rule = first(1, Rule.CUT);
+        List<Integer> sums = new ArrayList<>();
+        int value = client.execute(transaction -> {
+            int sum = sum(transaction, sums.isEmpty());
+            sums.add(sum);
+            if (sums.size() == 1) {
+                transaction.put("stock", "sum", new Stock(sum));
+            }
+            return sum;
+        });
+        assertEquals(10, value);
+        assertEquals(List.of(15, 10), sums);
+        // The repeated answer has no contents.
+        assertEquals(List.of(READ, READ, COMMIT, COMMIT, READ, READ, COMMIT), proxy.paths());
+        String lost = proxy.commits().get(0).key();
+        assertNotNull(lost);
+        assertEquals(lost, proxy.commits().get(1).key());
+        assertNull(proxy.commits().get(2).key());
+    }
+
+    @Test
+    void exception_of_stale_reads_is_not_raised() {
+        gateway.put("stock", "pear", Map.of("left", 10));
+        proxy.rule = first(1, answer(409, "{\"code\": \"changed\", \"changed\": []}"));
+        List<Integer> sums = new ArrayList<>();
+        client.executeWithoutResult(transaction -> {
+            int sum = sum(transaction, sums.isEmpty());
+            sums.add(sum);
+            if (sums.size() == 2 && sum != 10) {
+                throw new IllegalStateException("the second attempt used stale reads");
+            }
+            transaction.put("stock", "sum", new Stock(sum));
+        });
+        assertEquals(List.of(15, 10), sums);
+        assertEquals(10, gateway.get("stock", "sum").get("left").asInt());
     }
 
     @Test
@@ -442,8 +494,8 @@ class TransactionClientTest extends GatewayTest {
                 transaction.put("stock", "" + number, Map.of());
             }
         }));
-        assertEquals("invalid", error.code());
-        assertEquals(400, error.status());
+        assertEquals("too_large", error.code());
+        assertEquals(413, error.status());
     }
 
     @Test
