@@ -219,7 +219,7 @@ impl Assignment {
             process.line()?;
         }
         for process in &mut started {
-            process.go()?;
+            process.send_line()?;
         }
         let (mut times, mut took) = (Vec::new(), Duration::ZERO);
         for process in &mut started {

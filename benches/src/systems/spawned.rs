@@ -33,8 +33,8 @@ impl Spawned {
         }
     }
 
-    /// Writes a line to the input.
-    pub(super) fn go(&mut self) -> Result<(), Failure> {
+    /// Writes an empty line to the input.
+    pub(super) fn send_line(&mut self) -> Result<(), Failure> {
         Ok(self.child.stdin.as_mut().ok_or("no input")?.write_all(b"\n")?)
     }
 

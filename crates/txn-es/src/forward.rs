@@ -9,7 +9,6 @@ use reqwest::Method;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use txn_store::{StoreError, StoreErrorKind};
 
-use crate::answers::classify::{self, Fate, Whole};
 use crate::guarded::Hide;
 use crate::secrets::Secrets;
 use crate::transport::{AnswerMeter, Failure, Request, RequestClass, Transport};
@@ -43,10 +42,6 @@ pub struct ForwardedAnswer {
     /// The names in lower case and the values of those headers that programs use: `content-type`,
     /// `location`, `retry-after`, `warning` and `x-elastic-product`.
     pub headers: Vec<(&'static str, String)>,
-    /// Whether the request may have been carried out, although the status is an error.
-    ///
-    /// A proxy may have passed the request on, and a node may have sent it to another one.
-    pub is_in_doubt: bool,
     /// The body as the server sent it.
     pub body: Bytes,
 }
@@ -143,9 +138,7 @@ pub(crate) async fn forward(
         values.filter_map(move |value| Some((name, value.to_str().ok()?.to_owned())))
     };
     let headers = USED.into_iter().flat_map(of_name).collect();
-    let is_in_doubt =
-        answer.status >= 500 && matches!(classify::whole(&answer), Whole::Same(Fate::Unknown(_)));
-    Ok(ForwardedAnswer { status: answer.status, headers, is_in_doubt, body: answer.body })
+    Ok(ForwardedAnswer { status: answer.status, headers, body: answer.body })
 }
 
 #[cfg(test)]
@@ -187,25 +180,6 @@ mod tests {
         assert!(matches!(lost, ForwardError::Lost(_)), "{lost}");
         let asked = fake.asked.lock();
         assert_eq!(asked.iter().filter(|path| path.starts_with("/lost")).count(), 1);
-    }
-
-    #[tokio::test]
-    async fn only_a_refusal_of_the_server_itself_is_no_doubt() {
-        let error =
-            |kind: &str| format!(r#"{{"error":{{"type":"{kind}","reason":"r"}},"status":503}}"#);
-        let fake = Fake::new(move |path, _| match path {
-            "/proxy?q=a+b" => (504, "<html>".to_owned()),
-            "/shard?q=a+b" => (503, error("unavailable_shards_exception")),
-            "/block?q=a+b" => (503, error("cluster_block_exception")),
-            _ => (400, error("unavailable_shards_exception")),
-        })
-        .await;
-        for (path, doubt) in
-            [("/proxy", true), ("/shard", true), ("/block", false), ("/unfit", false)]
-        {
-            let answer = fake.store.forward(request(path)).await.expect("an answer");
-            assert_eq!(answer.is_in_doubt, doubt, "{path}");
-        }
     }
 
     #[tokio::test]

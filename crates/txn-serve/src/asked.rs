@@ -12,7 +12,7 @@ use txn_core::{AttemptId, IdempotencyKey};
 use crate::access::caller::Caller;
 use crate::audit::Named;
 use crate::config::ServeConfig;
-use crate::http::limits::Room;
+use crate::http::limits::ReadBudget;
 use crate::http::parameters::Parameters;
 use crate::http::problem::{Code, Problem};
 use crate::http::route::{Route, Work};
@@ -34,8 +34,8 @@ pub(crate) struct Asked {
     /// The names for the audit log.
     pub(crate) named: Arc<Named>,
     pub(crate) caller: Caller,
-    /// The room for the contents that the request reads.
-    pub(crate) room: Room,
+    /// The bytes of contents that the request may read.
+    pub(crate) budget: ReadBudget,
     body: Bytes,
 }
 
@@ -45,7 +45,7 @@ impl Asked {
         parts: &Parts,
         body: Bytes,
         config: &ServeConfig,
-        (caller, named, room): (Caller, Arc<Named>, Room),
+        (caller, named, budget): (Caller, Arc<Named>, ReadBudget),
     ) -> Result<Self, Problem> {
         let key_text = key_text(parts, &caller)?;
         let changes = !matches!(parts.method, Method::GET | Method::HEAD);
@@ -55,7 +55,7 @@ impl Asked {
         }
         let key = key_text.as_deref().map(|text| key(text, parts, &body, config));
         let parameters = Parameters::parse(parts.uri.query());
-        Ok(Self { route, parameters, key, key_text, named, caller, room, body })
+        Ok(Self { route, parameters, key, key_text, named, caller, budget, body })
     }
 
     /// Refuses a parameter that the route did not take.

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use hyper::{Method, StatusCode};
+use hyper::Method;
 use parking_lot::Mutex;
 
 use crate::http::site::Peer;
@@ -13,17 +13,13 @@ use crate::http::site::Peer;
 /// The target of the log. The operator turns it on by this name.
 const TARGET: &str = "txn_serve::audit";
 
+/// The code of a request without an answer, because its connection ended.
+///
+/// The request may have had its effect.
+pub(crate) const CUT: &str = "cut";
+
 /// The maximum number of names in a line.
 const MOST_NAMES: usize = 20;
-
-/// The end of a request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Ending {
-    /// The status of the answer, and the code of a problem.
-    Answered(StatusCode, &'static str),
-    /// The client closed the connection before the answer. The request may have had its effect.
-    Cut,
-}
 
 /// The collections and the number of documents that a request names.
 #[derive(Debug)]
@@ -69,8 +65,13 @@ impl Named {
         RunningAction { token: &self.token, action, subject, reason, result: None }
     }
 
-    /// Writes the line of a request.
-    pub(crate) fn log(&self, peer: Option<Peer>, method: &Method, path: &str, ending: Ending) {
+    /// Writes the line of a request. `code` is that of a problem; the status of a cut request is 0.
+    pub(crate) fn log(
+        &self,
+        peer: Option<Peer>,
+        (method, path): (&Method, &str),
+        (status, code): (u16, &str),
+    ) {
         if !self.is_on {
             return;
         }
@@ -84,16 +85,12 @@ impl Named {
             let _ = write!(collections, "{comma}{}", name.escape_debug());
         }
         let method = method.as_str();
-        let (status, code) = match ending {
-            Ending::Answered(status, code) => (status.as_u16(), code),
-            Ending::Cut => (0, "cut"),
-        };
         let token = &*self.token;
         tracing::info!(target: TARGET, client, token, method, path, collections, documents, status, code);
     }
 }
 
-/// An operator's action. Its line is written at its end, or when the client is gone.
+/// An operator's action. Its line is written at its end, or when its connection ends before.
 #[derive(Debug)]
 pub(crate) struct RunningAction<'a> {
     token: &'a str,
@@ -113,7 +110,7 @@ impl RunningAction<'_> {
 impl Drop for RunningAction<'_> {
     fn drop(&mut self) {
         let Self { token, action, subject, reason, result } = self;
-        let result = result.as_deref().unwrap_or("cut");
+        let result = result.as_deref().unwrap_or(CUT);
         tracing::info!(target: TARGET, token, action, subject, reason, result);
     }
 }

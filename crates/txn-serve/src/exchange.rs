@@ -7,7 +7,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use metrics::{counter, histogram};
 
-use crate::audit::{Ending, Named};
+use crate::audit::{CUT, Named};
 use crate::figures;
 use crate::http::shape::Shape;
 use crate::http::site::Peer;
@@ -15,8 +15,8 @@ use crate::samples::Samples;
 
 /// A request between its head and its answer.
 ///
-/// A client may close its connection before the answer, and the work may be done all the same. So
-/// the traces are written at the latest when the exchange is dropped.
+/// A connection may end before the answer, and the work may be done all the same. So the traces are
+/// written at the latest when the exchange is dropped.
 pub(crate) struct Exchange<'a> {
     began: Instant,
     domain: &'a str,
@@ -58,14 +58,12 @@ impl<'a> Exchange<'a> {
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
         let taken = self.began.elapsed();
-        let (ending, status) = match &self.end {
-            Some(End { status, code, .. }) => {
-                (Ending::Answered(*status, code), status.as_u16().to_string())
-            }
-            None => (Ending::Cut, "cut".to_owned()),
+        let (status, code) = match &self.end {
+            Some(End { status, code, .. }) => (status.as_u16(), *code),
+            None => (0, CUT),
         };
         if !self.is_probe {
-            self.named.log(self.peer, &self.method, self.path, ending);
+            self.named.log(self.peer, (&self.method, self.path), (status, code));
         }
         if let Some(End { status, commits, .. }) = &self.end
             && !self.is_probe
@@ -75,6 +73,7 @@ impl Drop for Exchange<'_> {
             self.samples.note(taken, *status, *commits);
         }
         let domain = self.domain.to_owned();
+        let status = if status == 0 { CUT.to_owned() } else { status.to_string() };
         counter!(figures::REQUESTS, "domain" => domain.clone(), "path" => self.path, "status" => status)
             .increment(1);
         histogram!(figures::SECONDS, "domain" => domain, "path" => self.path).record(taken);

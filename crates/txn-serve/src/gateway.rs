@@ -294,7 +294,7 @@ impl Gateway {
                 return self.pass(servers, caller, (parts, &path, body), access).await;
             }
         }
-        let asking = (caller.clone(), named.clone(), self.limits.room());
+        let asking = (caller.clone(), named.clone(), self.limits.read_budget());
         let mut asked = Asked::new(route, parts, body, self.config(), asking)?;
         Box::pin(self.work(&mut asked)).await.map(Answer::Own)
     }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -89,6 +90,28 @@ async fn other_hosts_are_refused_on_loopback() {
         let answer = exchange(running.address, &get(host)).await;
         assert!(answer.starts_with("HTTP/1.1 200"), "{host}: {answer}");
     }
+}
+
+/// A browser sends the login of its user with the request of any page.
+#[tokio::test]
+async fn page_of_another_site_writes_nothing() {
+    let desk = Desk::memory().await;
+    let put = |headers: Vec<(&'static str, &'static str)>| {
+        let json = [("content-type", "application/json"), ("host", "db.example:9280")];
+        let headers: Vec<_> = json.into_iter().chain(headers).collect();
+        let desk = &desk;
+        async move { desk.send(Method::PUT, "/stock/_doc/a", &headers, "{}").await }
+    };
+    for foreign in [("origin", "https://evil.example"), ("sec-fetch-site", "cross-site")] {
+        put(vec![foreign]).await.fails(403, "host");
+        let headers = [("host", "db.example:9280"), foreign];
+        let dropped = desk.send(Method::POST, "/_outbox/dead/t%2Fa%2F1/drop", &headers, "").await;
+        dropped.fails(403, "host");
+        let read = desk.send(Method::GET, "/stock/_doc/a", &headers, "").await;
+        read.fails(404, "no_collection");
+    }
+    put(vec![("origin", "https://db.example:9280")]).await.is(201);
+    put(vec![]).await.is(200);
 }
 
 #[tokio::test]
@@ -181,11 +204,9 @@ async fn client_that_reads_no_answer_is_cut() {
     assert!(!whole, "the client has received the whole answer");
 }
 
-/// A client with a large body receives its refusal.
-///
-/// Clients that read no answer before they have sent the body.
+/// Without login or to another host, the gateway needs no body for its answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn refusal_before_the_body_arrives() {
+async fn refusal_waits_for_the_end_of_the_body() {
     let mut file = File::new();
     file.add("shop", &["*"], &["write"]);
     let running = start(ServeConfig::default().with_tokens(Some(file.open()))).await;
@@ -199,6 +220,8 @@ async fn refusal_before_the_body_arrives() {
     assert!(running.served.await.expect("no panic"));
 }
 
+/// A client with a large body receives its refusal.
+///
 /// The client reads no answer before it has sent the body.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_with_a_large_body_receives_its_refusal() {
@@ -215,6 +238,10 @@ async fn client_with_a_large_body_receives_its_refusal() {
     );
     let whole = exchange(running.address, &chunked).await;
     assert!(whole.starts_with("HTTP/1.1 413 "), "{whole}");
+    // The gateway learns the length of this body only while it reads.
+    let asks = chunked.replace("Connection: close", "Connection: close\r\nExpect: 100-continue");
+    let whole = exchange(running.address, &asks).await;
+    assert!(whole.contains("HTTP/1.1 413 "), "{whole}");
     let asks = request("PUT", "/stock/_doc/a", "localhost", &body)
         .replace("Connection: close", "Connection: close\r\nExpect: 100-continue");
     let head = asks.strip_suffix(&body).expect("a body");

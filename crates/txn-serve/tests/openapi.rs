@@ -19,10 +19,11 @@ fn sample(schema: &Value) -> String {
 /// Asks a path with one parameter. Returns whether the path has refused the parameter by its name.
 async fn refuses(desk: &Desk, method: &str, path: &str, (name, value): (&str, &str)) -> bool {
     let method: Method = method.to_uppercase().parse().expect("a method");
+    let events = json!([{ "topic": "t", "key": "k", "payload": 1 }]);
     let body = match path {
         "/_txn/read" => json!({ "targets": [] }),
-        "/_txn" => json!({ "operations": [], "events": [] }),
-        "/_outbox" => json!({ "events": [{ "topic": "t", "key": "k", "payload": 1 }] }),
+        "/_txn" => json!({ "operations": [], "events": events }),
+        "/_outbox" => json!({ "events": events }),
         "/_txn/commit" => {
             let target = json!({ "collection": "stock", "id": "a" });
             json!({ "reads": [{ "target": target, "token": "absent" }] })
@@ -63,6 +64,7 @@ async fn paths_take_the_parameters_of_the_document() {
     assert!(taken > 40, "{taken}");
     for (method, path) in [
         ("post", "/_bulk"),
+        ("post", "/_txn"),
         ("post", "/_txn/commit"),
         ("get", "/_txn/locks"),
         ("delete", "/{index}/_doc/{id}"),

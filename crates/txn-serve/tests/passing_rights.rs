@@ -84,8 +84,14 @@ async fn path_reaches_no_other_index() {
         ("/_mget", "*"),
         ("/_sql", "*"),
         ("/_pit", "*"),
+        ("/_query", "*"),
+        ("/_query/async", "*"),
         ("/_search/scroll", "*"),
+        ("/logs/_query", "*"),
+        ("/logs/_search/point_in_time", "*"),
         ("/logs/_search/template", "*"),
+        ("/metrics/_explain/1", "metrics"),
+        ("/metrics/_termvectors/1", "metrics"),
         ("/logs/_msearch/template", "*"),
         ("/logs/_sql", "*"),
         ("/_render/template", "*"),
@@ -100,7 +106,14 @@ async fn path_reaches_no_other_index() {
         let answer = ask(&desk, &token, Method::GET, path, &Value::Null).await;
         lacks(answer, "pass-reads", Some("*"));
     }
-    for path in ["/_pit", "/_search/scroll", "/_search/scroll/abc", "/_async_search/abc"] {
+    for path in [
+        "/_pit",
+        "/_search/point_in_time",
+        "/_search/scroll",
+        "/_search/scroll/abc",
+        "/_async_search/abc",
+        "/_query/async/abc",
+    ] {
         let answer = ask(&desk, &token, Method::DELETE, path, &Value::Null).await;
         lacks(answer, "pass-reads", Some("*"));
     }

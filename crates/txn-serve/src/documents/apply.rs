@@ -10,6 +10,8 @@ use txn_lock::exact;
 use super::action::{Action, Change};
 use super::fingerprint::Fingerprint;
 use super::merge::merged;
+use crate::http::limits::{ONE_READ, ReadBudget};
+use crate::http::problem::Problem;
 
 const CONFLICT: &str = "version_conflict_engine_exception";
 
@@ -95,23 +97,29 @@ pub(crate) async fn carry_out(
     domain: &Domain,
     tx: &Transaction,
     planned: &[Planned<'_>],
-) -> Result<Vec<Result<Done, Fault>>, Error> {
-    tx.prefetch(planned.iter().map(|planned| planned.documents.key(planned.id()))).await?;
+    budget: &ReadBudget,
+) -> Result<Vec<Result<Done, Fault>>, Problem> {
     let mut results = Vec::with_capacity(planned.len());
-    for planned in planned {
-        results.push(one(domain, tx, planned).await?);
+    let mut bytes = 0;
+    for part in planned.chunks(ONE_READ) {
+        tx.prefetch(part.iter().map(|planned| planned.documents.key(planned.id()))).await?;
+        for planned in part {
+            let found = tx.get(&planned.documents, planned.id()).await?;
+            bytes += found.as_ref().map_or(0, |found| found.as_str().len());
+            results.push(one(domain, tx, planned, found.as_ref().map(Raw::as_str))?);
+        }
+        budget.reserve(bytes)?;
     }
     Ok(results)
 }
 
-async fn one(
+fn one(
     domain: &Domain,
     tx: &Transaction,
     planned: &Planned<'_>,
+    found: Option<&str>,
 ) -> Result<Result<Done, Fault>, Error> {
     let (documents, action) = (&planned.documents, &planned.action);
-    let found = tx.get(documents, planned.id()).await?;
-    let found = found.as_ref().map(Raw::as_str);
     if let Some(fault) = action.condition.and_then(|condition| unmet(action, condition, found)) {
         return Ok(Err(fault));
     }

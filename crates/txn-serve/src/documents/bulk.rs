@@ -43,9 +43,9 @@ pub(crate) async fn bulk(backend: &Backend, asked: &mut Asked) -> Result<Reply, 
         planned.push(Planned { action, documents });
     }
     let options = backend.options().with_wait_for(wait_for);
-    let (planned, domain) = (&planned, &backend.domain);
+    let (planned, domain, budget) = (&planned, &backend.domain, &asked.budget);
     let run = backend.run(asked.key.as_ref(), &options, async |tx| {
-        let results = carry_out(domain, tx, planned).await?;
+        let results = carry_out(domain, tx, planned, budget).await?;
         let took = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(match results.iter().position(Result::is_err) {
             None => Answer::Commit(committed(planned, &results, took)),

@@ -69,9 +69,9 @@ pub(crate) async fn write(
     let action = Action { verb, index, id, routing, condition, change };
     let planned = [Planned { action, documents }];
     let options = backend.options().with_wait_for(wait_for);
-    let (planned, domain) = (&planned, &backend.domain);
+    let (planned, domain, budget) = (&planned, &backend.domain, &asked.budget);
     let run = backend.run(asked.key.as_ref(), &options, async |tx| {
-        let results = carry_out(domain, tx, planned).await?;
+        let results = carry_out(domain, tx, planned, budget).await?;
         let [planned] = planned;
         Ok(match results.first() {
             Some(Ok(done)) => Answer::Commit(Reply::json(done.status, &planned.answer(done))),

@@ -20,6 +20,11 @@ const UNIT: usize = 1_024;
 /// The largest answer that does not count. So large bodies of others refuse no small read.
 const SMALL: usize = 16 << 10;
 
+/// The maximum number of documents that one request to the store reads.
+///
+/// The budget of the gateway's request is checked after each one.
+pub(crate) const ONE_READ: usize = 250;
+
 /// How many times the largest body is discarded before the connection closes.
 const DISCARDED: usize = 4;
 
@@ -30,7 +35,7 @@ pub(crate) struct Limits {
     /// Bytes of bodies and answers, in units.
     units: Arc<Semaphore>,
     max_body: usize,
-    max_answer: usize,
+    max_read: usize,
     body_timeout: Duration,
 }
 
@@ -73,7 +78,7 @@ impl Share {
     }
 
     /// Takes what is missing to these bytes. Returns whether there were enough.
-    pub(crate) fn cover(&self, bytes: usize) -> bool {
+    pub(crate) fn grow_to(&self, bytes: usize) -> bool {
         let held = self.held.lock().bytes;
         self.grow(bytes.saturating_sub(held))
     }
@@ -101,27 +106,28 @@ impl AsRef<[u8]> for Bound {
     }
 }
 
-/// The room for the contents that a request reads, while it runs.
+/// The bytes of contents that a request may read, while it runs.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct ReadBudget {
     share: Share,
     most: usize,
 }
 
-impl Room {
-    /// Takes room for this many bytes of contents in all.
+impl ReadBudget {
+    /// Reserves bytes for all contents that were read so far.
     ///
     /// # Errors
-    /// [`Code::LargeAnswer`] above the limit of an answer, and [`Code::Overloaded`] if the other
-    /// requests have the room.
-    pub(crate) fn hold(&self, bytes: usize) -> Result<(), Problem> {
+    /// [`Code::LargeAnswer`] above the limit, and [`Code::Overloaded`] if other requests use the
+    /// bytes.
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<(), Problem> {
         let most = self.most;
         if bytes > most {
-            let detail =
-                format!("the documents have {bytes} bytes or more, and an answer at most {most}");
+            let detail = format!(
+                "the documents have {bytes} bytes or more, and a request reads at most {most}"
+            );
             return Err(Problem::new(Code::LargeAnswer, detail));
         }
-        match self.share.cover(bytes) {
+        match self.share.grow_to(bytes) {
             true => Ok(()),
             false => Err(Problem::overloaded_by_bytes()),
         }
@@ -135,7 +141,8 @@ impl Limits {
             requests: semaphore(config.max_requests),
             units: semaphore(config.max_buffered.div_ceil(UNIT)),
             max_body: config.max_body,
-            max_answer: config.max_answer,
+            // More bytes would be refused as an overload that passes.
+            max_read: config.max_answer.min(config.max_buffered),
             body_timeout: config.body_timeout,
         }
     }
@@ -178,7 +185,7 @@ impl Limits {
     /// Discards the rest of the body of a refused request, up to a size and a time.
     ///
     /// Most clients read no answer before they have sent the body. A client that asks first
-    /// (`Expect: 100-continue`) sends no body after a refusal.
+    /// (`Expect: 100-continue`) sends no body after a refusal before the first byte.
     pub(crate) async fn discard_after<B>(
         &self,
         problem: &Problem,
@@ -187,7 +194,11 @@ impl Limits {
     ) where
         B: Body<Data = Bytes>,
     {
-        if headers.contains_key(EXPECT) || problem.code() == Code::SlowBody {
+        let length = body.size_hint().upper();
+        // Only the end of a body without a length is unknown before it is read.
+        let was_asked_for = problem.code() == Code::TooLarge && length.is_none();
+        let is_kept_back = headers.contains_key(EXPECT) && !was_asked_for;
+        if is_kept_back || problem.code() == Code::SlowBody {
             return;
         }
         let most = self.max_body.saturating_mul(DISCARDED);
@@ -208,9 +219,9 @@ impl Limits {
         Share { units: self.units.clone(), held: Mutex::new(Held { bytes: 0, permit: None }) }
     }
 
-    /// The room for the contents that a request reads.
-    pub(crate) fn room(&self) -> Room {
-        Room { share: self.share(), most: self.max_answer }
+    /// A budget for the contents that a request reads.
+    pub(crate) fn read_budget(&self) -> ReadBudget {
+        ReadBudget { share: self.share(), most: self.max_read }
     }
 
     fn too_large(&self) -> Problem {

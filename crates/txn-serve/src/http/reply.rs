@@ -152,7 +152,11 @@ impl Reply {
     /// # Errors
     /// [`Code::Overloaded`] if the answers are too large, and the answer may be refused.
     pub(crate) fn counted(mut self, share: Arc<Share>, refusable: bool) -> Result<Self, Problem> {
-        match share.grow(self.long_body.as_ref().unwrap_or(&self.body).len()) {
+        if self.long_body.as_ref().is_some_and(|body| !share.grow_to(body.len())) {
+            // The client reads again.
+            self.long_body = None;
+        }
+        match share.grow_to(self.body.len()) {
             false if refusable => Err(Problem::overloaded_by_bytes()),
             _ => {
                 self.share = Some(share);

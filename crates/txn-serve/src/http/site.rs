@@ -1,8 +1,8 @@
 //! The site that sent a request.
 //!
 //! A browser sends the login of the gateway with the requests of any page. A page of another site
-//! can reach a loopback address, even under a name of its own. No page can set or leave out the
-//! headers that tell its site.
+//! can reach a loopback address, even under a name of its own. No page can choose the headers that
+//! tell its site, and a write without a site is no page's.
 
 use std::net::IpAddr;
 
@@ -37,7 +37,7 @@ pub(crate) fn check_site(parts: &Parts) -> Result<(), Problem> {
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
     if !is_read && is_of_other_site(&parts.headers) {
         let detail = "the page of another site has sent the request: send it from a page of this \
-                      gateway, or without the headers Sec-Fetch-Site and Origin";
+                      gateway; a proxy for other pages takes off Sec-Fetch-Site and Origin";
         return Err(Problem::new(Code::Host, detail));
     }
     Ok(())
@@ -60,7 +60,7 @@ fn names_loopback(host: &str) -> bool {
     bare.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether a page of another site has sent the request. Programs that are no browsers name none.
+/// Whether a page of another site has sent the request. Other programs send neither header.
 fn is_of_other_site(headers: &HeaderMap) -> bool {
     // Users send `none` by hand, as by a bookmark.
     let names_site = headers.contains_key(FETCH_SITE) || headers.contains_key(header::ORIGIN);

@@ -61,8 +61,9 @@ pub(crate) async fn pass(
     };
     let answer = servers.forward(request).await;
     let answer = answer.map_err(|error| failed(&error, access, is_full.load(Ordering::Relaxed)))?;
-    // Most clients repeat these statuses at once.
-    if is_write && answer.is_in_doubt && matches!(answer.status, 502..=504) {
+    // Most clients repeat these statuses at once. A node or a proxy may answer so after it has sent
+    // the write on.
+    if is_write && matches!(answer.status, 502..=504) {
         let status = answer.status;
         let detail = format!(
             "the servers or a proxy answered {status}, and may have carried the request out"

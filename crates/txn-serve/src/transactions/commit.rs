@@ -138,10 +138,10 @@ async fn run(backend: &Backend, asked: &mut Asked, commit: Commit) -> Result<Rep
     let options = backend.options().with_wait_for(wait_for);
     let options = options.with_metadata(metadata.map(|metadata| metadata.to_string()));
     let (plan, update, is_refused) = (&plan, &update, &AtomicBool::new(false));
-    let room = &asked.room;
+    let budget = &asked.budget;
     let run = backend.run(asked.key.as_ref(), &options, async |tx| {
         is_refused.store(false, Ordering::Release);
-        let answer = plan.run(tx, update, room).await;
+        let answer = plan.run(tx, update, budget).await;
         is_refused
             .store(matches!(&answer, Ok(Answer::Commit(it)) if it.is_refusal()), Ordering::Release);
         update.enter_group().await;

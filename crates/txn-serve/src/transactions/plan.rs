@@ -13,7 +13,7 @@ use super::read::{Address, Document, contents, id_of};
 use super::reservation::UpdateCommit;
 use crate::backend::Backend;
 use crate::documents::fingerprint::token;
-use crate::http::limits::Room;
+use crate::http::limits::ReadBudget;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 use crate::http::shape::Shape;
@@ -40,7 +40,7 @@ impl Plan {
         &self,
         tx: &Transaction,
         update: &UpdateCommit,
-        room: &Room,
+        budget: &ReadBudget,
     ) -> Result<Answer<Reply>, Problem> {
         match self.locks.check(tx).await {
             Ok(()) => {}
@@ -48,7 +48,7 @@ impl Plan {
             Err(error) => return Err(error.into()),
         }
         let addresses: Vec<&Address> = self.addresses.iter().collect();
-        let found = contents(tx, &addresses, room).await?;
+        let found = contents(tx, &addresses, budget).await?;
         if let Some(changed) = changed(&self.addresses, &self.tokens, &found) {
             if update.follows_others() {
                 // The group repeats the run after the earlier commits, on the same documents.

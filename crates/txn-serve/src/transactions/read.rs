@@ -18,14 +18,9 @@ use crate::backend::{Backend, no_collection};
 use crate::documents::fingerprint::token;
 use crate::documents::single::raw;
 use crate::figures;
-use crate::http::limits::Room;
+use crate::http::limits::{ONE_READ, ReadBudget};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
-
-/// The number of documents that one request to the store reads.
-///
-/// The room for their contents is checked after each request.
-const ONE_READ: usize = 250;
 
 /// The body of a read.
 #[derive(Debug, Deserialize)]
@@ -124,14 +119,14 @@ pub(super) fn id_of(target: &Target) -> DocumentId {
     }
 }
 
-/// Reads documents in a transaction, few documents in one round trip.
+/// Reads documents in a transaction, at most [`ONE_READ`] of them in one round trip.
 ///
 /// # Errors
-/// Errors of the engine, and of the room for the contents.
+/// Errors of the engine, and of the budget.
 pub(crate) async fn contents(
     tx: &Transaction,
     addresses: &[&Address],
-    room: &Room,
+    budget: &ReadBudget,
 ) -> Result<Vec<Option<Raw>>, Problem> {
     let mut contents = Vec::with_capacity(addresses.len());
     let mut bytes = 0;
@@ -142,7 +137,7 @@ pub(crate) async fn contents(
             bytes += content.as_ref().map_or(0, |content| content.as_str().len());
             contents.push(content);
         }
-        room.hold(bytes)?;
+        budget.reserve(bytes)?;
     }
     Ok(contents)
 }
@@ -193,7 +188,8 @@ pub(crate) async fn read(backend: &Backend, asked: &mut Asked) -> Result<Reply, 
         .flat_map(|reservation| keys.iter().map(move |key| (key, reservation.newest(key))))
         .filter_map(|(key, newest)| Some((key.clone(), newest?)))
         .collect();
-    let contents = contents_beside(backend, &addresses, &newest, &asked.room).await?;
+    let contents = contents_beside(backend, &addresses, &newest, &asked.budget).await?;
+    asked.budget.reserve(contents.iter().flatten().map(|content| content.as_str().len()).sum())?;
     let documents = addresses.iter().zip(&contents);
     let documents =
         documents.map(|(address, content)| Document::new(&address.target, content.as_ref()));
@@ -217,14 +213,14 @@ async fn contents_beside(
     backend: &Backend,
     addresses: &[Address],
     newest: &BTreeMap<Key, Option<Raw>>,
-    room: &Room,
+    budget: &ReadBudget,
 ) -> Result<Vec<Option<Raw>>, Problem> {
     let known = |address: &&Address| address.key().is_some_and(|key| newest.contains_key(&key));
     let unknown: Vec<&Address> = addresses.iter().filter(|address| !known(address)).collect();
     let mut read = Vec::new();
     if newest.is_empty() || !unknown.is_empty() {
         let options = backend.options().with_read_only(true);
-        let run = backend.domain.run(&options, async |tx| contents(tx, &unknown, room).await);
+        let run = backend.domain.run(&options, async |tx| contents(tx, &unknown, budget).await);
         read = run.await?.value;
     }
     let mut read = read.into_iter();

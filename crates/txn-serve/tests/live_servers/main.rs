@@ -13,6 +13,7 @@ txn_fixtures::on_both_kinds! {
     passing::writes_pass_unless_they_reach_a_collection;
     repetitions::lost_answers_have_one_effect;
     repetitions::drain_answers_running_requests;
+    repetitions::purge_finds_expired_answers_alone;
     systems::closures_of_clients_lose_no_update;
     systems::systems_work_over_http;
 }

@@ -1,11 +1,12 @@
 //! Lost answers, and the end of a gateway.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use txn_core::Raw;
+use txn_core::{Answer, Error, IdempotencyKey, Options, Raw, Transaction};
 use txn_es::{EsConfig, EsStore};
 use txn_fixtures::fixture::{Fixture, soon};
 use txn_serve::ServeConfig;
@@ -98,14 +99,14 @@ pub(crate) async fn drain_answers_running_requests(fixture: &Fixture) {
         tokio::spawn(async move { keyed(&url, "k", json!({ "operations": [adding] })).await });
     soon(async {
         while !hold.is_reached() {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })
     .await;
     running.stop.send(()).expect("runs");
     soon(async {
         while running.desk.get("/readyz").await.status != 503 {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })
     .await;
@@ -116,6 +117,35 @@ pub(crate) async fn drain_answers_running_requests(fixture: &Fixture) {
     assert!(soon(running.served).await.expect("no panic"), "a request was cut");
     fixture.settle(&running.desk.domain).await;
     running.back.shutdown().await;
+}
+
+pub(crate) async fn purge_finds_expired_answers_alone(fixture: &Fixture) {
+    let drift = Duration::from_millis(1);
+    let domain = fixture.domain_on(fixture.store(), Fixture::config().with_max_drift(drift)).await;
+    let answer = async |key: &str, ttl: Duration| {
+        let (key, options) = (IdempotencyKey::new(key, ttl), Options::default());
+        let closure = async |_: &Transaction| Ok::<_, Error>(Answer::Commit("done".to_owned()));
+        domain.idempotent(&key, &options, closure).await.expect("answers").repeated
+    };
+    let day = Duration::from_secs(86_400);
+    for number in 0..3 {
+        assert!(!answer(&format!("short-{number}"), Duration::from_millis(1)).await);
+        assert!(!answer(&format!("long-{number}"), day).await);
+    }
+    let mut deleted = 0;
+    soon(async {
+        while deleted < 3 {
+            let purged = domain.purge_answers().await.expect("purges");
+            assert_eq!(purged.unreadable, Vec::new());
+            deleted += purged.deleted;
+        }
+    })
+    .await;
+    assert_eq!(deleted, 3);
+    for number in 0..3 {
+        assert!(answer(&format!("long-{number}"), day).await);
+    }
+    fixture.settle(&domain).await;
 }
 
 async fn end(running: Behind, fixture: &Fixture) {

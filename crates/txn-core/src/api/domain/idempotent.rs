@@ -1,5 +1,6 @@
 //! Idempotent transactions: a repetition under the same key receives the first answer.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +33,7 @@ const DELETIONS: usize = 100;
 /// The number of unreadable answers that a purge names.
 const NAMED: usize = 100;
 
-/// Mappings of the collection with the answers. No field is searched.
+/// Mappings of the collection with the answers. A purge searches the times.
 const MAPPINGS: &str = r#"{"dynamic":"strict","properties":{
     "format":{"type":"integer"},"request":{"type":"text","index":false},
     "expires_ms":{"type":"date","format":"epoch_millis"},"answer":{"type":"text","index":false}}}"#;
@@ -255,7 +256,7 @@ impl Domain {
         let drift = i64::try_from(self.config().max_drift.as_millis()).unwrap_or(i64::MAX);
         let now = i64::try_from(self.engine.time.unix_millis()).unwrap_or(i64::MAX);
         let expired = Filter::range("expires_ms", ..now.saturating_sub(drift));
-        let mut purged = PurgedAnswers::default();
+        let (mut purged, mut unreadable) = (PurgedAnswers::default(), BTreeSet::new());
         let deadline = || self.engine.context.deadline(self.config().timeout);
         let refreshed = store.refresh(answers.name(), &deadline()).await;
         refreshed.map_err(AttemptError::into_error)?;
@@ -263,20 +264,23 @@ impl Domain {
         loop {
             let page = store.next_page(&mut pages, &deadline()).await;
             let Some(page) = page.map_err(AttemptError::into_error)? else { return Ok(purged) };
-            let ids: Vec<Arc<str>> = page.into_iter().map(|(key, ..)| key.id).collect();
+            // A search may show a document twice.
+            let ids = page.into_iter().map(|(key, ..)| key.id);
+            let ids: Vec<Arc<str>> = ids.filter(|id| !unreadable.contains(id)).collect();
             for ids in ids.chunks(DELETIONS) {
-                self.delete_readable(&answers, ids, &mut purged).await?;
+                unreadable.extend(self.delete_readable(&answers, ids, &mut purged).await?);
             }
         }
     }
 
-    /// Deletes expired answers, except those that cannot be read.
+    /// Deletes expired answers. Returns and names those that cannot be read.
     async fn delete_readable(
         &self,
         answers: &Answers,
         ids: &[Arc<str>],
         purged: &mut PurgedAnswers,
-    ) -> Result<()> {
+    ) -> Result<Vec<Arc<str>>> {
+        let mut unreadable = Vec::new();
         match self.delete_expired(answers, ids).await {
             Ok(deleted) => purged.deleted += deleted,
             Err(error) if is_unreadable(&error) => {
@@ -285,6 +289,7 @@ impl Domain {
                         Ok(deleted) => purged.deleted += deleted,
                         Err(error) if is_unreadable(&error) => {
                             purged.note(&Key::new(answers.name(), id.clone()), &error);
+                            unreadable.push(id.clone());
                         }
                         Err(error) => return Err(error),
                     }
@@ -292,7 +297,7 @@ impl Domain {
             }
             Err(error) => return Err(error),
         }
-        Ok(())
+        Ok(unreadable)
     }
 
     /// Deletes the answers among `ids` whose time has passed, in one transaction.
