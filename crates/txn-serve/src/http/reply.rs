@@ -249,7 +249,7 @@ fn allow(methods: &[Method]) -> Option<HeaderValue> {
 
 /// Writes the answer of the servers, which holds its share.
 pub(crate) fn passed(answer: ForwardedAnswer, share: &Share) -> Response<Full<Bytes>> {
-    let ForwardedAnswer { status, headers, body, .. } = answer;
+    let ForwardedAnswer { status, headers, body } = answer;
     let mut response = Response::new(Full::new(share.bind(body)));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
     for (name, value) in headers {
