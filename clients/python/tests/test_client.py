@@ -381,6 +381,12 @@ class ClientTest(unittest.TestCase):
             self.client.transact(closure)
         self.assertEqual((raised.exception.status, raised.exception.code), (413, "too_large"))
 
+    def test_unfit_token_is_refused_and_not_shown(self) -> None:
+        for token in ("secret\n", "sec ret", ""):
+            with self.assertRaises(ValueError) as raised:
+                Client(self.gateway.url, token=token)
+            self.assertNotIn("secret", str(raised.exception))
+
     def test_token_is_sent(self) -> None:
         self.another(self.proxy.url, token="secret").transact(take)
         self.assertEqual({request.authorization for request in self.proxy.requests}, {"Bearer secret"})

@@ -6,6 +6,7 @@ import http.client
 import itertools
 import json
 import random
+import re
 import ssl
 import time
 import uuid
@@ -200,6 +201,8 @@ class Client:
         self._idle: List[http.client.HTTPConnection] = []
         self._headers = {"Content-Type": "application/json"}
         if token is not None:
+            if re.fullmatch("[!-~]+", token) is None:
+                raise ValueError("the token has a character that no token has, such as a line break at its end")
             self._headers["Authorization"] = f"Bearer {token}"
         self.attempts, self.timeout = attempts, timeout
 

@@ -227,7 +227,11 @@ export class Client {
   constructor(url = "http://127.0.0.1:9280", { token, attempts = 30, timeout = 30_000 }: ClientOptions = {}) {
     if (!URL.canParse(url) || !/^https?:/i.test(url)) throw new TypeError(`${url} is no address such as http://127.0.0.1:9280`);
     [this.#url, this.#attempts, this.#timeout] = [url.replace(/\/+$/, ""), attempts, timeout];
-    if (token !== undefined) this.#headers.Authorization = `Bearer ${token}`;
+    if (token === undefined) return;
+    if (!/^[!-~]+$/.test(token)) {
+      throw new TypeError("the token has a character that no token has, such as a line break at its end");
+    }
+    this.#headers.Authorization = `Bearer ${token}`;
   }
 
   /**

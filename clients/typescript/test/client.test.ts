@@ -348,6 +348,12 @@ test("too many operations are refused", async () => {
   assert.deepEqual([error.status, error.code], [413, "too_large"]);
 });
 
+test("unfit token is refused and not shown", () => {
+  for (const token of ["secret\n", "sec ret", ""]) {
+    assert.throws(() => new Client(proxy.url, { token }), (error: Error) => !error.message.includes("secret"));
+  }
+});
+
 test("token is sent", async () => {
   await new Client(proxy.url, { token: "secret" }).transact(take);
   assert.deepEqual(new Set(proxy.requests.map(({ authorization }) => authorization)), new Set(["Bearer secret"]));

@@ -30,6 +30,13 @@ public final class TransactionClient implements TransactionOperations {
 
     /** The settings of a client. */
     public record Options(String token, int attempts, Duration timeout, HttpClient http, ObjectMapper json) {
+        public Options {
+            if (token != null && !token.matches("[!-~]+")) {
+                throw new IllegalArgumentException(
+                        "the token has a character that no token has, such as a line break at its end");
+            }
+        }
+
         /** No token, 30 runs of a closure, and 30 seconds for a whole transaction. */
         public Options() {
             this(null, 30, Duration.ofSeconds(30), HttpClient.newHttpClient(), new ObjectMapper());

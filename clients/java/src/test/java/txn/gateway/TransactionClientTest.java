@@ -1,6 +1,7 @@
 package txn.gateway;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -496,6 +497,14 @@ class TransactionClientTest extends GatewayTest {
         }));
         assertEquals("too_large", error.code());
         assertEquals(413, error.status());
+    }
+
+    @Test
+    void unfit_token_is_refused_and_not_shown() {
+        for (String token : List.of("secret\n", "sec ret", "")) {
+            var error = assertThrows(IllegalArgumentException.class, () -> new Options().withToken(token));
+            assertFalse(error.getMessage().contains("secret"));
+        }
     }
 
     @Test
