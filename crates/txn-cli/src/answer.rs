@@ -102,6 +102,7 @@ const LIFT: &str = "`txn doctor` shows the request that lifts the block";
 const ONE_PROCESS: &str =
     "end the other process, or ask the gateway that has the file (/_txn, /_console)";
 const LISTEN: &str = "end the other program on this port, or choose another address by --listen";
+const FILE: &str = "check the path, the permissions and the content of the file (docs/gateway.md)";
 const AGAIN: &str = "check that the servers answer, then repeat the command";
 
 impl Failure {
@@ -124,6 +125,12 @@ impl Failure {
     pub(crate) fn address(listen: SocketAddr, error: &io::Error) -> Self {
         let message = format!("cannot listen on {listen}: {error}");
         Self::new(Exit::CouldNotFindOut, "misconfigured", message, LISTEN)
+    }
+
+    /// A file of these options cannot be used.
+    pub(crate) fn file(options: &str, error: &io::Error) -> Self {
+        let message = format!("{options}: {error}");
+        Self::new(Exit::CouldNotFindOut, "misconfigured", message, FILE)
     }
 
     /// The store gave no answer.

@@ -19,6 +19,16 @@ use args::{Cli, STORE};
 /// The variable with the filter of the logs.
 const LOGS: &str = "TXN_LOG";
 
+/// The level of logs that the variable does not change.
+///
+/// A command prints its errors; a gateway has only its log.
+fn level(cli: &Cli) -> &'static str {
+    match &cli.command {
+        args::Command::Serve(_) => "warn",
+        _ => "off",
+    }
+}
+
 fn main() -> ExitCode {
     let cli = match config::command().and_then(parse) {
         Ok(cli) => cli,
@@ -26,7 +36,7 @@ fn main() -> ExitCode {
     };
     let json = cli.global.json;
     #[cfg(not(feature = "opentelemetry"))]
-    program::init_logging(LOGS);
+    program::init_logging(LOGS, level(&cli));
     #[cfg(feature = "opentelemetry")]
     let traces = match init_logging_and_traces(&cli) {
         Ok(traces) => traces,
@@ -49,11 +59,12 @@ fn main() -> ExitCode {
 #[cfg(feature = "opentelemetry")]
 fn init_logging_and_traces(cli: &Cli) -> Result<Option<program::Traces>, Failure> {
     let args::Command::Serve(options) = &cli.command else {
-        program::init_logging(LOGS);
+        program::init_logging(LOGS, level(cli));
         return Ok(None);
     };
+    let logs = (LOGS, level(cli));
     let traces =
-        program::init_logging_and_traces(LOGS, options.otlp_endpoint.as_deref(), "txn-serve");
+        program::init_logging_and_traces(logs, options.otlp_endpoint.as_deref(), "txn-serve");
     traces.map_err(|error| Failure::unfit(format!("cannot send traces: {error}")))
 }
 

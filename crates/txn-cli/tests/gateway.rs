@@ -204,8 +204,8 @@ fn new_token_is_printed_once_with_its_entry() {
 #[test]
 fn tokens_admit_their_holders_alone() {
     let directory = tempfile::tempdir().expect("a directory");
-    let made = Desk::run_alone("serve token --name shop --collection stock --verb write --json");
-    let made = made.json(0);
+    let made = "serve token --name shop --collection stock --verb write --verb metrics --json";
+    let made = Desk::run_alone(made).json(0);
     let (token, entry) = (made["token"].as_str().expect("a text"), made["entry"].as_str());
     let file = directory.path().join("tokens.toml");
     std::fs::write(&file, entry.expect("a text")).expect("writes");
@@ -215,7 +215,15 @@ fn tokens_admit_their_holders_alone() {
     let login = format!("Authorization: Bearer {token}\r\n");
     let refused = gateway.ask_with(&login, "PUT", "/stock/_doc/apple", "{}");
     assert!(refused.starts_with("HTTP/1.1 403") && refused.contains("create"), "{refused}");
+    std::fs::write(&file, "[[token]]\nname = 1").expect("writes");
+    let is_noticed = (0..200).any(|_| {
+        thread::sleep(Duration::from_millis(50));
+        let metrics = gateway.ask_with(&login, "GET", "/metrics", "");
+        metrics.contains("txn_http_broken_files_total{")
+    });
+    assert!(is_noticed, "the gateway has not read the broken file");
     let (code, text) = gateway.end();
+    assert!(text.contains("WARN") && text.contains("its former content holds"), "{text}");
     assert_eq!(code, Some(0), "{text}");
     let audit: Vec<&str> = text.lines().filter(|line| line.contains("txn_serve::audit")).collect();
     assert!(audit[0].contains("token=\"\"") && audit[0].contains("status=401"), "{text}");

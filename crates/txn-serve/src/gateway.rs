@@ -338,8 +338,7 @@ impl Gateway {
             Work::Create => single::write(backend, asked, Write::Create).await,
             Work::Update => single::write(backend, asked, Write::Update).await,
             Work::Delete => single::write(backend, asked, Write::Delete).await,
-            Work::Transaction => commit::transaction(backend, asked).await,
-            Work::Commit => commit::commit(backend, asked).await,
+            Work::Transaction | Work::Commit => commit::commit(backend, asked).await,
             Work::Read => read::read(backend, asked).await,
             Work::Outcome => outcome::outcome(backend, asked).await,
             Work::DomainStatus

@@ -123,12 +123,12 @@ fn operation(path: &str, work: Work, about: &str, method: &str) -> Value {
         Work::Bulk | Work::BulkOf => {
             Some(json!({ "application/x-ndjson": { "schema": { "type": "string" } } }))
         }
-        Work::Transaction | Work::RequestSubmit => Some(json_body(reference("Request"))),
+        Work::RequestSubmit => Some(json_body(reference("Request"))),
         Work::RequestCancel => Some(json_body(reference("Cancel"))),
         Work::LockAcquire => Some(json_body(reference("LockRequest"))),
         Work::LockRenew | Work::LockRelease => Some(json_body(reference("LockToken"))),
         Work::Read => Some(json_body(reference("Read"))),
-        Work::Commit => Some(json_body(reference("Commit"))),
+        Work::Transaction | Work::Commit => Some(json_body(reference("Commit"))),
         Work::Emit => Some(json_body(reference("Events"))),
         Work::Index | Work::IndexNew | Work::Create | Work::Update => {
             Some(json_body(json!({ "type": "object" })))

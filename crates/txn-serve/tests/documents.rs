@@ -150,3 +150,15 @@ async fn collections_are_created_and_found() {
     strict.send(Method::PUT, "/stock", &[], "").await.fails(400, "unsupported");
     strict.put("/stock/_doc/a", &json!({})).await.fails(404, "no_collection");
 }
+
+#[tokio::test]
+async fn update_of_nothing_creates_no_collection() {
+    let desk = Desk::memory().await;
+    let update = json!({ "doc": { "n": 1 } });
+    desk.post("/none/_update/a", &update).await.fails(404, "no_collection");
+    let lines = [json!({ "update": { "_index": "none", "_id": "a" } }), update];
+    desk.bulk("/_bulk", &lines).await.fails(404, "no_collection");
+    assert_eq!(desk.send(Method::HEAD, "/none", &[], "").await.status, 404);
+    let upsert = json!({ "doc": { "n": 1 }, "upsert": { "n": 0 } });
+    desk.post("/none/_update/a", &upsert).await.is(201);
+}

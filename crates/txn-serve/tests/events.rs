@@ -48,6 +48,10 @@ async fn events_need_no_operations() {
     assert_eq!(body["events"].as_array().map(Vec::len), Some(2), "{body}");
     assert_eq!(desk.keyed("/_outbox", "k", &both).await.is(200), body);
     assert_eq!(desk.get("/_outbox").await.is(200)["events"], 2);
+    // In a transaction, too.
+    let alone = json!({ "events": [event("orders", "3")] });
+    desk.post("/_txn", &alone).await.is(200);
+    assert_eq!(desk.get("/_outbox").await.is(200)["events"], 3);
     desk.post("/_outbox", &json!({ "events": [] })).await.fails(400, "invalid");
     desk.post("/_outbox", &json!({ "events": [event("http-requests", "1")] }))
         .await

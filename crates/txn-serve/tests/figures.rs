@@ -34,7 +34,7 @@ async fn openapi_describes_the_paths() {
     let document = desk.get("/openapi.json").await.is(200);
     assert_eq!(document["openapi"], "3.1.0");
     let body = &document["paths"]["/_txn"]["post"]["requestBody"]["content"]["application/json"];
-    assert_eq!(body["schema"], json!({ "$ref": "#/components/schemas/Request" }));
+    assert_eq!(body["schema"], json!({ "$ref": "#/components/schemas/Commit" }));
     assert!(document["paths"]["/{index}/_bulk"]["put"].is_object());
     assert!(document["components"]["schemas"]["Operation"].is_object());
 }

@@ -31,7 +31,7 @@ pub(crate) fn main() -> ExitCode {
         Err(error) => return program::report_usage_error(&error, STORE),
     };
     program::silence_redb_panics();
-    program::init_logging("TXN_BANK_LOG");
+    program::init_logging("TXN_BANK_LOG", "off");
     let json = cli.global.json;
     let done = program::run(run(cli))
         .unwrap_or_else(|error| Err(Failure::misconfigured(format!("cannot start: {error}"))));

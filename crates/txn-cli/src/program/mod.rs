@@ -5,7 +5,7 @@
 #[cfg(feature = "opentelemetry")]
 mod traces;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -30,10 +30,23 @@ pub fn report_usage_error(error: &clap::Error, store: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Sends logs to standard error, as the environment variable asks. Without it there are none.
-pub fn init_logging(variable: &str) {
-    let filter = EnvFilter::try_from_env(variable).unwrap_or_else(|_| EnvFilter::new("off"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+/// Sends logs to standard error, as the environment variable asks.
+///
+/// `level`: the level of the targets that the variable does not name, such as `off`.
+pub fn init_logging(variable: &str, level: &str) {
+    let lines = tracing_subscriber::fmt().with_ansi(has_colors()).with_writer(io::stderr);
+    lines.with_env_filter(log_filter(variable, level)).init();
+}
+
+/// Whether a person reads standard error, and wants colors.
+fn has_colors() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty())
+}
+
+/// The filter of the variable. An unfit one counts as none.
+fn log_filter(variable: &str, level: &str) -> EnvFilter {
+    let wanted = std::env::var(variable).unwrap_or_default();
+    EnvFilter::try_new(format!("{level},{wanted}")).unwrap_or_else(|_| EnvFilter::new(level))
 }
 
 /// Runs the work of a command in a runtime of its own.

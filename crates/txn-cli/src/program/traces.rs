@@ -17,7 +17,7 @@ use opentelemetry_sdk::trace::SdkTracerProvider;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer, filter, fmt};
+use tracing_subscriber::{Layer, filter, fmt};
 
 /// The variables that name a collector.
 const ENDPOINTS: [&str; 2] =
@@ -58,13 +58,13 @@ impl Traces {
 /// # Errors
 /// If the address is no URL, or the environment has an invalid setting.
 pub fn init_logging_and_traces(
-    variable: &str,
+    (variable, level): (&str, &str),
     endpoint: Option<&str>,
     name: &'static str,
 ) -> Result<Option<Traces>, ExporterBuildError> {
     let is_set = |variable: &str| env::var(variable).is_ok_and(|value| !value.is_empty());
     if endpoint.is_none() && !ENDPOINTS.into_iter().any(is_set) {
-        super::init_logging(variable);
+        super::init_logging(variable, level);
         return Ok(None);
     }
     let exporter = SpanExporter::builder().with_http().with_http_client(Client::new());
@@ -83,8 +83,8 @@ pub fn init_logging_and_traces(
         .with_location(false)
         .with_threads(false)
         .with_filter(spans.with_max_level_hint(LevelFilter::DEBUG));
-    let lines = EnvFilter::try_from_env(variable).unwrap_or_else(|_| EnvFilter::new("off"));
-    let lines = fmt::layer().with_writer(io::stderr).with_filter(lines);
+    let lines = fmt::layer().with_ansi(super::has_colors()).with_writer(io::stderr);
+    let lines = lines.with_filter(super::log_filter(variable, level));
     tracing_subscriber::registry().with(traces).with(lines).init();
     Ok(Some(Traces(provider)))
 }

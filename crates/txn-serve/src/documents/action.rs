@@ -30,6 +30,17 @@ pub(crate) enum Change<'a> {
     Delete,
 }
 
+impl Change<'_> {
+    /// Whether the change may create a document, and thus its collection.
+    pub(crate) fn creates(&self) -> bool {
+        match self {
+            Self::Index(_) | Self::Create(_) => true,
+            Self::Update(update) => update.content_if_missing().is_some(),
+            Self::Delete => false,
+        }
+    }
+}
+
 /// A change of a document by a part of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Update<'a> {
@@ -100,7 +111,9 @@ pub(crate) fn parse_bulk<'a>(
 ) -> Result<Vec<Action<'a>>, Problem> {
     if !body.ends_with('\n') {
         // Otherwise a cut body would look like a whole one.
-        return Err(invalid("a bulk ends with a line break"));
+        return Err(invalid(
+            "a bulk ends with a line break, which `curl --data-binary` keeps and `-d` takes off",
+        ));
     }
     let mut lines = body.lines();
     let mut actions = Vec::new();

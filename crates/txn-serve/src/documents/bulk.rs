@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use txn_core::Answer;
 use txn_lock::instance::random;
 
-use super::action::{Change, Defaults, parse_bulk};
+use super::action::{Defaults, parse_bulk};
 use super::apply::{Done, Fault, Planned, carry_out};
 use crate::access::rights::Verb;
 use crate::asked::Asked;
@@ -36,9 +36,9 @@ pub(crate) async fn bulk(backend: &Backend, asked: &mut Asked) -> Result<Reply, 
     backend.admit_writes(&asked.caller, names).await?;
     let mut planned = Vec::new();
     for action in actions {
-        let documents = match action.change {
-            Change::Delete => backend.existing(&asked.caller, Verb::Write, &action.index).await?,
-            _ => backend.for_write(&asked.caller, &action.index).await?,
+        let documents = match action.change.creates() {
+            true => backend.for_write(&asked.caller, &action.index).await?,
+            false => backend.existing(&asked.caller, Verb::Write, &action.index).await?,
         };
         planned.push(Planned { action, documents });
     }

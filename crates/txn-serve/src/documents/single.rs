@@ -62,9 +62,9 @@ pub(crate) async fn write(
         _ if creates => ("create", Change::Create(asked.text()?)),
         _ => ("index", Change::Index(asked.text()?)),
     };
-    let documents = match change {
-        Change::Delete => backend.existing(&asked.caller, Verb::Write, &index).await?,
-        _ => backend.for_write(&asked.caller, &index).await?,
+    let documents = match change.creates() {
+        true => backend.for_write(&asked.caller, &index).await?,
+        false => backend.existing(&asked.caller, Verb::Write, &index).await?,
     };
     let action = Action { verb, index, id, routing, condition, change };
     let planned = [Planned { action, documents }];

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use txn_core::Answer;
 use txn_outbox::http::HttpRequest;
-use txn_requests::{Emit, Operation, Request, Target};
+use txn_requests::{Emit, Operation, Target};
 
 use super::plan::{Plan, Written};
 use super::prediction::predict;
@@ -22,7 +22,7 @@ use crate::systems::events::Events;
 use crate::systems::http_requests::{self, AfterCommit};
 use crate::systems::locks::{Conditions, HeldLock};
 
-/// The body of a conditional commit.
+/// The body of a transaction, with the documents that the client has read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Commit {
@@ -61,27 +61,6 @@ struct TokenRead {
     token: String,
 }
 
-/// Carries out a request: operations, with expectations among them.
-pub(crate) async fn transaction(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem> {
-    let request: Request = asked.json()?;
-    for (name, is_used) in [
-        ("application", request.application.is_some()),
-        ("not_before_ms", request.not_before_ms.is_some()),
-    ] {
-        if is_used {
-            let detail = format!("the gateway does not support `{name}` of a request");
-            return Err(Problem::new(Code::Unsupported, detail));
-        }
-    }
-    let Request { operations, events, after_commit, metadata, .. } = request;
-    let commit = Commit { operations, events, after_commit, metadata, ..Commit::default() };
-    if !commit.has_effects() {
-        let detail = "the request has no operations, no events and no HTTP requests";
-        return Err(Problem::new(Code::Invalid, detail));
-    }
-    run(backend, asked, commit).await
-}
-
 /// The body of a request with events alone.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -98,9 +77,7 @@ pub(crate) async fn emit(backend: &Backend, asked: &mut Asked) -> Result<Reply, 
     run(backend, asked, Commit { events, ..Commit::default() }).await
 }
 
-/// Carries out operations if documents are still unchanged.
-///
-/// The documents must be as the client has read them.
+/// Carries out operations, if documents are as the client has read them.
 pub(crate) async fn commit(backend: &Backend, asked: &mut Asked) -> Result<Reply, Problem> {
     let commit: Commit = asked.json()?;
     if commit.reads.is_empty() && !commit.has_effects() {

@@ -149,10 +149,10 @@ fn check_address(options: &Serve) -> Result<(), Failure> {
 /// The settings with the files of tokens and of the certificate.
 fn secured(options: &Serve) -> Result<ServeConfig, Failure> {
     let tokens = options.tokens.as_ref().map(Tokens::open).transpose();
-    let tokens = tokens.map_err(|error| Failure::unfit(error.to_string()))?;
+    let tokens = tokens.map_err(|error| Failure::file("--tokens", &error))?;
     let tls = options.tls_certificate.as_ref().zip(options.tls_key.as_ref());
     let tls = tls.map(|(certificate, key)| Tls::open(certificate, key)).transpose();
-    let tls = tls.map_err(|error| Failure::unfit(error.to_string()))?;
+    let tls = tls.map_err(|error| Failure::file("--tls-certificate and --tls-key", &error))?;
     Ok(ServeConfig::default().with_tokens(tokens).with_tls(tls))
 }
 
