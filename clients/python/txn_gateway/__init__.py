@@ -202,7 +202,7 @@ class Client:
         self._headers = {"Content-Type": "application/json"}
         if token is not None:
             if re.fullmatch("[!-~]+", token) is None:
-                raise ValueError("the token has a character that no token has, such as a line break at its end")
+                raise ValueError("the token is empty or has a character that no token has, such as a line break")
             self._headers["Authorization"] = f"Bearer {token}"
         self.attempts, self.timeout = attempts, timeout
 

@@ -229,7 +229,7 @@ export class Client {
     [this.#url, this.#attempts, this.#timeout] = [url.replace(/\/+$/, ""), attempts, timeout];
     if (token === undefined) return;
     if (!/^[!-~]+$/.test(token)) {
-      throw new TypeError("the token has a character that no token has, such as a line break at its end");
+      throw new TypeError("the token is empty or has a character that no token has, such as a line break");
     }
     this.#headers.Authorization = `Bearer ${token}`;
   }

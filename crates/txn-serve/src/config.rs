@@ -28,9 +28,9 @@ pub struct ServeConfig {
     /// The bodies are those of running requests.
     ///
     /// The contents that bulks, reads and `reads` of commits load count, too, and are checked after
-    /// 500 documents and each later part. An answer above 16 KiB counts until the client has taken
-    /// it. Beyond this number a request is refused with 429. A body without a known length counts
-    /// as `max_body`. The answer of a write is sent in any case. Default: 256 MiB.
+    /// each 500 documents. An answer above 16 KiB counts until the client has taken it. Beyond this
+    /// number a request is refused with 429. A body without a known length counts as `max_body`.
+    /// The answer of a write is sent in any case. Default: 256 MiB.
     pub max_buffered: usize,
     /// The maximum number of actions, operations or keys of a request. Default: 5,000.
     pub max_documents: usize,

@@ -249,6 +249,9 @@ async fn refused_request_creates_no_collection() {
     let put = |name: &str| json!({ "put": { "target": { "collection": name, "id": "a" }, "document": {} } });
     let operations = json!({ "operations": [put("new-a"), put("new-b")] });
     lacks(ask(&desk, &creator, Method::POST, "/_txn", &operations).await, "write", Some("new-b"));
+    // Without an upsert, an update creates nothing.
+    let update = json!([{ "update": { "_index": "new-a", "_id": "m" } }, { "doc": {} }]);
+    ask(&desk, &token, Method::POST, "/_bulk", &update).await.fails(404, "no_collection");
     let overview = desk.domain.admin().overview().await.expect("an overview");
     assert!(!overview.collections.iter().any(|name| name.starts_with("new-")));
     ask(&desk, &creator, Method::PUT, "/new-a/_doc/a", &json!({})).await.is(201);

@@ -75,6 +75,35 @@ async fn contents_that_a_request_reads_are_bounded() {
     assert_eq!(desk.content("/stock/_doc/1").await["n"], 1);
 }
 
+/// More documents than one read of the store has keep their order.
+#[tokio::test]
+async fn many_documents_keep_their_order() {
+    let desk = desk(ServeConfig::default()).await;
+    let bulk = |round: u32| -> Vec<Value> {
+        let lines =
+            (0..1_200).map(|n| json!({ "index": { "_index": "stock", "_id": n.to_string() } }));
+        lines
+            .zip((0..1_200).map(|n| json!({ "n": n, "round": round })))
+            .flat_map(|(a, b)| [a, b])
+            .collect()
+    };
+    for (round, result) in [(0, "created"), (1, "updated")] {
+        let answer = desk.bulk("/_bulk", &bulk(round)).await.is(200);
+        let items = answer["items"].as_array().expect("a list");
+        assert_eq!(items.len(), 1_200);
+        for (n, item) in items.iter().enumerate() {
+            let item = &item["index"];
+            assert_eq!((&item["_id"], &item["result"]), (&json!(n.to_string()), &json!(result)));
+        }
+    }
+    let target = |n: u32| json!({ "collection": "stock", "id": n.to_string() });
+    let targets = json!({ "targets": (0..1_200).map(target).collect::<Vec<_>>() });
+    let answer = desk.post("/_txn/read", &targets).await.is(200);
+    let documents = answer["documents"].as_array().expect("a list");
+    let found: Vec<&Value> = documents.iter().map(|found| &found["document"]["n"]).collect();
+    assert_eq!(found, (0..1_200).map(|n| json!(n)).collect::<Vec<_>>().iter().collect::<Vec<_>>());
+}
+
 #[tokio::test]
 async fn requests_beyond_the_permits_are_refused() {
     let desk = Arc::new(desk(ServeConfig::default().with_max_requests(1)).await);

@@ -43,10 +43,13 @@ fn has_colors() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty())
 }
 
-/// The filter of the variable. An unfit one counts as none.
+/// The filter of the variable. An unfit one is told, and counts as none.
 fn log_filter(variable: &str, level: &str) -> EnvFilter {
     let wanted = std::env::var(variable).unwrap_or_default();
-    EnvFilter::try_new(format!("{level},{wanted}")).unwrap_or_else(|_| EnvFilter::new(level))
+    EnvFilter::try_new(format!("{level},{wanted}")).unwrap_or_else(|error| {
+        let _ = writeln!(io::stderr(), "warning: {variable} is no filter of logs: {error}");
+        EnvFilter::new(level)
+    })
 }
 
 /// Runs the work of a command in a runtime of its own.

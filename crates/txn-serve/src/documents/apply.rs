@@ -10,7 +10,7 @@ use txn_lock::exact;
 use super::action::{Action, Change};
 use super::fingerprint::Fingerprint;
 use super::merge::merged;
-use crate::http::limits::ReadBudget;
+use crate::http::limits::{ONE_READ, ReadBudget};
 use crate::http::problem::Problem;
 
 const CONFLICT: &str = "version_conflict_engine_exception";
@@ -100,10 +100,8 @@ pub(crate) async fn carry_out(
     budget: &ReadBudget,
 ) -> Result<Vec<Result<Done, Fault>>, Problem> {
     let mut results = Vec::with_capacity(planned.len());
-    let (mut rest, mut bytes) = (planned, 0);
-    while !rest.is_empty() {
-        let part;
-        (part, rest) = rest.split_at(budget.portion(results.len(), bytes).min(rest.len()));
+    let mut bytes = 0;
+    for part in planned.chunks(ONE_READ) {
         tx.prefetch(part.iter().map(|planned| planned.documents.key(planned.id()))).await?;
         for planned in part {
             let found = tx.get(&planned.documents, planned.id()).await?;

@@ -31,8 +31,10 @@ pub(crate) async fn bulk(backend: &Backend, asked: &mut Asked) -> Result<Reply, 
     let actions = parse_bulk(body, defaults, || random(&backend.domain))?;
     for action in &actions {
         asked.named.documents(&action.index, 1);
+        asked.caller.need(Verb::Write, &action.index)?;
     }
-    let names = actions.iter().map(|action| &*action.index).collect();
+    let creating = actions.iter().filter(|action| action.change.creates());
+    let names = creating.map(|action| &*action.index).collect();
     backend.admit_writes(&asked.caller, names).await?;
     let mut planned = Vec::new();
     for action in actions {

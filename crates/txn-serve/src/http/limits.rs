@@ -20,10 +20,8 @@ const UNIT: usize = 1_024;
 /// The largest answer that does not count. So large bodies of others refuse no small read.
 const SMALL: usize = 16 << 10;
 
-/// The number of documents that are read at once before any size is known.
-///
-/// Servers read as many by one request.
-const FIRST_READ: usize = 500;
+/// The maximum number of documents that are read at once. The budget is checked after each read.
+pub(crate) const ONE_READ: usize = 500;
 
 /// How many times the largest body is discarded before the connection closes.
 const DISCARDED: usize = 4;
@@ -114,14 +112,6 @@ pub(crate) struct ReadBudget {
 }
 
 impl ReadBudget {
-    /// Returns how many documents to read at once, after others with these bytes.
-    ///
-    /// So many fit if they are as large as the others, but at most as many as all others.
-    pub(crate) fn portion(&self, documents: usize, bytes: usize) -> usize {
-        let fitting = self.most.saturating_sub(bytes) / (bytes / documents.max(1)).max(1);
-        fitting.clamp(1, documents.max(FIRST_READ))
-    }
-
     /// Reserves bytes for all contents that were read so far.
     ///
     /// # Errors
@@ -260,18 +250,5 @@ mod tests {
         assert_eq!(&*part, b"ns");
         drop(part);
         assert_eq!(limits.units.available_permits(), 40);
-    }
-
-    #[test]
-    fn portions_double_while_they_fit() {
-        let config = ServeConfig::default().with_max_answer(1 << 20);
-        let budget = Limits::new(&config).read_budget();
-        assert_eq!(budget.portion(0, 0), FIRST_READ);
-        assert_eq!(budget.portion(500, 0), 500, "all are missing");
-        assert_eq!(budget.portion(500, 50_000), 500);
-        assert_eq!(budget.portion(2_000, 200_000), 2_000);
-        assert_eq!(budget.portion(500, 500_000), 500);
-        assert_eq!(budget.portion(1_000, 1_000_000), 48, "only so many of 1,000 bytes fit");
-        assert_eq!(budget.portion(1_000, 2_000_000), 1, "the next reservation fails");
     }
 }

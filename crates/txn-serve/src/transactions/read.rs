@@ -18,7 +18,7 @@ use crate::backend::{Backend, no_collection};
 use crate::documents::fingerprint::token;
 use crate::documents::single::raw;
 use crate::figures;
-use crate::http::limits::ReadBudget;
+use crate::http::limits::{ONE_READ, ReadBudget};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 
@@ -119,7 +119,7 @@ pub(super) fn id_of(target: &Target) -> DocumentId {
     }
 }
 
-/// Reads documents in a transaction, in one round trip up to 500, and in a few for more.
+/// Reads documents in a transaction, with a round trip for each [`ONE_READ`] of them.
 ///
 /// # Errors
 /// Errors of the engine, and of the budget.
@@ -129,10 +129,8 @@ pub(crate) async fn contents(
     budget: &ReadBudget,
 ) -> Result<Vec<Option<Raw>>, Problem> {
     let mut contents = Vec::with_capacity(addresses.len());
-    let (mut rest, mut bytes) = (addresses, 0);
-    while !rest.is_empty() {
-        let part;
-        (part, rest) = rest.split_at(budget.portion(contents.len(), bytes).min(rest.len()));
+    let mut bytes = 0;
+    for part in addresses.chunks(ONE_READ) {
         tx.prefetch(part.iter().filter_map(|address| address.key())).await?;
         for address in part {
             let content = address.content(tx).await?;

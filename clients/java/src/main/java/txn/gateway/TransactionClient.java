@@ -33,7 +33,7 @@ public final class TransactionClient implements TransactionOperations {
         public Options {
             if (token != null && !token.matches("[!-~]+")) {
                 throw new IllegalArgumentException(
-                        "the token has a character that no token has, such as a line break at its end");
+                        "the token is empty or has a character that no token has, such as a line break");
             }
         }
 
