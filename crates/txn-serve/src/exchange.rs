@@ -58,9 +58,9 @@ impl<'a> Exchange<'a> {
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
         let taken = self.began.elapsed();
-        let (status, code) = match &self.end {
-            Some(End { status, code, .. }) => (status.as_u16(), *code),
-            None => (0, CUT),
+        let (status, code, label) = match &self.end {
+            Some(End { status, code, .. }) => (status.as_u16(), *code, status.as_str().to_owned()),
+            None => (0, CUT, CUT.to_owned()),
         };
         if !self.is_probe {
             self.named.log(self.peer, (&self.method, self.path), (status, code));
@@ -73,8 +73,7 @@ impl Drop for Exchange<'_> {
             self.samples.note(taken, *status, *commits);
         }
         let domain = self.domain.to_owned();
-        let status = if status == 0 { CUT.to_owned() } else { status.to_string() };
-        counter!(figures::REQUESTS, "domain" => domain.clone(), "path" => self.path, "status" => status)
+        counter!(figures::REQUESTS, "domain" => domain.clone(), "path" => self.path, "status" => label)
             .increment(1);
         histogram!(figures::SECONDS, "domain" => domain, "path" => self.path).record(taken);
     }

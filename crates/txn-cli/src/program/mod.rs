@@ -43,7 +43,7 @@ fn has_colors() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty())
 }
 
-/// The filter of the variable. An unfit one is told, and counts as none.
+/// The filter of the variable. A warning names an unfit filter, and `level` alone holds.
 fn log_filter(variable: &str, level: &str) -> EnvFilter {
     let wanted = std::env::var(variable).unwrap_or_default();
     EnvFilter::try_new(format!("{level},{wanted}")).unwrap_or_else(|error| {

@@ -253,9 +253,8 @@ impl Domain {
             Err(error) => return Err(error),
         };
         let store = &self.engine.store;
-        let drift = i64::try_from(self.config().max_drift.as_millis()).unwrap_or(i64::MAX);
-        let now = i64::try_from(self.engine.time.unix_millis()).unwrap_or(i64::MAX);
-        let expired = Filter::range("expires_ms", ..now.saturating_sub(drift));
+        let passed_ms = i64::try_from(self.passed_ms()).unwrap_or(i64::MAX);
+        let expired = Filter::range("expires_ms", ..passed_ms);
         let (mut purged, mut unreadable) = (PurgedAnswers::default(), BTreeSet::new());
         let deadline = || self.engine.context.deadline(self.config().timeout);
         let refreshed = store.refresh(answers.name(), &deadline()).await;
@@ -407,9 +406,13 @@ impl Domain {
 
     /// Whether a time has passed for each process of the domain.
     fn is_past(&self, unix_ms: u64) -> bool {
-        let drift = self.config().max_drift.as_millis();
-        let past = u128::from(unix_ms) + drift;
-        u128::from(self.engine.time.unix_millis()) > past
+        unix_ms < self.passed_ms()
+    }
+
+    /// The moment before which each time has passed for each process of the domain.
+    fn passed_ms(&self) -> u64 {
+        let drift = u64::try_from(self.config().max_drift.as_millis()).unwrap_or(u64::MAX);
+        self.engine.time.unix_millis().saturating_sub(drift)
     }
 }
 
